@@ -1,0 +1,29 @@
+from importlib.metadata import version as installed_version
+
+project = "otmoe"
+author = "The otmoe developers"
+copyright = f"2026, {author}"
+release = version = installed_version("otmoe")
+
+extensions = [
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "myst_parser",
+    "numpydoc",
+]
+exclude_patterns = ["_build"]
+templates_path = ["_templates"]
+
+html_theme = "furo"
+html_title = f"otmoe {release}"
+html_show_sourcelink = False
+
+myst_enable_extensions = ["amsmath", "dollarmath"]
+myst_heading_anchors = 3
+
+autodoc_typehints = "none"  # the numpydoc sections say it, with shapes
+# scikit-learn writes the set_*_request methods itself, with references into its own guide.
+autodoc_default_options = {
+    "exclude-members": "set_fit_request, set_predict_request, set_score_request",
+}
+numpydoc_show_class_members = False

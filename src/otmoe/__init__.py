@@ -1,0 +1,11 @@
+"""Mixtures of experts for data that lie in many places, merged into one model by optimal transport."""
+
+from importlib.metadata import version
+
+from otmoe.datasets import simulate
+from otmoe.estimators import MoERegressor
+from otmoe.model import MoE
+
+__version__ = version("otmoe")
+
+__all__ = ["MoE", "MoERegressor", "__version__", "simulate"]

@@ -1,0 +1,89 @@
+"""Compiled kernels for NumPy arrays; :mod:`otmoe.numerics` is their only caller.
+
+They release the GIL and start no threads of their own: the caller runs them on a thread pool over
+fixed blocks of rows. (numba's ``parallel=True`` aborts the process when two Python threads enter
+it, and OpenMP followed by a fork kills a worker pool.)
+"""
+
+import numba
+import numpy as np
+
+# Rows per tile: a tile of features and five weights stay in the first two cache levels, while the
+# inner loop is long enough to hide its final horizontal sums.
+_TILE = 256
+
+
+@numba.njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz"})  # type: ignore[untyped-decorator]
+def weighted_gram(features: np.ndarray, weights: np.ndarray, out: np.ndarray) -> None:
+    """Add the upper triangles of ``features @ diag(w) @ features.T`` to `out`, for every row w of weights.
+
+    Each product x_i * x_j is formed once and serves five weights; two neighbouring j go together
+    so that a weight is loaded once for both.
+
+    Parameters
+    ----------
+    features : ndarray of shape (p, n), C-contiguous
+    weights : ndarray of shape (J, n), C-contiguous
+    out : ndarray of shape (J, p, p)
+        Only entries with i <= j are written.
+    """
+    p, n = features.shape
+    n_weights = weights.shape[0]
+    last = n_weights - 1
+    for start in range(0, n, _TILE):
+        stop = min(start + _TILE, n)
+        for i in range(p):
+            xi = features[i, start:stop]
+            for j in range(i, p, 2):
+                two = j + 1 < p
+                xj = features[j, start:stop]
+                xk = features[min(j + 1, p - 1), start:stop]
+                q = 0
+                while n_weights - q >= 3:  # three or four left: a padded five is no slower
+                    w0 = weights[q, start:stop]
+                    w1 = weights[q + 1, start:stop]
+                    w2 = weights[q + 2, start:stop]
+                    w3 = weights[min(q + 3, last), start:stop]
+                    w4 = weights[min(q + 4, last), start:stop]
+                    a0 = a1 = a2 = a3 = a4 = 0.0
+                    b0 = b1 = b2 = b3 = b4 = 0.0
+                    for r in range(stop - start):
+                        u = xi[r] * xj[r]
+                        v = xi[r] * xk[r]
+                        a0 += u * w0[r]
+                        a1 += u * w1[r]
+                        a2 += u * w2[r]
+                        a3 += u * w3[r]
+                        a4 += u * w4[r]
+                        b0 += v * w0[r]
+                        b1 += v * w1[r]
+                        b2 += v * w2[r]
+                        b3 += v * w3[r]
+                        b4 += v * w4[r]
+                    out[q, i, j] += a0
+                    out[q + 1, i, j] += a1
+                    out[q + 2, i, j] += a2
+                    if q + 3 <= last:
+                        out[q + 3, i, j] += a3
+                    if q + 4 <= last:
+                        out[q + 4, i, j] += a4
+                    if two:
+                        out[q, i, j + 1] += b0
+                        out[q + 1, i, j + 1] += b1
+                        out[q + 2, i, j + 1] += b2
+                        if q + 3 <= last:
+                            out[q + 3, i, j + 1] += b3
+                        if q + 4 <= last:
+                            out[q + 4, i, j + 1] += b4
+                    q += 5
+                while q < n_weights:
+                    w0 = weights[q, start:stop]
+                    a0 = b0 = 0.0
+                    for r in range(stop - start):
+                        u = xi[r] * w0[r]
+                        a0 += u * xj[r]
+                        b0 += u * xk[r]
+                    out[q, i, j] += a0
+                    if two:
+                        out[q, i, j + 1] += b0
+                    q += 1

@@ -1,0 +1,280 @@
+"""Maximum likelihood on one machine: starts, EM, Newton finish (maths 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from time import perf_counter
+
+import numpy as np
+from scipy import linalg
+from threadpoolctl import ThreadpoolController
+
+from otmoe.experts import FAMILIES
+from otmoe.model import MoE
+from otmoe.numerics import RANK_TOLERANCE, Array, Floats
+from otmoe.rows import Rows
+from otmoe.starts import candidates
+from otmoe.steps import VARIANCE_FLOOR, Report, Run, climb, polish
+
+Progress = Callable[[str, int, float], None]
+"""Called as progress(stage, iteration, penalised log-likelihood)."""
+
+# Measured defaults; docs/benchmarks.md has the tables behind them.
+ALPHA = 0.03
+N_INIT = 10
+MAX_ITER = 300
+TOL = 1e-8
+
+_WARM_UP = 20  # EM iterations before Newton takes over
+_NEWTON_LIMIT = 1500  # parameters above which the information is too large to factor each step
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A fitted mixture of experts.
+
+    Attributes
+    ----------
+    model : MoE
+        On the user's scale, experts ordered by mass, largest first.
+    log_likelihood : float
+        Weighted sum of log f(y | x), without the penalty.
+    trace : ndarray
+        Penalised log-likelihood at the start that won and after every iteration on all rows.
+    n_samples : float
+        Sum of the weights.
+    mass : ndarray of shape (K,)
+        Rows each expert answers for: its summed responsibilities.
+    decrement : float
+        Squared distance to the maximum in standard errors, as the last Newton step sees it.
+    converged : bool
+    status : str
+        What happened, in a sentence.
+    warnings : tuple of str
+        What the user should know, a sentence each.
+    timings : dict
+        Seconds spent on starts, EM, Newton steps.
+    """
+
+    model: MoE
+    log_likelihood: float
+    trace: Floats = field(repr=False)
+    n_samples: float
+    mass: Floats
+    decrement: float
+    converged: bool
+    status: str
+    warnings: tuple[str, ...] = ()
+    timings: dict[str, float] = field(default_factory=dict, repr=False)
+
+    @property
+    def n_iter(self) -> int:
+        """Number of accepted iterations on all rows."""
+        return len(self.trace) - 1
+
+
+class _Clock:
+    """Seconds between laps."""
+
+    def __init__(self) -> None:
+        self.laps: dict[str, float] = {}
+        self._last = perf_counter()
+
+    def lap(self, name: str) -> None:
+        now = perf_counter()
+        self.laps[name] = now - self._last
+        self._last = now
+
+
+@contextmanager
+def threads(n_threads: int) -> Iterator[ThreadPoolExecutor | None]:
+    """Give a pool of `n_threads`, each of which uses BLAS with a single thread."""
+    with _BLAS.limit(limits=1, user_api="blas"):
+        if n_threads == 1:
+            yield None
+        else:
+            with ThreadPoolExecutor(n_threads) as pool:
+                yield pool
+
+
+_BLAS = ThreadpoolController()
+
+
+def em(
+    X: Array,
+    y: Array,
+    n_experts: int = 2,
+    *,
+    family: str = "gaussian",
+    init: MoE | None = None,
+    gate_columns: tuple[int, ...] | None = None,
+    alpha: float = ALPHA,
+    n_init: int = N_INIT,
+    max_iter: int = MAX_ITER,
+    tol: float = TOL,
+    sample_weight: Array | None = None,
+    random_state: np.random.Generator | int | None = None,
+    n_threads: int = 1,
+    progress: Progress | None = None,
+) -> Fit:
+    """Fit a mixture of experts by (penalised) maximum likelihood.
+
+    Starts are screened on a subsample; the best is improved on all rows by EM and finished by
+    Newton's method on the observed likelihood. Inside, X and y are standardised.
+
+    Parameters
+    ----------
+    X : array of shape (n, d)
+        Without a column of ones.
+    y : array of shape (n,)
+    n_experts : int
+    family : str
+    init : MoE, optional
+        Start here, on the user's scale, instead of searching.
+    gate_columns : tuple of int, optional
+        Columns of the design that the gate uses; 0 is the intercept, j is feature j - 1. None: all.
+    alpha : float
+        Centred ridge of the gate, on standardised features (maths 3).
+    n_init : int
+        Number of starts.
+    max_iter : int
+        Bound on the passes over all rows.
+    tol : float
+        The fit has converged when its squared distance to the maximum, in standard errors, is
+        below this.
+    sample_weight : array of shape (n,), optional
+    random_state : numpy Generator or int, optional
+    n_threads : int
+    progress : callable, optional
+        Called as progress(stage, iteration, penalised log-likelihood).
+
+    Returns
+    -------
+    Fit
+    """
+    rng = np.random.default_rng(random_state)
+    experts = FAMILIES[family]
+    clock = _Clock()
+    with threads(n_threads) as pool:
+        rows, correlation = Rows(X, y, sample_weight, pool=pool).standardised(experts)
+        scaling = rows.scaling
+        constant = rows.log_base(experts)  # what the iterations leave out of the log-likelihood
+
+        def report(stage: str) -> Report | None:
+            return progress and (lambda i, value: progress(stage, i, value + constant))
+
+        # 1) starts, screened on a subsample
+        if init is not None:
+            starts = [scaling.from_user(init)]
+        else:
+            starts = candidates(
+                experts, rows, n_experts, gate_columns, alpha, n_init, rng, report("starts")
+            )
+        clock.lap("starts")
+
+        # 2) EM on all rows, from the best start that keeps its experts
+        newton = starts[0].n_parameters <= _NEWTON_LIMIT
+        warm_up = min(_WARM_UP, max_iter) if newton else max_iter
+        run = _climb_best(rows, starts, alpha, warm_up, tol, report("em"))
+        clock.lap("em")
+
+        # 3) Newton on the observed likelihood, unless a variance lies on its floor
+        on_floor = run.model.experts.smallest_dispersion <= VARIANCE_FLOOR * (1 + 1e-6)
+        finish = polish if newton and not on_floor else climb
+        rest = max_iter - warm_up
+        end = finish(rows, run.model, alpha=alpha, max_iter=rest, tol=tol, report=report("newton"))
+        clock.lap("newton")
+
+    # 4) the experts by mass, the parameters on the user's scale
+    order = np.argsort(-end.mass, kind="stable")
+    model = _minimum_norm(end.model.take(order), correlation)
+    trace = np.array(run.trace + end.trace[1:]) + constant
+    return Fit(
+        model=scaling.to_user(model),
+        log_likelihood=end.log_likelihood + constant,
+        trace=trace,
+        n_samples=rows.total_weight,
+        mass=end.mass[order],
+        decrement=end.decrement,
+        converged=end.converged,
+        status=_status(end, len(trace) - 1, max_iter),
+        warnings=_warnings(end, rows, correlation),
+        timings=clock.laps,
+    )
+
+
+def _climb_best(
+    rows: Rows, starts: list[MoE], alpha: float, max_iter: int, tol: float, report: Report | None
+) -> Run:
+    """Run EM from the first start that keeps its experts; if none does, return the likeliest."""
+    least = _least_mass(rows.total_weight, starts[0])
+    runs: list[Run] = []
+    for start in starts:
+        runs.append(climb(rows, start, alpha=alpha, max_iter=max_iter, tol=tol, report=report))
+        if runs[-1].mass.min() >= least:
+            return runs[-1]
+    return max(runs, key=lambda run: run.trace[-1])
+
+
+def _least_mass(total: float, model: MoE) -> float:
+    """Rows below which an expert counts as lost: twice its coefficients, if there are as many."""
+    return min(2.0 * model.experts.n_columns, total / (5 * model.n_experts))
+
+
+def _minimum_norm(model: MoE, correlation: Floats) -> MoE:
+    """Drop the part of the coefficients that no row can see (constant or collinear columns)."""
+
+    def project(coef: Floats, columns: list[int]) -> Floats:
+        values, vectors = linalg.eigh(correlation[np.ix_(columns, columns)])
+        blind = vectors[:, values <= RANK_TOLERANCE * values[-1]]
+        coef = coef.copy()
+        coef[..., columns] -= (coef[..., columns] @ blind) @ blind.T
+        return coef
+
+    everything = list(range(len(correlation)))
+    gate = model.gate
+    gate_columns = everything if gate.columns is None else list(gate.columns)
+    return replace(
+        model,
+        gate=replace(gate, coef=project(gate.coef, gate_columns)),
+        experts=replace(model.experts, coef=project(model.experts.coef, everything)),  # type: ignore[type-var]
+    )
+
+
+def _status(end: Run, n_iter: int, max_iter: int) -> str:
+    if not end.converged:
+        return f"stopped after {max_iter} passes over the rows, before convergence"
+    if np.isnan(end.decrement):
+        return f"converged after {n_iter} iterations"
+    return f"converged after {n_iter} iterations, {np.sqrt(end.decrement):.1g} standard errors from the maximum"
+
+
+def _warnings(end: Run, rows: Rows, correlation: Floats) -> tuple[str, ...]:
+    """Say what the user should know about this fit, a sentence each."""
+    found = []
+    rank, p = int(np.linalg.matrix_rank(correlation, tol=RANK_TOLERANCE, hermitian=True)), len(correlation)
+    model = end.model
+    if rank < p:
+        found.append(
+            f"the {p} columns of the design (intercept included) span only {rank} dimensions, because "
+            "columns are constant or collinear or rows are few: coefficients are the minimum-norm ones."
+        )
+    elif len(rows) < model.n_parameters:
+        found.append(
+            f"there are {len(rows)} rows for {model.n_parameters} parameters: use fewer experts or "
+            "features, or trust predictions only."
+        )
+    lost = np.flatnonzero(end.mass < _least_mass(rows.total_weight, model))
+    if len(lost):
+        found.append(
+            f"{len(lost)} of {model.n_experts} experts answer for hardly any row: use fewer experts."
+        )
+    if end.model.experts.smallest_dispersion <= VARIANCE_FLOOR * (1 + 1e-6):
+        found.append(
+            "an expert fits its rows exactly, so that its variance stopped at the floor "
+            f"({VARIANCE_FLOOR:g} of the variance of y): use fewer experts or more rows."
+        )
+    return tuple(found)

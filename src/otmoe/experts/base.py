@@ -1,0 +1,308 @@
+"""What an expert family is: the protocol, the response it is fitted to, and the KL cost.
+
+K experts of one family are stacked on the first axis of their parameters, so that concatenating
+the experts of many sites, or picking some of them, is plain indexing.
+
+A family says three things about one row: its expected log density (:meth:`Experts.expected_log_prob`),
+that density's derivatives in the linear predictors (:meth:`Experts.derivatives`), and what one
+weighted fitting step does with their sums (:meth:`Experts.step`). EM's M-step, the KL projection,
+score and information follow from these and are written once.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from otmoe.numerics import Array, Floats, namespace, times, to_numpy, weighted_gram
+
+
+@dataclass(frozen=True)
+class Response:
+    """What experts are fitted to: the mean and variance of y at each row (maths 2).
+
+    An observation is ``(y, 0)``; what another expert predicts is its mean and variance there.
+
+    Attributes
+    ----------
+    mean : array of shape (n, L)
+        L is 1 (the same response for every expert) or the number of experts.
+    var : array broadcastable to (n, L), or 0
+    """
+
+    mean: Array
+    var: Array | float = 0.0
+
+
+@dataclass(frozen=True)
+class Derivatives:
+    """Derivatives of the expected log density in an expert's predictors, row by row (maths 5).
+
+    The first `n_linear` predictors are linear in x; the others (the log of a dispersion) are
+    constants.
+
+    Attributes
+    ----------
+    score : tuple of arrays of shape (n, K)
+        First derivatives, one array per predictor.
+    curvature : dict of arrays broadcastable to (n, K)
+        Minus the second derivatives, under keys (d, e) with d <= e.
+    """
+
+    score: tuple[Array, ...]
+    curvature: dict[tuple[int, int], Array]
+
+
+@dataclass(frozen=True)
+class FitStatistics:
+    """Sums over rows that one weighted fitting step needs; they add up over blocks and shards.
+
+    Attributes
+    ----------
+    weight : ndarray of shape (K,)
+    score : ndarray of shape (K, Q, p)
+        Weighted scores of the Q linear predictors, times x.
+    information : ndarray of shape (K, Q, Q, p, p)
+        Weighted curvatures times x x'.
+    dispersion : ndarray of shape (K, E)
+        Weighted scores of the E constant predictors.
+    """
+
+    weight: Floats
+    score: Floats
+    information: Floats
+    dispersion: Floats
+
+    def __add__(self, other: FitStatistics) -> FitStatistics:
+        return FitStatistics(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
+
+
+class Experts(ABC):
+    """K regression experts of one family, stacked on the first axis.
+
+    Methods take `eta`, the linear predictors from :meth:`predictor`, rather than X: a known offset
+    is then a plain addition.
+    """
+
+    family: ClassVar[str]
+    n_linear: ClassVar[int] = 1
+    n_constant: ClassVar[int] = 0
+    has_scale: ClassVar[bool] = False  # may y be shifted and stretched?
+    coef: Floats
+
+    # -- shape ------------------------------------------------------------------------------
+
+    @property
+    def n_experts(self) -> int:
+        """Number of experts, K."""
+        return int(self.coef.shape[0])
+
+    @property
+    def n_columns(self) -> int:
+        """Number of columns of the design, p, the intercept among them."""
+        return int(self.coef.shape[-1])
+
+    @property
+    def n_parameters(self) -> int:
+        """Number of free parameters."""
+        return int(self.to_vector().size)
+
+    def take(self, index: Any) -> Self:
+        """Return the experts at `index`, in that order."""
+        return replace(self, **{f.name: getattr(self, f.name)[index] for f in fields(self)})  # type: ignore[type-var]
+
+    @classmethod
+    def concat(cls, parts: Sequence[Self]) -> Self:
+        """Stack the experts of several models."""
+        return cls(**{f.name: np.concatenate([getattr(e, f.name) for e in parts]) for f in fields(cls)})  # type: ignore[arg-type]
+
+    # -- what a family defines ----------------------------------------------------------------
+
+    @classmethod
+    @abstractmethod
+    def blank(cls, n_experts: int, n_columns: int) -> Self:
+        """Return experts that know nothing yet: where a fit without a start begins."""
+
+    @abstractmethod
+    def response(self, eta: Array) -> Response:
+        """Return what the experts predict, (n, K)."""
+
+    @abstractmethod
+    def expected_log_prob(self, eta: Array, response: Response) -> Array:
+        """Return E[log phi_k(y | x)] for y with the given mean and variance, elementwise in (n, K).
+
+        It is exact up to a term that depends on y alone, which :meth:`log_base` gives.
+        """
+
+    @abstractmethod
+    def derivatives(self, eta: Array, response: Response) -> Derivatives:
+        """Return the derivatives of :meth:`expected_log_prob` in the predictors."""
+
+    @abstractmethod
+    def step(self, statistics: FitStatistics, *, floor: float = 0.0) -> Self:
+        """Return the experts after one weighted fitting step; an expert without weight stays.
+
+        `floor` bounds dispersions from below.
+        """
+
+    @abstractmethod
+    def to_vector(self) -> Floats:
+        """Return the free parameters: coefficients expert by expert, then log dispersions."""
+
+    @abstractmethod
+    def with_vector(self, vector: Floats) -> Self:
+        """Return experts of the same shape with these free parameters."""
+
+    @abstractmethod
+    def rescaled(self, T: Floats, center: float = 0.0, scale: float = 1.0) -> Self:
+        """Return the experts for x and ``center + scale * y``, given experts for ``T @ x`` and y."""
+
+    @abstractmethod
+    def sample(self, eta: Array, rng: np.random.Generator) -> Floats:
+        """Draw one y from every expert at every row, (n, K)."""
+
+    @abstractmethod
+    def cdf(self, eta: Array, y: Array) -> Array:
+        """Return P(Y <= y) under every expert, elementwise in (n, K)."""
+
+    @abstractmethod
+    def quantile(self, eta: Array, level: float) -> Array:
+        """Return the quantile of every expert, (n, K)."""
+
+    @property
+    def smallest_dispersion(self) -> float:
+        """Smallest dispersion of an expert, or infinity if the family has none."""
+        return np.inf
+
+    def neutral(self) -> Self:
+        """Return the experts with equal dispersions, so that only their means compete for a row."""
+        return self
+
+    # -- what follows -------------------------------------------------------------------------
+
+    @staticmethod
+    def log_base(y: Array) -> Array | float:
+        """Return the part of the log density that depends on y alone, (n,) or 0."""
+        return 0.0
+
+    def named_parameters(self, terms: Sequence[str]) -> dict[str, Floats]:
+        """Return the parameters of the K experts by name, each (K,); `terms` names the p columns."""
+        return dict(zip(terms, self.coef.T, strict=True))
+
+    def predictor(self, X: Array) -> Array:
+        """Return the linear predictors ``x' beta_k``, (n, K)."""
+        return times(X, self.coef)
+
+    def log_prob(self, X: Array, y: Array) -> Array:
+        """Return log phi_k(y | x), (n, K)."""
+        response = Response(y[:, None])
+        base = self.log_base(y)
+        log_prob = self.expected_log_prob(self.predictor(X), response)
+        return log_prob if isinstance(base, float) else log_prob + base[:, None]
+
+    def kl_cost(self, X: Array, other: Experts) -> Array:
+        """Return KL(self_l || other_k) at every row, (n, L, K) (maths 2)."""
+        xp = namespace(X)
+        own = self.predictor(X)
+        response = self.response(own)
+        entropy = self.expected_log_prob(own, response)  # (n, L)
+        var = response.var if isinstance(response.var, float) else response.var[:, :, None]
+        cross = other.expected_log_prob(
+            other.predictor(X)[:, None, ...], Response(response.mean[:, :, None, ...], var)
+        )  # (n, L, K)
+        gap = entropy[:, :, None] - cross
+        return xp.where(gap > 0, gap, xp.zeros_like(gap))  # rounding may leave -1e-16
+
+    def fit_weights(self, eta: Array, response: Response, weight: Array) -> tuple[Array, Array, Array]:
+        """Return the row weights whose sums with x and x x' are a step's statistics.
+
+        Parameters
+        ----------
+        eta : array of shape (n, K)
+        response : Response
+        weight : array of shape (n, K)
+
+        Returns
+        -------
+        linear : array of shape (n, Q * K), to be multiplied by x
+        quadratic : array of shape (n, Q (Q + 1) / 2 * K), to be multiplied by x x'
+        constant : array of shape (n, E * K), to be summed
+        """
+        xp = namespace(weight)
+        d = self.derivatives(eta, response)
+        rows = weight.T  # (K, n), contiguous
+        q = self.n_linear
+        linear = [rows * s.T for s in d.score[:q]]
+        constant = [rows * s.T for s in d.score[q:]] or [rows[:0]]
+        quadratic = [rows * c.T for (i, j), c in d.curvature.items() if i < q and j < q]
+        return xp.concat(linear).T, xp.concat(quadratic).T, xp.concat(constant).T
+
+    def assemble(self, weight: Array, linear: Array, gram: Array, constant: Array) -> FitStatistics:
+        """Arrange the sums of :meth:`fit_weights` into :class:`FitStatistics`.
+
+        Parameters
+        ----------
+        weight : array of shape (K,)
+        linear : array of shape (Q * K, p)
+        gram : array of shape (Q (Q + 1) / 2 * K, p, p)
+        constant : array of shape (E * K,)
+        """
+        K, p, q = self.n_experts, self.n_columns, self.n_linear
+        score = to_numpy(linear).reshape(q, K, p).swapaxes(0, 1)
+        information = np.empty((K, q, q, p, p))
+        upper = iter(to_numpy(gram).reshape(-1, K, p, p))
+        for i in range(q):
+            for j in range(i, q):
+                information[:, i, j] = information[:, j, i] = next(upper)
+        dispersion = to_numpy(constant).reshape(self.n_constant, K).T
+        return FitStatistics(to_numpy(weight), score, information, dispersion)
+
+    def statistics(self, X: Array, response: Response, weight: Array) -> FitStatistics:
+        """Return the sums over these rows that one :meth:`step` needs.
+
+        Parameters
+        ----------
+        X : array of shape (n, p)
+        response : Response
+        weight : array of shape (n, K)
+        """
+        xp = namespace(X)
+        eta = self.predictor(X)
+        linear, quadratic, constant = self.fit_weights(eta, response, weight)
+        return self.assemble(
+            xp.sum(weight, axis=0),
+            linear.T @ X,
+            weighted_gram(X, quadratic),
+            xp.sum(constant, axis=0),
+        )
+
+    def fit(
+        self, X: Array, response: Response, weight: Array, *, max_iter: int = 25, tol: float = 1e-12
+    ) -> Self:
+        """Return the weighted maximum-likelihood experts, starting here (maths 2).
+
+        With weight = responsibility and response = (y, 0) this is EM's M-step; with weight =
+        transported mass and response = what other experts predict it is the KL projection.
+
+        Parameters
+        ----------
+        X : array of shape (n, p)
+        response : Response
+            Column k goes to expert k; a single column goes to all.
+        weight : array of shape (n, K)
+        max_iter : int
+        tol : float
+            Steps end once none moves a coefficient by more than this, relative to the largest.
+        """
+        experts = self
+        for _ in range(max_iter):
+            previous = experts.coef
+            experts = experts.step(experts.statistics(X, response, weight))
+            moved = np.max(np.abs(experts.coef - previous), initial=0.0)
+            if moved <= tol * np.max(np.abs(experts.coef), initial=0.0):
+                break
+        return experts

@@ -1,0 +1,45 @@
+"""A line in the terminal that shows how far a long fit has come."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+STAGES = {"starts": "searching starts", "em": "EM", "newton": "Newton finish"}
+
+
+@contextmanager
+def fit_progress(show: bool, totals: dict[str, int]) -> Iterator[Callable[[str, int, float], None] | None]:
+    """Give the callback that :func:`otmoe.em.em` reports to, or None if nothing is to be shown.
+
+    Parameters
+    ----------
+    show : bool
+    totals : dict
+        Largest number of iterations, by stage.
+    """
+    if not show:
+        yield None
+        return
+    columns = (
+        TextColumn("{task.description:<16}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("log-likelihood {task.fields[value]:,.1f}"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns) as bars:
+        tasks: dict[str, int] = {}
+
+        def report(stage: str, iteration: int, value: float) -> None:
+            if stage not in tasks:
+                for done in tasks.values():  # earlier stages end when the next begins
+                    bars.update(done, total=bars.tasks[done].completed)  # type: ignore[call-overload]
+                tasks[stage] = bars.add_task(STAGES.get(stage, stage), total=totals.get(stage), value=value)
+            bars.update(tasks[stage], completed=iteration, value=value)  # type: ignore[arg-type]
+
+        yield report
+        for done in tasks.values():
+            bars.update(done, total=bars.tasks[done].completed)  # type: ignore[call-overload]

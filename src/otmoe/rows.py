@@ -1,0 +1,188 @@
+"""Rows to fit: where they are, on which scale, block by block."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import Executor
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+from scipy import linalg
+
+from otmoe.experts import Experts, Response
+from otmoe.model import MoE
+from otmoe.numerics import (
+    Array,
+    Floats,
+    block_sum,
+    design,
+    like,
+    namespace,
+    row_blocks,
+    to_numpy,
+    weighted_gram,
+)
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """Standardisation of X (and of y, for families with a scale), undone in the parameters.
+
+    Attributes
+    ----------
+    x_center, x_scale : ndarray of shape (d,), or None for the identity
+    y_center, y_scale : float
+    """
+
+    x_center: Floats | None = None
+    x_scale: Floats | None = None
+    y_center: float = 0.0
+    y_scale: float = 1.0
+
+    def to_user(self, model: MoE) -> MoE:
+        """Return a model of the standardised rows on the user's scale."""
+        if self.x_center is None or self.x_scale is None:
+            return model
+        T = np.diag(np.append(1.0, 1 / self.x_scale))
+        T[1:, 0] = -self.x_center / self.x_scale
+        return model.rescaled(T, self.y_center, self.y_scale)
+
+    def from_user(self, model: MoE) -> MoE:
+        """Return a model of the user's rows on the standardised scale."""
+        if self.x_center is None or self.x_scale is None:
+            return model
+        T = np.diag(np.append(1.0, self.x_scale))
+        T[1:, 0] = self.x_center
+        return model.rescaled(T, -self.y_center / self.y_scale, 1 / self.y_scale)
+
+
+@dataclass(frozen=True)
+class Block:
+    """Some rows, ready for computing.
+
+    Attributes
+    ----------
+    X : array of shape (n, p)
+        Design, standardised, intercept first.
+    response : Response
+    weight : array of shape (n,)
+    """
+
+    X: Array
+    response: Response
+    weight: Array
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows in memory, read in standardised blocks; the data are never copied whole.
+
+    Attributes
+    ----------
+    X : array of shape (n, d)
+    y : array of shape (n,)
+    weight : array of shape (n,), optional
+        Case weights; None means 1.
+    scaling : Scaling
+        The identity unless given.
+    pool : Executor, optional
+        Threads over which sums of blocks are spread.
+    """
+
+    X: Array
+    y: Array
+    weight: Array | None = None
+    scaling: Scaling = Scaling()
+    pool: Executor | None = field(default=None, repr=False)
+
+    def __len__(self) -> int:
+        return int(self.X.shape[0])
+
+    @cached_property
+    def total_weight(self) -> float:
+        """Sum of the weights."""
+        return float(len(self)) if self.weight is None else float(np.sum(to_numpy(self.weight)))
+
+    def take(self, index: Floats) -> Rows:
+        """Return some rows, as NumPy arrays."""
+        weight = None if self.weight is None else to_numpy(self.weight)[index]
+        return replace(self, X=_rows(self.X, index), y=_rows(self.y, index), weight=weight)
+
+    def slices(self) -> Iterator[slice]:
+        """Cut the rows into blocks; the cuts depend on the shape alone."""
+        on_device = not isinstance(self.X, np.ndarray)
+        return row_blocks(len(self), self.X.shape[1] + 1, on_device=on_device)
+
+    def block(self, rows: slice) -> Block:
+        """Read one block."""
+        scaling = self.scaling
+        X = design(self.X[rows], scaling.x_center, scaling.x_scale)
+        y = (like(self.y[rows], X) - scaling.y_center) / scaling.y_scale
+        return Block(X, Response(y[:, None]), self._weights(rows, y))
+
+    def log_base(self, experts: type[Experts]) -> float:
+        """Return what the log-likelihood of standardised blocks leaves out, summed over the rows.
+
+        That is the base measure of the family and the Jacobian of scaling y.
+        """
+
+        def block(rows: slice) -> float:
+            y = self.y[rows]
+            base = experts.log_base(y) * (1.0 if self.weight is None else self.weight[rows])
+            return float(namespace(y).sum(base))
+
+        base = 0.0 if experts.log_base is Experts.log_base else sum(map(block, self.slices()))
+        return base - self.total_weight * float(np.log(self.scaling.y_scale))
+
+    def standardised(self, experts: type[Experts]) -> tuple[Rows, Floats]:
+        """Return the rows on a scale of mean 0 and variance 1, and the correlations of the design.
+
+        A constant column becomes zero. y is scaled too if the family allows it.
+
+        Returns
+        -------
+        rows : Rows
+        correlation : ndarray of shape (p, p)
+            Second moments of the standardised design, intercept first.
+        """
+        d = self.X.shape[1]
+        first = next(self.slices())
+        shift = np.append(
+            to_numpy(self.X[first]).mean(axis=0, dtype=np.float64), to_numpy(self.y[first]).mean()
+        )
+        unit = np.ones(d + 1)
+
+        def moments(rows: slice) -> Floats:
+            xp = namespace(self.X)
+            y = like(self.y[rows], self.X)
+            together = xp.concat([xp.astype(self.X[rows].T, y.dtype), y[None, :]]).T
+            Z = design(together, shift, unit)
+            return to_numpy(weighted_gram(Z, self._weights(rows, y)[:, None])[0])
+
+        # The Gram of (1, x, y) about a point near the mean holds every moment that is needed.
+        gram = block_sum(moments, self.slices(), self.pool)
+        mean = gram[0, 1:] / gram[0, 0]
+        covariance = gram[1:, 1:] / gram[0, 0] - np.outer(mean, mean)
+        center = shift + mean
+        sd = np.sqrt(np.maximum(np.diagonal(covariance), 0.0))
+        constant = sd <= 1e-10 * np.abs(center)
+        sd[constant] = 1.0
+        covariance[constant] = covariance[:, constant] = 0.0
+        scaling = Scaling(center[:d], sd[:d])
+        if experts.has_scale:
+            scaling = replace(scaling, y_center=float(center[d]), y_scale=float(sd[d]))
+        correlation = linalg.block_diag(1.0, (covariance / np.outer(sd, sd))[:d, :d])
+        return replace(self, scaling=scaling), correlation
+
+    def _weights(self, rows: slice, like_y: Array) -> Array:
+        if self.weight is None:
+            return namespace(like_y).ones_like(like_y)
+        return like(self.weight[rows], like_y)
+
+
+def _rows(array: Array, index: Floats) -> Floats:
+    if isinstance(array, np.ndarray):
+        return array[index]
+    xp = namespace(array)
+    return to_numpy(xp.take(array, xp.asarray(index), axis=0))

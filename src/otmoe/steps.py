@@ -1,0 +1,189 @@
+"""The iterations of maximum likelihood: EM with one pass over the rows each, then Newton (maths 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from otmoe.experts import FitStatistics
+from otmoe.gate import GateStatistics
+from otmoe.information import Information, observed_information
+from otmoe.model import MoE
+from otmoe.numerics import Floats, NewtonPoint, block_sum, namespace, newton, weighted_gram
+from otmoe.rows import Block, Rows
+
+Report = Callable[[int, float], None]
+"""Called as report(iteration, penalised log-likelihood)."""
+
+VARIANCE_FLOOR = 1e-6
+"""Smallest variance of an expert, as a fraction of that of y."""
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """All that an EM iteration needs of the rows; sums over shards give the pooled iteration.
+
+    Attributes
+    ----------
+    log_likelihood : float
+    gate : GateStatistics
+    experts : FitStatistics
+    """
+
+    log_likelihood: float
+    gate: GateStatistics
+    experts: FitStatistics
+
+    def __add__(self, other: Statistics) -> Statistics:
+        return Statistics(
+            self.log_likelihood + other.log_likelihood,
+            self.gate + other.gate,
+            self.experts + other.experts,
+        )
+
+
+def e_step(model: MoE, rows: Rows) -> Statistics:
+    """Return the log-likelihood and the M-step's statistics at a model, in one pass."""
+    return block_sum(lambda s: _block_statistics(model, rows.block(s)), rows.slices(), rows.pool)  # type: ignore[no-any-return]
+
+
+def _block_statistics(model: MoE, block: Block) -> Statistics:
+    X, weight = block.X, block.weight
+    xp = namespace(X)
+    gate, experts = model.gate, model.experts
+    posterior = model.posterior(X, block.response)
+    r = posterior.responsibilities * weight[:, None]
+    linear, quadratic, constant = experts.fit_weights(posterior.eta, block.response, r)
+    pairs = gate.pair_weights(posterior.gate_prob, weight)
+    residual = r - posterior.gate_prob * weight[:, None]
+    if gate.columns is None:  # one sweep over x_i x_j for experts and gate together
+        split = quadratic.shape[1]
+        gram = weighted_gram(X, xp.concat([quadratic.T, pairs.T]).T)
+        sums = xp.concat([linear.T, residual.T]) @ X
+        gate_sums, gate_gram = sums[linear.shape[1] :, :], gram[split:]
+        linear_sums, gram = sums[: linear.shape[1], :], gram[:split]
+    else:
+        Z = gate.design(X)
+        gate_sums, gate_gram = residual.T @ Z, weighted_gram(Z, pairs)
+        linear_sums, gram = linear.T @ X, weighted_gram(X, quadratic)
+    return Statistics(
+        float(xp.sum(weight * posterior.log_density)),
+        gate.assemble(gate_sums, gate_gram),
+        experts.assemble(xp.sum(r, axis=0), linear_sums, gram, xp.sum(constant, axis=0)),
+    )
+
+
+def m_step(model: MoE, statistics: Statistics, *, alpha: float, floor: float) -> MoE:
+    """Return the model after one step of the experts and one Newton step of the gate."""
+    return MoE(
+        model.gate.step(statistics.gate, alpha),
+        model.experts.step(statistics.experts, floor=floor),
+    )
+
+
+def midpoint(a: MoE, b: MoE) -> MoE:
+    """Return the model halfway between two in their free parameters."""
+    return a.with_vector(0.5 * (a.to_vector() + b.to_vector()))
+
+
+@dataclass(frozen=True)
+class Run:
+    """Iterations on standardised rows, and where they ended.
+
+    Attributes
+    ----------
+    model : MoE
+    log_likelihood : float
+        Unpenalised, at `model`.
+    mass : ndarray of shape (K,)
+        Summed responsibilities there.
+    trace : tuple of float
+        Penalised log-likelihood at the start and after every accepted iteration; it never falls.
+    converged : bool
+    decrement : float
+        Squared distance to the maximum in standard errors; NaN where it was not measured.
+    """
+
+    model: MoE
+    log_likelihood: float
+    mass: Floats
+    trace: tuple[float, ...]
+    converged: bool
+    decrement: float = np.nan
+
+
+def climb(
+    rows: Rows,
+    model: MoE,
+    *,
+    alpha: float,
+    max_iter: int,
+    tol: float = 0.0,
+    floor: float = VARIANCE_FLOOR,
+    report: Report | None = None,
+) -> Run:
+    """Run EM until an iteration gains less than `tol`.
+
+    The pass over the rows that judges a step also collects the statistics of the next one. A step
+    that lowers the penalised log-likelihood (the gate's Newton step may overshoot) is halved.
+    """
+
+    def look(model: MoE) -> tuple[Statistics, float]:
+        statistics = e_step(model, rows)
+        return statistics, statistics.log_likelihood - model.gate.penalty(alpha)
+
+    statistics, value = look(model)
+    trace = [value]
+    converged = False
+    while len(trace) <= max_iter and not converged:
+        candidate = m_step(model, statistics, alpha=alpha, floor=floor)
+        found, candidate_value = look(candidate)
+        for _ in range(10):
+            if candidate_value >= value:
+                break
+            candidate = midpoint(model, candidate)
+            found, candidate_value = look(candidate)
+        gain = candidate_value - value
+        converged = not gain >= tol
+        if gain >= 0:  # else rounding is all that is left
+            model, statistics, value = candidate, found, candidate_value
+            trace.append(value)
+            if report is not None:
+                report(len(trace) - 1, value)
+    mass = statistics.experts.weight
+    return Run(model, statistics.log_likelihood, mass, tuple(trace), converged)
+
+
+def polish(
+    rows: Rows, model: MoE, *, alpha: float, max_iter: int, tol: float, report: Report | None = None
+) -> Run:
+    """Maximise the penalised log-likelihood by damped Newton steps, one pass over the rows each."""
+    gate_size = model.gate.n_parameters
+    penalty = np.zeros((model.n_parameters, model.n_parameters))
+    penalty[:gate_size, :gate_size] = model.gate.penalty_matrix(alpha)
+    floor = min(VARIANCE_FLOOR, model.experts.smallest_dispersion) * (1 - 1e-9)
+
+    def evaluate(theta: Floats) -> NewtonPoint:
+        at = model.with_vector(theta)
+        if not at.experts.smallest_dispersion >= floor:
+            return NewtonPoint(-np.inf, theta, penalty)
+        information = observed_information(at, rows)
+        return NewtonPoint(
+            information.log_likelihood - at.gate.penalty(alpha),
+            information.score - penalty @ theta,
+            information.matrix + penalty,
+            information,
+        )
+
+    end = newton(evaluate, model.to_vector(), tol=tol, max_iter=max_iter, report=report)
+    at_end: Information = end.point.detail
+    return Run(
+        model.with_vector(end.theta),
+        at_end.log_likelihood,
+        at_end.mass,
+        end.trace,
+        end.converged,
+        end.decrement,
+    )
