@@ -1,4 +1,4 @@
-"""Mixtures of experts for data that lie in many places, merged into one model by optimal transport."""
+"""Mixtures of experts for data that lie in many places, merged by optimal transport."""
 
 from importlib.metadata import version
 

@@ -13,9 +13,9 @@ import numpy as np
 _TILE = 256
 
 
-@numba.njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz"})  # type: ignore[untyped-decorator]
+@numba.njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz"})
 def weighted_gram(features: np.ndarray, weights: np.ndarray, out: np.ndarray) -> None:
-    """Add the upper triangles of ``features @ diag(w) @ features.T`` to `out`, for every row w of weights.
+    """Add the upper triangle of ``features @ diag(w) @ features.T`` to `out`, for every weight w.
 
     Each product x_i * x_j is formed once and serves five weights; two neighbouring j go together
     so that a weight is loaded once for both.
@@ -87,3 +87,62 @@ def weighted_gram(features: np.ndarray, weights: np.ndarray, out: np.ndarray) ->
                     if two:
                         out[q, i, j + 1] += b0
                     q += 1
+
+
+@numba.njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz"})
+def weighted_sum(features: np.ndarray, weights: np.ndarray, out: np.ndarray) -> None:
+    """Add ``weights @ features.T`` to `out`.
+
+    BLAS reaches a tenth of its rate on a product this thin and this long.
+
+    Parameters
+    ----------
+    features : ndarray of shape (p, n), C-contiguous
+    weights : ndarray of shape (J, n), C-contiguous
+    out : ndarray of shape (J, p)
+    """
+    p, n = features.shape
+    n_weights = weights.shape[0]
+    last = n_weights - 1
+    for start in range(0, n, _TILE):
+        stop = min(start + _TILE, n)
+        for q in range(0, n_weights, 4):
+            w0 = weights[q, start:stop]
+            w1 = weights[min(q + 1, last), start:stop]
+            w2 = weights[min(q + 2, last), start:stop]
+            w3 = weights[min(q + 3, last), start:stop]
+            for j in range(p):
+                x = features[j, start:stop]
+                a0 = a1 = a2 = a3 = 0.0
+                for r in range(stop - start):
+                    a0 += w0[r] * x[r]
+                    a1 += w1[r] * x[r]
+                    a2 += w2[r] * x[r]
+                    a3 += w3[r] * x[r]
+                out[q, j] += a0
+                if q + 1 <= last:
+                    out[q + 1, j] += a1
+                if q + 2 <= last:
+                    out[q + 2, j] += a2
+                if q + 3 <= last:
+                    out[q + 3, j] += a3
+
+
+@numba.njit(nogil=True, cache=True)
+def standardise(X: np.ndarray, center: np.ndarray, factor: np.ndarray, out: np.ndarray) -> None:
+    """Write ``(X.T - center) * factor`` to `out`, tile by tile so that no cache line is read twice.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, d), any float type and layout
+    center, factor : ndarray of shape (d,)
+    out : ndarray of shape (d, n), float64
+    """
+    n, d = X.shape
+    for start in range(0, n, 32):
+        stop = min(start + 32, n)
+        for j in range(d):
+            c = center[j]
+            f = factor[j]
+            for i in range(start, stop):
+                out[j, i] = (X[i, j] - c) * f

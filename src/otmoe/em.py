@@ -14,7 +14,8 @@ from threadpoolctl import ThreadpoolController
 
 from otmoe.experts import FAMILIES
 from otmoe.model import MoE
-from otmoe.numerics import RANK_TOLERANCE, Array, Floats
+from otmoe.newton import RANK_TOLERANCE
+from otmoe.numerics import Array, Floats
 from otmoe.rows import Rows
 from otmoe.starts import candidates
 from otmoe.steps import VARIANCE_FLOOR, Report, Run, climb, polish
@@ -240,7 +241,7 @@ def _minimum_norm(model: MoE, correlation: Floats) -> MoE:
     return replace(
         model,
         gate=replace(gate, coef=project(gate.coef, gate_columns)),
-        experts=replace(model.experts, coef=project(model.experts.coef, everything)),  # type: ignore[type-var]
+        experts=replace(model.experts, coef=project(model.experts.coef, everything)),
     )
 
 
@@ -249,30 +250,32 @@ def _status(end: Run, n_iter: int, max_iter: int) -> str:
         return f"stopped after {max_iter} passes over the rows, before convergence"
     if np.isnan(end.decrement):
         return f"converged after {n_iter} iterations"
-    return f"converged after {n_iter} iterations, {np.sqrt(end.decrement):.1g} standard errors from the maximum"
+    distance = f"{np.sqrt(end.decrement):.1g} standard errors from the maximum"
+    return f"converged after {n_iter} iterations, {distance}"
 
 
 def _warnings(end: Run, rows: Rows, correlation: Floats) -> tuple[str, ...]:
     """Say what the user should know about this fit, a sentence each."""
     found = []
-    rank, p = int(np.linalg.matrix_rank(correlation, tol=RANK_TOLERANCE, hermitian=True)), len(correlation)
-    model = end.model
+    p, model = len(correlation), end.model
+    rank = int(np.linalg.matrix_rank(correlation, tol=RANK_TOLERANCE, hermitian=True))
     if rank < p:
         found.append(
-            f"the {p} columns of the design (intercept included) span only {rank} dimensions, because "
-            "columns are constant or collinear or rows are few: coefficients are the minimum-norm ones."
+            f"the {p} columns of the design (intercept included) span only {rank} dimensions: "
+            "columns are constant or collinear, or rows are few; coefficients are those of minimum "
+            "norm."
         )
     elif len(rows) < model.n_parameters:
         found.append(
             f"there are {len(rows)} rows for {model.n_parameters} parameters: use fewer experts or "
             "features, or trust predictions only."
         )
-    lost = np.flatnonzero(end.mass < _least_mass(rows.total_weight, model))
-    if len(lost):
+    lost = int(np.sum(end.mass < _least_mass(rows.total_weight, model)))
+    if lost:
         found.append(
-            f"{len(lost)} of {model.n_experts} experts answer for hardly any row: use fewer experts."
+            f"{lost} of {model.n_experts} experts answer for hardly any row: use fewer experts."
         )
-    if end.model.experts.smallest_dispersion <= VARIANCE_FLOOR * (1 + 1e-6):
+    if model.experts.smallest_dispersion <= VARIANCE_FLOOR * (1 + 1e-6):
         found.append(
             "an expert fits its rows exactly, so that its variance stopped at the floor "
             f"({VARIANCE_FLOOR:g} of the variance of y): use fewer experts or more rows."

@@ -7,17 +7,17 @@ from typing import Any, Self
 
 import numpy as np
 
+from otmoe.newton import NewtonPoint, newton, solve_psd
 from otmoe.numerics import (
     Array,
     Floats,
-    NewtonPoint,
-    log_softmax,
     namespace,
-    newton,
-    solve_psd,
+    scaled,
+    softmax,
     times,
     to_numpy,
     weighted_gram,
+    weighted_sum,
 )
 
 
@@ -54,7 +54,7 @@ class SoftmaxGate:
     Examples
     --------
     >>> gate = SoftmaxGate(np.array([[0.0, 1.0], [0.0, 0.0]]))
-    >>> np.exp(gate.log_prob(np.array([[1.0, 0.0]])))
+    >>> gate.prob(np.array([[1.0, 0.0]]))
     array([[0.5, 0.5]])
     """
 
@@ -93,9 +93,18 @@ class SoftmaxGate:
         index = xp.asarray(self.columns, device=getattr(X, "device", None))
         return xp.take(X.T, index, axis=0).T
 
+    def logits(self, X: Array) -> Array:
+        """Return x' A_k, (n, K)."""
+        return times(X, self.coef)
+
+    def prob(self, X: Array) -> Array:
+        """Return pi_k(x), (n, K)."""
+        return softmax(self.logits(X))[0]
+
     def log_prob(self, X: Array) -> Array:
         """Return log pi_k(x), (n, K)."""
-        return log_softmax(times(X, self.coef))
+        logits = self.logits(X)
+        return logits - softmax(logits)[1][:, None]
 
     # -- parameters ---------------------------------------------------------------------------
 
@@ -134,15 +143,14 @@ class SoftmaxGate:
         K = self.n_experts
         return alpha * np.kron(np.eye(K - 1) - 1 / K, np.eye(self.n_free_columns))
 
-    def pair_weights(self, prob: Array, weight: Array) -> Array:
+    def pair_weights(self, prob: Array, weight: Array | None) -> Array:
         """Return ``w pi_i pi_j`` for i < j, (n, K (K - 1) / 2): row weights of the information.
 
         The diagonal blocks need no Gram of their own: pi_i (1 - pi_i) is the sum of pi_i pi_j over
         the other j.
         """
         xp = namespace(prob)
-        rows = prob.T
-        weighted = rows * weight[None, :]
+        rows, weighted = prob.T, scaled(prob, weight).T
         K = self.n_experts
         if K == 1:
             return weighted[:0, :].T
@@ -200,13 +208,13 @@ class SoftmaxGate:
 
         def evaluate(theta: Floats) -> NewtonPoint:
             gate = self.with_vector(theta)
-            log_prob = gate.log_prob(X)
-            prob = xp.exp(log_prob)
+            logits = gate.logits(X)
+            prob, log_sum = softmax(logits)
             residual = target - weight[:, None] * prob
             gram = weighted_gram(design, gate.pair_weights(prob, weight))
-            sums = gate.assemble(residual.T @ design, gram)
+            sums = gate.assemble(weighted_sum(design, residual), gram)
             return NewtonPoint(
-                float(xp.sum(target * log_prob)) - gate.penalty(alpha),
+                float(xp.sum(target * (logits - log_sum[:, None]))) - gate.penalty(alpha),
                 sums.score - penalty @ theta,
                 sums.information + penalty,
             )

@@ -7,7 +7,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from otmoe.model import MoE
-from otmoe.numerics import Floats, block_sum, namespace, to_numpy, weighted_gram
+from otmoe.numerics import (
+    Floats,
+    block_sum,
+    namespace,
+    scaled,
+    to_numpy,
+    weighted_gram,
+    weighted_sum,
+)
 from otmoe.rows import Block, Rows
 
 
@@ -44,7 +52,7 @@ class Information:
 
 def observed_information(model: MoE, rows: Rows) -> Information:
     """Return log-likelihood, score and observed information, in one pass over the rows."""
-    return block_sum(lambda s: _block_information(model, rows.block(s)), rows.slices(), rows.pool)  # type: ignore[no-any-return]
+    return block_sum(lambda s: _block_information(model, rows.block(s)), rows.slices(), rows.pool)
 
 
 def _block_information(model: MoE, block: Block) -> Information:
@@ -86,7 +94,7 @@ def _block_information(model: MoE, block: Block) -> Information:
             v = derivatives.curvature[min(d, e), max(d, e)].T
             v = v[i, :]
             value = value + r[i, :] * v - t[a] * derivatives.score[e].T[i, :]
-        return w * value
+        return scaled(value, w)
 
     A, C, p = len(linear), len(constant), X.shape[1]
     pairs = [(a, b) for a in range(A) for b in range(a, A)]
@@ -99,7 +107,9 @@ def _block_information(model: MoE, block: Block) -> Information:
         blocks[a, :, b, :] = value
         blocks[b, :, a, :] = value
     if C:
-        mixed = xp.stack([curvature(a, A + c) for a in range(A) for c in range(C)]) @ X
+        mixed = weighted_sum(
+            X, xp.stack([curvature(a, A + c) for a in range(A) for c in range(C)]).T
+        )
         corner = matrix[: A * p, A * p :].reshape(A, p, C)
         corner[:] = to_numpy(mixed).reshape(A, C, p).swapaxes(1, 2)
         matrix[A * p :, : A * p] = matrix[: A * p, A * p :].T
@@ -109,16 +119,19 @@ def _block_information(model: MoE, block: Block) -> Information:
                 matrix[A * p + a, A * p + b] = matrix[A * p + b, A * p + a] = value
 
     # 4) the score; the gate's complete-data score is r - pi
-    rows = [w * (t[a] - pi[i, :]) if d < 0 else w * t[a] for a, (i, d) in enumerate(predictors)]
+    rows = [scaled(t[a] - pi[i, :] if d < 0 else t[a], w) for a, (i, d) in enumerate(predictors)]
     score = np.concatenate(
-        [to_numpy(xp.stack(rows[:A]) @ X).ravel(), *(to_numpy(xp.sum(s))[None] for s in rows[A:])]
+        [
+            to_numpy(weighted_sum(X, xp.stack(rows[:A]).T)).ravel(),
+            *(to_numpy(xp.sum(s))[None] for s in rows[A:]),
+        ]
     )
     free = _free_entries(model, A, C)
     return Information(
-        float(xp.sum(w * posterior.log_density)),
+        float(xp.sum(scaled(posterior.log_density, w))),
         score[free],
         matrix[np.ix_(free, free)],
-        to_numpy(xp.sum(r * w[None, :], axis=1)),
+        to_numpy(xp.sum(scaled(posterior.responsibilities, w), axis=0)),
     )
 
 

@@ -15,7 +15,7 @@ from scipy.optimize import elementwise, linear_sum_assignment
 
 from otmoe.experts import Experts, Response
 from otmoe.gate import SoftmaxGate
-from otmoe.numerics import Array, Floats, design, logsumexp, namespace, row_blocks, to_numpy
+from otmoe.numerics import Array, Floats, design, namespace, row_blocks, softmax, to_numpy
 
 
 @dataclass(frozen=True)
@@ -94,13 +94,13 @@ class MoE:
 
     def posterior(self, X: Array, response: Response) -> Posterior:
         """Return the E-step at the rows of a design (n, p)."""
-        xp = namespace(X)
         eta = self.experts.predictor(X)
-        log_gate = self.gate.log_prob(X)
-        joint = log_gate + self.experts.expected_log_prob(eta, response)
-        log_density = logsumexp(joint)
-        responsibilities = xp.exp(joint - log_density[:, None])
-        return Posterior(log_density, responsibilities, xp.exp(log_gate), eta)
+        logits = self.gate.logits(X)
+        gate_prob, gate_sum = softmax(logits)
+        joint = self.experts.expected_log_prob(eta, response)
+        joint += logits
+        responsibilities, joint_sum = softmax(joint)
+        return Posterior(joint_sum - gate_sum, responsibilities, gate_prob, eta)
 
     def _rowwise(self, function: Callable[..., Array], X: Array, *columns: Array) -> Array:
         """Apply a function of (design, *columns) block by block and concatenate."""
@@ -138,7 +138,7 @@ class MoE:
 
     def gate_prob(self, X: Array) -> Array:
         """Return the gate's probabilities pi_k(x), (n, K)."""
-        return self._rowwise(lambda X: namespace(X).exp(self.gate.log_prob(X)), X)
+        return self._rowwise(self.gate.prob, X)
 
     # -- prediction ---------------------------------------------------------------------------
 
@@ -152,7 +152,7 @@ class MoE:
         def block(X: Array) -> Array:
             xp = namespace(X)
             mean = self.experts.response(self.experts.predictor(X)).mean
-            return xp.sum(xp.exp(self.gate.log_prob(X)) * mean, axis=1)
+            return xp.sum(self.gate.prob(X) * mean, axis=1)
 
         return self._rowwise(block, X)
 
@@ -166,7 +166,7 @@ class MoE:
 
         def block(X: Array) -> Floats:
             eta = self.experts.predictor(X)
-            gate = np.exp(to_numpy(self.gate.log_prob(X)))
+            gate = to_numpy(self.gate.prob(X))
             ends = to_numpy(self.experts.quantile(eta, level))
 
             def excess(y: Floats, row: Floats) -> Floats:

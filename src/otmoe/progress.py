@@ -5,13 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+)
 
 STAGES = {"starts": "searching starts", "em": "EM", "newton": "Newton finish"}
 
 
 @contextmanager
-def fit_progress(show: bool, totals: dict[str, int]) -> Iterator[Callable[[str, int, float], None] | None]:
+def fit_progress(
+    show: bool, totals: dict[str, int]
+) -> Iterator[Callable[[str, int, float], None] | None]:
     """Give the callback that :func:`otmoe.em.em` reports to, or None if nothing is to be shown.
 
     Parameters
@@ -31,15 +40,17 @@ def fit_progress(show: bool, totals: dict[str, int]) -> Iterator[Callable[[str, 
         TimeElapsedColumn(),
     )
     with Progress(*columns) as bars:
-        tasks: dict[str, int] = {}
+        tasks: dict[str, TaskID] = {}
 
         def report(stage: str, iteration: int, value: float) -> None:
             if stage not in tasks:
                 for done in tasks.values():  # earlier stages end when the next begins
-                    bars.update(done, total=bars.tasks[done].completed)  # type: ignore[call-overload]
-                tasks[stage] = bars.add_task(STAGES.get(stage, stage), total=totals.get(stage), value=value)
-            bars.update(tasks[stage], completed=iteration, value=value)  # type: ignore[arg-type]
+                    bars.update(done, total=bars.tasks[done].completed)
+                tasks[stage] = bars.add_task(
+                    STAGES.get(stage, stage), total=totals.get(stage), value=value
+                )
+            bars.update(tasks[stage], completed=iteration, value=value)
 
         yield report
         for done in tasks.values():
-            bars.update(done, total=bars.tasks[done].completed)  # type: ignore[call-overload]
+            bars.update(done, total=bars.tasks[done].completed)

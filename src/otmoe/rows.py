@@ -66,12 +66,12 @@ class Block:
     X : array of shape (n, p)
         Design, standardised, intercept first.
     response : Response
-    weight : array of shape (n,)
+    weight : array of shape (n,), or None for 1
     """
 
     X: Array
     response: Response
-    weight: Array
+    weight: Array | None
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,8 @@ class Rows:
         scaling = self.scaling
         X = design(self.X[rows], scaling.x_center, scaling.x_scale)
         y = (like(self.y[rows], X) - scaling.y_center) / scaling.y_scale
-        return Block(X, Response(y[:, None]), self._weights(rows, y))
+        weight = None if self.weight is None else like(self.weight[rows], X)
+        return Block(X, Response(y[:, None]), weight)
 
     def log_base(self, experts: type[Experts]) -> float:
         """Return what the log-likelihood of standardised blocks leaves out, summed over the rows.
@@ -158,7 +159,8 @@ class Rows:
             y = like(self.y[rows], self.X)
             together = xp.concat([xp.astype(self.X[rows].T, y.dtype), y[None, :]]).T
             Z = design(together, shift, unit)
-            return to_numpy(weighted_gram(Z, self._weights(rows, y)[:, None])[0])
+            w = xp.ones_like(y) if self.weight is None else like(self.weight[rows], y)
+            return to_numpy(weighted_gram(Z, w[:, None])[0])
 
         # The Gram of (1, x, y) about a point near the mean holds every moment that is needed.
         gram = block_sum(moments, self.slices(), self.pool)
@@ -174,11 +176,6 @@ class Rows:
             scaling = replace(scaling, y_center=float(center[d]), y_scale=float(sd[d]))
         correlation = linalg.block_diag(1.0, (covariance / np.outer(sd, sd))[:d, :d])
         return replace(self, scaling=scaling), correlation
-
-    def _weights(self, rows: slice, like_y: Array) -> Array:
-        if self.weight is None:
-            return namespace(like_y).ones_like(like_y)
-        return like(self.weight[rows], like_y)
 
 
 def _rows(array: Array, index: Floats) -> Floats:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import numpy as np
 from sklearn.cluster import KMeans
 
-from otmoe.experts import Experts, Response
+from otmoe.experts import Experts
 from otmoe.gate import SoftmaxGate
 from otmoe.model import MoE
-from otmoe.numerics import Floats
+from otmoe.numerics import Floats, scaled
 from otmoe.rows import Block, Rows
 from otmoe.steps import VARIANCE_FLOOR, Report, Run, climb
 
@@ -56,11 +56,11 @@ def k_planes(
     experts = family.blank(n_experts, block.X.shape[1])
     fitness = -np.inf
     for _ in range(n_sweeps):
-        weight = block.weight[:, None] * (labels[:, None] == np.arange(n_experts))
+        weight = scaled((labels[:, None] == np.arange(n_experts)).astype(float), block.weight)
         experts = experts.step(experts.statistics(block.X, block.response, weight)).neutral()
         log_prob = experts.expected_log_prob(experts.predictor(block.X), block.response)
         previous, labels = labels, np.argmax(log_prob, axis=1)
-        fitness = float(block.weight @ log_prob.max(axis=1))
+        fitness = float(scaled(log_prob.max(axis=1), block.weight).sum())
         if np.array_equal(previous, labels):
             break
     return experts, labels, fitness
@@ -89,11 +89,15 @@ def model_from_labels(
     """Return a model whose experts and gate are fitted to softened labels."""
     K = experts.n_experts
     soft = np.where(
-        labels[:, None] == np.arange(K), _CONFIDENCE if K > 1 else 1.0, (1 - _CONFIDENCE) / max(K - 1, 1)
+        labels[:, None] == np.arange(K),
+        _CONFIDENCE if K > 1 else 1.0,
+        (1 - _CONFIDENCE) / max(K - 1, 1),
     )
-    weight = block.weight[:, None] * soft
+    weight = scaled(soft, block.weight)
     experts = experts.neutral()
-    experts = experts.step(experts.statistics(block.X, block.response, weight), floor=VARIANCE_FLOOR)
+    experts = experts.step(
+        experts.statistics(block.X, block.response, weight), floor=VARIANCE_FLOOR
+    )
     gate = SoftmaxGate.blank(K, block.X.shape[1], columns)
     return MoE(gate.fit(block.X, weight, alpha=_GATE_RIDGE, tol=1e-2), experts)
 

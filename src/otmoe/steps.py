@@ -1,4 +1,4 @@
-"""The iterations of maximum likelihood: EM with one pass over the rows each, then Newton (maths 4)."""
+"""The iterations of maximum likelihood: EM, one pass over the rows each, then Newton (maths 4)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,15 @@ from otmoe.experts import FitStatistics
 from otmoe.gate import GateStatistics
 from otmoe.information import Information, observed_information
 from otmoe.model import MoE
-from otmoe.numerics import Floats, NewtonPoint, block_sum, namespace, newton, weighted_gram
+from otmoe.newton import NewtonPoint, newton
+from otmoe.numerics import (
+    Floats,
+    block_sum,
+    namespace,
+    scaled,
+    weighted_gram,
+    weighted_sum,
+)
 from otmoe.rows import Block, Rows
 
 Report = Callable[[int, float], None]
@@ -46,7 +54,7 @@ class Statistics:
 
 def e_step(model: MoE, rows: Rows) -> Statistics:
     """Return the log-likelihood and the M-step's statistics at a model, in one pass."""
-    return block_sum(lambda s: _block_statistics(model, rows.block(s)), rows.slices(), rows.pool)  # type: ignore[no-any-return]
+    return block_sum(lambda s: _block_statistics(model, rows.block(s)), rows.slices(), rows.pool)
 
 
 def _block_statistics(model: MoE, block: Block) -> Statistics:
@@ -54,24 +62,22 @@ def _block_statistics(model: MoE, block: Block) -> Statistics:
     xp = namespace(X)
     gate, experts = model.gate, model.experts
     posterior = model.posterior(X, block.response)
-    r = posterior.responsibilities * weight[:, None]
+    r = scaled(posterior.responsibilities, weight)
     linear, quadratic, constant = experts.fit_weights(posterior.eta, block.response, r)
     pairs = gate.pair_weights(posterior.gate_prob, weight)
-    residual = r - posterior.gate_prob * weight[:, None]
+    residual = r - scaled(posterior.gate_prob, weight)
     if gate.columns is None:  # one sweep over x_i x_j for experts and gate together
         split = quadratic.shape[1]
-        gram = weighted_gram(X, xp.concat([quadratic.T, pairs.T]).T)
-        sums = xp.concat([linear.T, residual.T]) @ X
-        gate_sums, gate_gram = sums[linear.shape[1] :, :], gram[split:]
-        linear_sums, gram = sums[: linear.shape[1], :], gram[:split]
+        grams = weighted_gram(X, xp.concat([quadratic.T, pairs.T]).T)
+        gram, gate_gram = grams[:split, :, :], grams[split:, :, :]
     else:
-        Z = gate.design(X)
-        gate_sums, gate_gram = residual.T @ Z, weighted_gram(Z, pairs)
-        linear_sums, gram = linear.T @ X, weighted_gram(X, quadratic)
+        gram, gate_gram = weighted_gram(X, quadratic), weighted_gram(gate.design(X), pairs)
     return Statistics(
-        float(xp.sum(weight * posterior.log_density)),
-        gate.assemble(gate_sums, gate_gram),
-        experts.assemble(xp.sum(r, axis=0), linear_sums, gram, xp.sum(constant, axis=0)),
+        float(xp.sum(scaled(posterior.log_density, weight))),
+        gate.assemble(weighted_sum(gate.design(X), residual), gate_gram),
+        experts.assemble(
+            xp.sum(r, axis=0), weighted_sum(X, linear), gram, xp.sum(constant, axis=0)
+        ),
     )
 
 

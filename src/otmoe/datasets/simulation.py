@@ -41,7 +41,9 @@ class Simulation:
     shift: Floats = field(repr=False)
     stretch: Floats = field(repr=False)
 
-    def draw(self, n_samples: int, random_state: int | np.random.Generator | None = None) -> Simulation:
+    def draw(
+        self, n_samples: int, random_state: int | np.random.Generator | None = None
+    ) -> Simulation:
         """Draw other rows from the same truth, for testing."""
         rng = np.random.default_rng(random_state)
         X = (_clusters(self.centers, n_samples, rng) - self.shift) / self.stretch
@@ -88,7 +90,11 @@ def simulate(
     >>> data.X.shape, data.truth.experts.coef.shape
     ((100, 3), (2, 4))
     """
-    for name, value in [("n_samples", n_samples), ("n_experts", n_experts), ("n_features", n_features)]:
+    for name, value in [
+        ("n_samples", n_samples),
+        ("n_experts", n_experts),
+        ("n_features", n_features),
+    ]:
         if value < 1:
             raise ValueError(f"{name} is {value}; give at least 1.")
     if not 0 <= softness <= 1:
@@ -103,7 +109,7 @@ def simulate(
             break
     else:
         raise ValueError(
-            f"none of {_TRIES} random truths gave each of {n_experts} experts its share of the rows: "
+            f"none of {_TRIES} random truths gave each of {n_experts} experts its share of rows: "
             "use fewer experts, more features or a larger softness."
         )
     empty = np.empty(0)

@@ -3,10 +3,10 @@
 K experts of one family are stacked on the first axis of their parameters, so that concatenating
 the experts of many sites, or picking some of them, is plain indexing.
 
-A family says three things about one row: its expected log density (:meth:`Experts.expected_log_prob`),
-that density's derivatives in the linear predictors (:meth:`Experts.derivatives`), and what one
-weighted fitting step does with their sums (:meth:`Experts.step`). EM's M-step, the KL projection,
-score and information follow from these and are written once.
+A family says three things: the expected log density of a row (:meth:`Experts.expected_log_prob`),
+its derivatives in the linear predictors (:meth:`Experts.derivatives`), and what one weighted
+fitting step does with their sums (:meth:`Experts.step`). EM's M-step, the KL projection, score and
+information follow from these and are written once.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from otmoe.numerics import Array, Floats, namespace, times, to_numpy, weighted_gram
+from otmoe.numerics import Array, Floats, namespace, times, to_numpy, weighted_gram, weighted_sum
 
 
 @dataclass(frozen=True)
@@ -78,9 +78,12 @@ class FitStatistics:
     dispersion: Floats
 
     def __add__(self, other: FitStatistics) -> FitStatistics:
-        return FitStatistics(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
+        return FitStatistics(
+            *(getattr(self, f.name) + getattr(other, f.name) for f in fields(self))
+        )
 
 
+@dataclass(frozen=True)
 class Experts(ABC):
     """K regression experts of one family, stacked on the first axis.
 
@@ -88,11 +91,12 @@ class Experts(ABC):
     is then a plain addition.
     """
 
+    coef: Floats
+
     family: ClassVar[str]
     n_linear: ClassVar[int] = 1
     n_constant: ClassVar[int] = 0
     has_scale: ClassVar[bool] = False  # may y be shifted and stretched?
-    coef: Floats
 
     # -- shape ------------------------------------------------------------------------------
 
@@ -113,12 +117,13 @@ class Experts(ABC):
 
     def take(self, index: Any) -> Self:
         """Return the experts at `index`, in that order."""
-        return replace(self, **{f.name: getattr(self, f.name)[index] for f in fields(self)})  # type: ignore[type-var]
+        return replace(self, **{f.name: getattr(self, f.name)[index] for f in fields(self)})
 
     @classmethod
     def concat(cls, parts: Sequence[Self]) -> Self:
         """Stack the experts of several models."""
-        return cls(**{f.name: np.concatenate([getattr(e, f.name) for e in parts]) for f in fields(cls)})  # type: ignore[arg-type]
+        stacked = {f.name: [getattr(part, f.name) for part in parts] for f in fields(cls)}
+        return cls(**{name: np.concatenate(arrays) for name, arrays in stacked.items()})
 
     # -- what a family defines ----------------------------------------------------------------
 
@@ -159,7 +164,7 @@ class Experts(ABC):
 
     @abstractmethod
     def rescaled(self, T: Floats, center: float = 0.0, scale: float = 1.0) -> Self:
-        """Return the experts for x and ``center + scale * y``, given experts for ``T @ x`` and y."""
+        """Return the experts for x and ``center + scale * y``, given these for ``T @ x`` and y."""
 
     @abstractmethod
     def sample(self, eta: Array, rng: np.random.Generator) -> Floats:
@@ -190,7 +195,7 @@ class Experts(ABC):
         return 0.0
 
     def named_parameters(self, terms: Sequence[str]) -> dict[str, Floats]:
-        """Return the parameters of the K experts by name, each (K,); `terms` names the p columns."""
+        """Return the experts' parameters by name, each (K,); `terms` names the p columns."""
         return dict(zip(terms, self.coef.T, strict=True))
 
     def predictor(self, X: Array) -> Array:
@@ -217,7 +222,9 @@ class Experts(ABC):
         gap = entropy[:, :, None] - cross
         return xp.where(gap > 0, gap, xp.zeros_like(gap))  # rounding may leave -1e-16
 
-    def fit_weights(self, eta: Array, response: Response, weight: Array) -> tuple[Array, Array, Array]:
+    def fit_weights(
+        self, eta: Array, response: Response, weight: Array
+    ) -> tuple[Array, Array, Array]:
         """Return the row weights whose sums with x and x x' are a step's statistics.
 
         Parameters
@@ -275,7 +282,7 @@ class Experts(ABC):
         linear, quadratic, constant = self.fit_weights(eta, response, weight)
         return self.assemble(
             xp.sum(weight, axis=0),
-            linear.T @ X,
+            weighted_sum(X, linear),
             weighted_gram(X, quadratic),
             xp.sum(constant, axis=0),
         )

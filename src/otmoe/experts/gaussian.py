@@ -11,7 +11,8 @@ import numpy as np
 from scipy import special
 
 from otmoe.experts.base import Derivatives, Experts, FitStatistics, Response
-from otmoe.numerics import Array, Floats, like, namespace, solve_psd, to_numpy
+from otmoe.newton import solve_psd
+from otmoe.numerics import Array, Floats, like, namespace, to_numpy
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,6 @@ class GaussianExperts(Experts):
     array([[-1.6121]])
     """
 
-    coef: Floats
     var: Floats
 
     family: ClassVar[str] = "gaussian"
@@ -49,20 +49,22 @@ class GaussianExperts(Experts):
 
     def expected_log_prob(self, eta: Array, response: Response) -> Array:
         # -(log 2 pi s2 + ((m - eta)^2 + v) / s2) / 2
-        residual = response.mean - eta
         precision = like(-0.5 / self.var, eta)
         constant = like(-0.5 * (log(2 * pi) + np.log(self.var)), eta)
-        return (residual * residual + response.var) * precision + constant
+        log_prob = _square(response.mean - eta, response)
+        log_prob *= precision
+        log_prob += constant
+        return log_prob
 
     def derivatives(self, eta: Array, response: Response) -> Derivatives:
         # Predictors: eta and h = log s2 (maths 5).
         precision = like(1 / self.var, eta)[None, :]
         residual = response.mean - eta
+        half = _square(residual, response)
+        half *= 0.5 * precision
         a = residual * precision
-        square = (residual * a) + response.var * precision
         return Derivatives(
-            score=(a, 0.5 * square - 0.5),
-            curvature={(0, 0): precision, (0, 1): a, (1, 1): 0.5 * square},
+            score=(a, half - 0.5), curvature={(0, 0): precision, (0, 1): a, (1, 1): half}
         )
 
     def step(self, statistics: FitStatistics, *, floor: float = 0.0) -> Self:
@@ -114,3 +116,10 @@ class GaussianExperts(Experts):
 
     def quantile(self, eta: Array, level: float) -> Array:
         return eta + like(np.sqrt(self.var) * special.ndtri(level), eta)
+
+
+def _square(residual: Array, response: Response) -> Array:
+    """Return the expected squared residual."""
+    square = residual * residual
+    known = isinstance(response.var, float) and response.var == 0.0  # an observation: save a pass
+    return square if known else square + response.var

@@ -1,0 +1,173 @@
+"""Linear algebra on parameters: systems that may be singular, and one safeguarded Newton method."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import linalg
+
+from otmoe.numerics import Floats
+
+RANK_TOLERANCE = 1e-11
+"""Eigenvalues below this fraction of the largest count as zero."""
+
+
+def solve_psd(H: Floats, g: Floats) -> Floats:
+    """Solve ``H d = g`` for a symmetric positive semidefinite H; minimum norm where H is singular.
+
+    Parameters
+    ----------
+    H : ndarray of shape (P, P)
+    g : ndarray of shape (P,)
+
+    Returns
+    -------
+    ndarray of shape (P,)
+
+    Examples
+    --------
+    >>> solve_psd(np.array([[1.0, 1.0], [1.0, 1.0]]), np.array([2.0, 2.0]))
+    array([1., 1.])
+    """
+    scale = np.max(np.abs(np.diagonal(H)), initial=0.0)
+    if scale == 0.0:
+        return np.zeros_like(g)
+    try:
+        factor = linalg.cho_factor(H, lower=True)
+        if np.min(np.diagonal(factor[0])) ** 2 > RANK_TOLERANCE * scale:
+            return np.asarray(linalg.cho_solve(factor, g))
+    except linalg.LinAlgError:
+        pass
+    values, vectors = linalg.eigh(H)
+    keep = values > RANK_TOLERANCE * values[-1]
+    return np.asarray(vectors[:, keep] @ ((vectors[:, keep].T @ g) / values[keep]))
+
+
+@dataclass(frozen=True)
+class NewtonPoint:
+    """An objective to be maximised, at one point.
+
+    Attributes
+    ----------
+    value : float
+    score : ndarray of shape (P,)
+        Gradient.
+    information : ndarray of shape (P, P)
+        Minus the Hessian, or an approximation of it.
+    detail : object
+        Whatever else the caller wants to find in the result.
+    """
+
+    value: float
+    score: Floats
+    information: Floats
+    detail: Any = None
+
+
+@dataclass(frozen=True)
+class NewtonResult:
+    """Where :func:`newton` stopped and why.
+
+    Attributes
+    ----------
+    theta : ndarray of shape (P,)
+    point : NewtonPoint
+        The objective there.
+    decrement : float
+        ``g' I^-1 g``: the squared distance to the maximum, in standard errors, where the objective
+        is a log-likelihood; infinite while the information is not positive definite.
+    trace : tuple of float
+        The objective at the start and after every accepted step.
+    n_evaluations : int
+    converged : bool
+    """
+
+    theta: Floats
+    point: NewtonPoint
+    decrement: float
+    trace: tuple[float, ...]
+    n_evaluations: int
+    converged: bool
+
+
+def newton(
+    evaluate: Callable[[Floats], NewtonPoint],
+    start: Floats,
+    *,
+    tol: float = 1e-10,
+    max_iter: int = 100,
+    report: Callable[[int, float], None] | None = None,
+) -> NewtonResult:
+    """Maximise by Newton's method with Levenberg-Marquardt damping.
+
+    With score g and information I at theta, a step d solves ``(I + mu |diag I|) d = g``. It is
+    taken if the objective does not fall; otherwise mu grows eightfold and the step is tried again.
+    The iteration ends when the decrement ``g' I^-1 g`` is below `tol`, or when no step can raise
+    the objective any more.
+
+    Parameters
+    ----------
+    evaluate : callable, theta -> NewtonPoint
+    start : ndarray of shape (P,)
+    tol : float
+        Bound on the decrement, in units of the objective.
+    max_iter : int
+        Bound on the number of evaluations after the first.
+    report : callable, optional
+        Called as report(number of accepted steps, objective).
+
+    Returns
+    -------
+    NewtonResult
+    """
+    theta = np.asarray(start, dtype=np.float64)
+    point = evaluate(theta)
+    trace = [point.value]
+    n_evaluations = 0
+    damping = 0.0
+    while True:
+        # 1) the step at the present damping, and the undamped decrement
+        step, decrement, damping = _damped_step(point, damping)
+        # 2) stop where the quadratic model promises less than tol
+        if decrement < tol:
+            return NewtonResult(theta, point, decrement, tuple(trace), n_evaluations, True)
+        if n_evaluations >= max_iter or not np.all(np.isfinite(step)):
+            return NewtonResult(theta, point, decrement, tuple(trace), n_evaluations, False)
+        # 3) try it; 4) take it and trust the model more, or damp
+        candidate = evaluate(theta + step)
+        n_evaluations += 1
+        if candidate.value >= point.value:
+            theta, point = theta + step, candidate
+            trace.append(point.value)
+            if report is not None:
+                report(len(trace) - 1, point.value)
+            damping = 0.0 if damping < 1e-4 else damping / 8
+        elif point.score @ step < 1e-11 * (1.0 + abs(point.value)):
+            # The promised gain is lost in the rounding of the objective: this is the maximum.
+            done = decrement < 1e3 * tol
+            return NewtonResult(theta, point, decrement, tuple(trace), n_evaluations, done)
+        else:
+            damping = max(8 * damping, 1e-3)
+
+
+def _damped_step(point: NewtonPoint, damping: float) -> tuple[Floats, float, float]:
+    """Return the step, the undamped decrement and the damping that made the system definite."""
+    g, information = point.score, point.information
+    diagonal = np.abs(np.diagonal(information))
+    scale = np.where(diagonal > 0, 1 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0)), 0.0)
+    H = information * scale[:, None] * scale  # unit diagonal: blocks of any units are comparable
+    b = g * scale
+    values, vectors = linalg.eigh(H)
+    b = vectors.T @ b
+    cut = RANK_TOLERANCE * max(abs(values[-1]), 1e-300)
+    live = np.abs(values) > cut  # directions in which the objective changes at all
+    definite = not np.any(values[live] < 0)
+    decrement = float(np.sum(b[live] ** 2 / values[live])) if definite else np.inf
+    if not definite:
+        damping = max(damping, -1.5 * values[0])
+    d = np.zeros_like(b)
+    d[live] = b[live] / (values[live] + damping)
+    return scale * (vectors @ d), decrement, damping
