@@ -3,9 +3,9 @@
 from importlib.metadata import version
 
 from otmoe.datasets import simulate
-from otmoe.estimators import MoERegressor
+from otmoe.estimators import MoEClassifier, MoERegressor
 from otmoe.model import MoE
 
 __version__ = version("otmoe")
 
-__all__ = ["MoE", "MoERegressor", "__version__", "simulate"]
+__all__ = ["MoE", "MoEClassifier", "MoERegressor", "__version__", "simulate"]

@@ -27,7 +27,7 @@ Progress = Callable[[str, int, float], None]
 ALPHA = 0.03
 N_INIT = 10
 MAX_ITER = 300
-TOL = 1e-8
+TOL = 1e-6
 
 _WARM_UP = 20  # EM iterations before Newton takes over
 _NEWTON_LIMIT = 1500  # parameters above which the information is too large to factor each step
@@ -117,6 +117,8 @@ def em(
     max_iter: int = MAX_ITER,
     tol: float = TOL,
     sample_weight: Array | None = None,
+    offset: Array | None = None,
+    n_classes: int = 2,
     random_state: np.random.Generator | int | None = None,
     n_threads: int = 1,
     progress: Progress | None = None,
@@ -132,7 +134,8 @@ def em(
         Without a column of ones.
     y : array of shape (n,)
     n_experts : int
-    family : str
+    family : {"gaussian", "logistic", "multinomial", "poisson"}
+        y is a number, 0 or 1, a class number from 0, or a count.
     init : MoE, optional
         Start here, on the user's scale, instead of searching.
     gate_columns : tuple of int, optional
@@ -147,6 +150,10 @@ def em(
         The fit has converged when its squared distance to the maximum, in standard errors, is
         below this.
     sample_weight : array of shape (n,), optional
+    offset : array of shape (n,), optional
+        Known part of the experts' linear predictors, such as the log of an exposure.
+    n_classes : int
+        Number of classes, for the multinomial family.
     random_state : numpy Generator or int, optional
     n_threads : int
     progress : callable, optional
@@ -157,12 +164,12 @@ def em(
     Fit
     """
     rng = np.random.default_rng(random_state)
-    experts = FAMILIES[family]
+    blank = FAMILIES[family].blank(n_experts, X.shape[1] + 1, n_classes)
     clock = _Clock()
     with threads(n_threads) as pool:
-        rows, correlation = Rows(X, y, sample_weight, pool=pool).standardised(experts)
+        rows, correlation = Rows(X, y, sample_weight, offset, pool=pool).standardised(blank)
         scaling = rows.scaling
-        constant = rows.log_base(experts)  # what the iterations leave out of the log-likelihood
+        constant = rows.log_base(blank)  # what the iterations leave out of the log-likelihood
 
         def report(stage: str) -> Report | None:
             return progress and (lambda i, value: progress(stage, i, value + constant))
@@ -171,9 +178,7 @@ def em(
         if init is not None:
             starts = [scaling.from_user(init)]
         else:
-            starts = candidates(
-                experts, rows, n_experts, gate_columns, alpha, n_init, rng, report("starts")
-            )
+            starts = candidates(blank, rows, gate_columns, alpha, n_init, rng, report("starts"))
         clock.lap("starts")
 
         # 2) EM on all rows, from the best start that keeps its experts

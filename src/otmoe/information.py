@@ -70,8 +70,9 @@ def _block_information(model: MoE, block: Block) -> Information:
     xp = namespace(X)
     experts, K = model.experts, model.n_experts
     Q, E = experts.n_linear, experts.n_constant
-    posterior = model.posterior(X, block.response)
-    derivatives = experts.derivatives(posterior.eta, block.response)
+    response = experts.observe(block.y)
+    posterior = model.posterior(X, response, block.offset)
+    derivatives = experts.derivatives(posterior.eta, response)
     w, r, pi = block.weight, posterior.responsibilities.T, posterior.gate_prob.T
 
     # 1) predictors in the order of the parameter vector: component i and kind, -1 for the gate's

@@ -15,7 +15,17 @@ from scipy.optimize import elementwise, linear_sum_assignment
 
 from otmoe.experts import Experts, Response
 from otmoe.gate import SoftmaxGate
-from otmoe.numerics import Array, Floats, design, namespace, row_blocks, softmax, to_numpy
+from otmoe.numerics import (
+    Array,
+    Floats,
+    design,
+    like,
+    namespace,
+    row_blocks,
+    sample_rows,
+    softmax,
+    to_numpy,
+)
 
 
 @dataclass(frozen=True)
@@ -49,6 +59,8 @@ class MoE:
     experts : Experts
     feature_names : tuple of str, optional
         Names of the d columns of X.
+    classes : ndarray of shape (C,), optional
+        Class labels of a classifier; class c of the experts is ``classes[c]``.
 
     Examples
     --------
@@ -64,6 +76,7 @@ class MoE:
     gate: SoftmaxGate
     experts: Experts
     feature_names: tuple[str, ...] | None = None
+    classes: Floats | None = None
 
     @property
     def n_experts(self) -> int:
@@ -86,15 +99,11 @@ class MoE:
         names = self.feature_names or tuple(f"x{j}" for j in range(self.n_features))
         return ("intercept", *names)
 
-    def named(self, feature_names: tuple[str, ...] | None) -> Self:
-        """Return the model with names for its features."""
-        return replace(self, feature_names=feature_names)
-
     # -- densities ----------------------------------------------------------------------------
 
-    def posterior(self, X: Array, response: Response) -> Posterior:
+    def posterior(self, X: Array, response: Response, offset: Array | None = None) -> Posterior:
         """Return the E-step at the rows of a design (n, p)."""
-        eta = self.experts.predictor(X)
+        eta = self.experts.predictor(X, offset)
         logits = self.gate.logits(X)
         gate_prob, gate_sum = softmax(logits)
         joint = self.experts.expected_log_prob(eta, response)
@@ -102,7 +111,7 @@ class MoE:
         responsibilities, joint_sum = softmax(joint)
         return Posterior(joint_sum - gate_sum, responsibilities, gate_prob, eta)
 
-    def _rowwise(self, function: Callable[..., Array], X: Array, *columns: Array) -> Array:
+    def _rowwise(self, function: Callable[..., Array], X: Array, *columns: Array | None) -> Array:
         """Apply a function of (design, *columns) block by block and concatenate."""
         xp = namespace(X)
         if X.ndim != 2 or X.shape[1] != self.n_features:
@@ -112,29 +121,37 @@ class MoE:
             )
         on_device = not isinstance(X, np.ndarray)
         blocks = list(row_blocks(X.shape[0], X.shape[1] + 1, on_device=on_device)) or [slice(0, 0)]
-        parts = [function(design(X[s]), *(c[s] for c in columns)) for s in blocks]
+        parts = [
+            function(design(X[s, :]), *(None if c is None else c[s] for c in columns))
+            for s in blocks
+        ]
         return parts[0] if len(parts) == 1 else xp.concat(parts)
 
-    def log_density(self, X: Array, y: Array) -> Array:
+    def log_density(self, X: Array, y: Array, offset: Array | None = None) -> Array:
         """Return log f(y | x), (n,).
 
         Parameters
         ----------
         X : array of shape (n, d)
         y : array of shape (n,)
+            Class numbers 0..C-1 for a classifier.
+        offset : array of shape (n,), optional
+            Known part of the experts' linear predictors, such as the log of an exposure.
         """
 
-        def block(X: Array, y: Array) -> Array:
-            log_density = self.posterior(X, Response(y[:, None])).log_density
-            return log_density + self.experts.log_base(y)
+        def block(X: Array, y: Array, offset: Array | None) -> Array:
+            posterior = self.posterior(X, self.experts.observe(y), offset)
+            return posterior.log_density + self.experts.log_base(y)
 
-        return self._rowwise(block, X, y)
+        return self._rowwise(block, X, like(y, X), offset)
 
-    def responsibilities(self, X: Array, y: Array) -> Array:
+    def responsibilities(self, X: Array, y: Array, offset: Array | None = None) -> Array:
         """Return the probability that expert k produced y at x, (n, K)."""
-        return self._rowwise(
-            lambda X, y: self.posterior(X, Response(y[:, None])).responsibilities, X, y
-        )
+
+        def block(X: Array, y: Array, offset: Array | None) -> Array:
+            return self.posterior(X, self.experts.observe(y), offset).responsibilities
+
+        return self._rowwise(block, X, like(y, X), offset)
 
     def gate_prob(self, X: Array) -> Array:
         """Return the gate's probabilities pi_k(x), (n, K)."""
@@ -142,47 +159,58 @@ class MoE:
 
     # -- prediction ---------------------------------------------------------------------------
 
-    def expert_mean(self, X: Array) -> Array:
-        """Return the mean of y under each expert, (n, K)."""
-        return self._rowwise(lambda X: self.experts.response(self.experts.predictor(X)).mean, X)
+    def expert_mean(self, X: Array, offset: Array | None = None) -> Array:
+        """Return the mean of y under each expert, (n, K), or class probabilities, (n, K, C)."""
 
-    def predict(self, X: Array) -> Array:
-        """Return the mean of y, sum_k pi_k(x) mu_k(x), (n,)."""
+        def block(X: Array, offset: Array | None) -> Array:
+            return self.experts.response(self.experts.predictor(X, offset)).mean
 
-        def block(X: Array) -> Array:
-            xp = namespace(X)
-            mean = self.experts.response(self.experts.predictor(X)).mean
-            return xp.sum(self.gate.prob(X) * mean, axis=1)
+        return self._rowwise(block, X, offset)
 
-        return self._rowwise(block, X)
+    def predict(self, X: Array, offset: Array | None = None) -> Array:
+        """Return the mean of y, sum_k pi_k(x) mu_k(x), (n,), or class probabilities, (n, C)."""
 
-    def quantile(self, X: Array, level: float) -> Floats:
-        """Return the quantile of the mixture itself, (n,): the root of its distribution function.
+        def block(X: Array, offset: Array | None) -> Array:
+            mean = self.experts.response(self.experts.predictor(X, offset)).mean
+            gate = self.gate.prob(X)
+            return namespace(X).sum((gate if mean.ndim == 2 else gate[:, :, None]) * mean, axis=1)
 
-        It lies between the smallest and the largest quantile of the experts.
+        return self._rowwise(block, X, offset)
+
+    def quantile(self, X: Array, level: float, offset: Array | None = None) -> Floats:
+        """Return the quantile of the mixture itself, (n,).
+
+        It lies between the smallest and the largest quantile of the experts. Of counts, it is the
+        smallest number at which the distribution function reaches the level.
         """
         if not 0 < level < 1:
             raise ValueError(f"level is {level}; give a number strictly between 0 and 1.")
 
-        def block(X: Array) -> Floats:
-            eta = self.experts.predictor(X)
+        def block(X: Array, offset: Array | None) -> Floats:
+            eta = to_numpy(self.experts.predictor(X, offset))
             gate = to_numpy(self.gate.prob(X))
             ends = to_numpy(self.experts.quantile(eta, level))
+            low, high = ends.min(axis=1), ends.max(axis=1)
 
             def excess(y: Floats, row: Floats) -> Floats:
                 index = row.astype(int)
-                cdf = self.experts.cdf(to_numpy(eta)[index], y[..., None])
-                return np.sum(gate[index] * cdf, axis=-1) - level
+                return (
+                    np.sum(gate[index] * self.experts.cdf(eta[index], y[..., None]), axis=-1)
+                    - level
+                )
 
-            low, high = ends.min(axis=1), ends.max(axis=1)
+            rows = np.arange(len(low), dtype=float)
+            if self.experts.discrete:
+                return _first_nonnegative(lambda y: excess(y, rows), low, high)
             margin = 1e-12 * (1 + np.abs(high) + np.abs(low))  # both ends may be the root
             bracket = (low - margin, high + margin)
-            rows = np.arange(len(low), dtype=float)
             return np.asarray(elementwise.find_root(excess, bracket, args=(rows,)).x)
 
-        return self._rowwise(block, X)
+        return self._rowwise(block, X, offset)
 
-    def sample(self, X: Array, rng: np.random.Generator) -> tuple[Floats, Floats]:
+    def sample(
+        self, X: Array, rng: np.random.Generator, offset: Array | None = None
+    ) -> tuple[Floats, Floats]:
         """Draw an expert z and a response y at every row.
 
         Returns
@@ -190,13 +218,12 @@ class MoE:
         y : ndarray of shape (n,)
         z : ndarray of int of shape (n,)
         """
-        gate = to_numpy(self.gate_prob(X))
-        z = np.minimum(
-            (np.cumsum(gate, axis=1) < rng.random(len(gate))[:, None]).sum(axis=1),
-            self.n_experts - 1,
-        )
-        draws = self._rowwise(lambda X: self.experts.sample(self.experts.predictor(X), rng), X)
-        return draws[np.arange(len(z)), z], z
+        z = sample_rows(to_numpy(self.gate_prob(X)), rng)
+
+        def block(X: Array, offset: Array | None) -> Floats:
+            return self.experts.sample(self.experts.predictor(X, offset), rng)
+
+        return self._rowwise(block, X, offset)[np.arange(len(z)), z], z
 
     # -- parameters ---------------------------------------------------------------------------
 
@@ -242,3 +269,12 @@ class MoE:
 
         cost = to_numpy(self._rowwise(block, X)).sum(axis=0) / X.shape[0]
         return self.take(linear_sum_assignment(np.log1p(cost))[1])
+
+
+def _first_nonnegative(function: Callable[[Floats], Floats], low: Floats, high: Floats) -> Floats:
+    """Return the smallest whole numbers in [low, high] at which an increasing function is >= 0."""
+    while np.any(low < high):
+        middle = np.floor((low + high) / 2)
+        enough = function(middle) >= 0
+        low, high = np.where(enough, low, middle + 1), np.where(enough, middle, high)
+    return high

@@ -105,8 +105,8 @@ def newton(
 
     With score g and information I at theta, a step d solves ``(I + mu |diag I|) d = g``. It is
     taken if the objective does not fall; otherwise mu grows eightfold and the step is tried again.
-    The iteration ends when the decrement ``g' I^-1 g`` is below `tol`, or when no step can raise
-    the objective any more.
+    The iteration ends one step after the decrement ``g' I^-1 g`` has fallen below `tol` (that step
+    squares what is left), or when no step can raise the objective any more.
 
     Parameters
     ----------
@@ -131,9 +131,14 @@ def newton(
     while True:
         # 1) the step at the present damping, and the undamped decrement
         step, decrement, damping = _damped_step(point, damping)
-        # 2) stop where the quadratic model promises less than tol
+        # 2) stop where the quadratic model promises less than tol, one exact step further on
         if decrement < tol:
-            return NewtonResult(theta, point, decrement, tuple(trace), n_evaluations, True)
+            last = evaluate(theta + step)
+            if last.value >= point.value - 1e-12 * (1.0 + abs(point.value)):
+                theta, point = theta + step, last
+                trace.append(point.value)
+                decrement = _damped_step(point, 0.0)[1]
+            return NewtonResult(theta, point, decrement, tuple(trace), n_evaluations + 1, True)
         if n_evaluations >= max_iter or not np.all(np.isfinite(step)):
             return NewtonResult(theta, point, decrement, tuple(trace), n_evaluations, False)
         # 3) try it; 4) take it and trust the model more, or damp

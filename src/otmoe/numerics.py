@@ -109,6 +109,12 @@ def softmax(a: Array) -> tuple[Array, Array]:
     return e, top + xp.log(total)
 
 
+def sample_rows(prob: Floats, rng: np.random.Generator) -> Floats:
+    """Draw an index along the last axis with the given probabilities, (..., K) -> (...)."""
+    below = np.cumsum(prob, axis=-1) < rng.random(prob.shape[:-1])[..., None]
+    return np.minimum(below.sum(axis=-1), prob.shape[-1] - 1)
+
+
 # -- rows, block by block ----------------------------------------------------------------------
 
 

@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 from scipy import linalg
 
-from otmoe.experts import Experts, Response
+from otmoe.experts import Experts
 from otmoe.model import MoE
 from otmoe.numerics import (
     Array,
@@ -65,13 +65,16 @@ class Block:
     ----------
     X : array of shape (n, p)
         Design, standardised, intercept first.
-    response : Response
+    y : array of shape (n,)
     weight : array of shape (n,), or None for 1
+    offset : array of shape (n,), or None for 0
+        Known part of the experts' linear predictors.
     """
 
     X: Array
-    response: Response
-    weight: Array | None
+    y: Array
+    weight: Array | None = None
+    offset: Array | None = None
 
 
 @dataclass(frozen=True)
@@ -84,6 +87,8 @@ class Rows:
     y : array of shape (n,)
     weight : array of shape (n,), optional
         Case weights; None means 1.
+    offset : array of shape (n,), optional
+        Known part of the experts' linear predictors.
     scaling : Scaling
         The identity unless given.
     pool : Executor, optional
@@ -93,6 +98,7 @@ class Rows:
     X: Array
     y: Array
     weight: Array | None = None
+    offset: Array | None = None
     scaling: Scaling = Scaling()
     pool: Executor | None = field(default=None, repr=False)
 
@@ -106,8 +112,13 @@ class Rows:
 
     def take(self, index: Floats) -> Rows:
         """Return some rows, as NumPy arrays."""
-        weight = None if self.weight is None else to_numpy(self.weight)[index]
-        return replace(self, X=_rows(self.X, index), y=_rows(self.y, index), weight=weight)
+        return replace(
+            self,
+            X=_rows(self.X, index),
+            y=_rows(self.y, index),
+            weight=None if self.weight is None else _rows(self.weight, index),
+            offset=None if self.offset is None else _rows(self.offset, index),
+        )
 
     def slices(self) -> Iterator[slice]:
         """Cut the rows into blocks; the cuts depend on the shape alone."""
@@ -117,12 +128,13 @@ class Rows:
     def block(self, rows: slice) -> Block:
         """Read one block."""
         scaling = self.scaling
-        X = design(self.X[rows], scaling.x_center, scaling.x_scale)
+        X = design(self.X[rows, :], scaling.x_center, scaling.x_scale)
         y = (like(self.y[rows], X) - scaling.y_center) / scaling.y_scale
         weight = None if self.weight is None else like(self.weight[rows], X)
-        return Block(X, Response(y[:, None]), weight)
+        offset = None if self.offset is None else like(self.offset[rows], X) / scaling.y_scale
+        return Block(X, y, weight, offset)
 
-    def log_base(self, experts: type[Experts]) -> float:
+    def log_base(self, experts: Experts) -> float:
         """Return what the log-likelihood of standardised blocks leaves out, summed over the rows.
 
         That is the base measure of the family and the Jacobian of scaling y.
@@ -133,10 +145,10 @@ class Rows:
             base = experts.log_base(y) * (1.0 if self.weight is None else self.weight[rows])
             return float(namespace(y).sum(base))
 
-        base = 0.0 if experts.log_base is Experts.log_base else sum(map(block, self.slices()))
+        base = 0.0 if type(experts).log_base is Experts.log_base else sum(map(block, self.slices()))
         return base - self.total_weight * float(np.log(self.scaling.y_scale))
 
-    def standardised(self, experts: type[Experts]) -> tuple[Rows, Floats]:
+    def standardised(self, experts: Experts) -> tuple[Rows, Floats]:
         """Return the rows on a scale of mean 0 and variance 1, and the correlations of the design.
 
         A constant column becomes zero. y is scaled too if the family allows it.
@@ -150,14 +162,15 @@ class Rows:
         d = self.X.shape[1]
         first = next(self.slices())
         shift = np.append(
-            to_numpy(self.X[first]).mean(axis=0, dtype=np.float64), to_numpy(self.y[first]).mean()
+            to_numpy(self.X[first, :]).mean(axis=0, dtype=np.float64),
+            to_numpy(self.y[first]).mean(),
         )
         unit = np.ones(d + 1)
 
         def moments(rows: slice) -> Floats:
             xp = namespace(self.X)
             y = like(self.y[rows], self.X)
-            together = xp.concat([xp.astype(self.X[rows].T, y.dtype), y[None, :]]).T
+            together = xp.concat([xp.astype(self.X[rows, :].T, y.dtype), y[None, :]]).T
             Z = design(together, shift, unit)
             w = xp.ones_like(y) if self.weight is None else like(self.weight[rows], y)
             return to_numpy(weighted_gram(Z, w[:, None])[0])

@@ -6,6 +6,9 @@ cheap (maths 4).
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 import numpy as np
 from sklearn.cluster import KMeans
 
@@ -14,16 +17,36 @@ from otmoe.gate import SoftmaxGate
 from otmoe.model import MoE
 from otmoe.numerics import Floats, scaled
 from otmoe.rows import Block, Rows
-from otmoe.steps import VARIANCE_FLOOR, Report, Run, climb
+from otmoe.steps import VARIANCE_FLOOR, Report, Run, climb, polish
 
-SUBSAMPLE = 2000
-_SWEEPS = 15
-_SHORT_EM = 10  # iterations, enough to rank the starts
 _CONFIDENCE = 0.98
-_GATE_RIDGE = 1.0  # the first gate only points the way; hard labels would separate it
+_RIDGE = 1.0  # first gates and experts only point the way; hard labels would separate them
 
 
-def subsample(rows: Rows, rng: np.random.Generator, size: int = SUBSAMPLE) -> Rows:
+@dataclass(frozen=True)
+class Plan:
+    """How starts are searched; measured for each kind of family (docs/benchmarks.md).
+
+    Attributes
+    ----------
+    subsample : int
+        Rows to search on.
+    labels : tuple of callable
+        Ways to make first labels, used in turn.
+    sweeps : int
+        Reassignments of rows to experts.
+    em, newton : int
+        Iterations after which a start is judged.
+    """
+
+    subsample: int
+    labels: tuple[Callable[[Block, int, np.random.Generator], Floats], ...]
+    sweeps: int
+    em: int
+    newton: int
+
+
+def subsample(rows: Rows, size: int, rng: np.random.Generator) -> Rows:
     """Return at most `size` rows of positive weight, drawn without replacement."""
     index = np.arange(len(rows))
     if rows.weight is not None:
@@ -34,53 +57,57 @@ def subsample(rows: Rows, rng: np.random.Generator, size: int = SUBSAMPLE) -> Ro
 
 
 def k_planes(
-    family: type[Experts], block: Block, n_experts: int, labels: Floats, n_sweeps: int = _SWEEPS
-) -> tuple[Experts, Floats, float]:
+    experts: Experts, block: Block, labels: Floats, n_sweeps: int
+) -> tuple[Experts, Floats]:
     """Alternate between fitting an expert to its rows and giving each row to its best expert.
 
     Parameters
     ----------
-    family : type of Experts
+    experts : Experts
+        Where the fits begin.
     block : Block
-    n_experts : int
     labels : ndarray of int of shape (n,)
         First assignment.
+    n_sweeps : int
 
     Returns
     -------
     experts : Experts
     labels : ndarray of int of shape (n,)
-    fitness : float
-        Weighted sum over rows of the best expert's log density, dispersions put at one.
     """
-    experts = family.blank(n_experts, block.X.shape[1])
-    fitness = -np.inf
+    response = experts.observe(block.y)
     for _ in range(n_sweeps):
-        weight = scaled((labels[:, None] == np.arange(n_experts)).astype(float), block.weight)
-        experts = experts.step(experts.statistics(block.X, block.response, weight)).neutral()
-        log_prob = experts.expected_log_prob(experts.predictor(block.X), block.response)
-        previous, labels = labels, np.argmax(log_prob, axis=1)
-        fitness = float(scaled(log_prob.max(axis=1), block.weight).sum())
+        weight = scaled(_one_hot(labels, experts.n_experts), block.weight)
+        experts = experts.fit(block.X, response, weight, ridge=_RIDGE, tol=1e-2).neutral()
+        eta = experts.predictor(block.X, block.offset)
+        previous, labels = labels, np.argmax(experts.expected_log_prob(eta, response), axis=1)
         if np.array_equal(previous, labels):
             break
-    return experts, labels, fitness
+    return experts, labels
 
 
-def first_labels(block: Block, n_experts: int, rng: np.random.Generator, by_plane: bool) -> Floats:
-    """Return a first assignment: the nearest of random planes, or clusters of x.
+def plane_labels(block: Block, n_experts: int, rng: np.random.Generator) -> Floats:
+    """Give each row to the nearest of random planes.
 
-    A random plane is the least-squares fit to as many random rows as it has coefficients.
+    A plane is the least-squares fit to as many random rows as it has coefficients.
     """
-    X, y = block.X, block.response.mean[:, 0]
-    n, p = X.shape
-    if by_plane:
-        planes = []
-        for _ in range(n_experts):
-            some = rng.choice(n, min(n, p + 1), replace=False)
-            planes.append(np.linalg.lstsq(X[some], y[some], rcond=1e-6)[0])
-        return np.argmin(np.abs(y[:, None] - X @ np.array(planes).T), axis=1)
+    n, p = block.X.shape
+    planes = []
+    for _ in range(n_experts):
+        some = rng.choice(n, min(n, p + 1), replace=False)
+        planes.append(np.linalg.lstsq(block.X[some], block.y[some], rcond=1e-6)[0])
+    return np.argmin(np.abs(block.y[:, None] - block.X @ np.array(planes).T), axis=1)
+
+
+def cluster_labels(block: Block, n_experts: int, rng: np.random.Generator) -> Floats:
+    """Give each row to its k-means cluster of x."""
     seed = int(rng.integers(2**31))
-    return np.asarray(KMeans(n_experts, n_init=1, random_state=seed).fit_predict(X[:, 1:]))
+    return np.asarray(KMeans(n_experts, n_init=1, random_state=seed).fit_predict(block.X[:, 1:]))
+
+
+def region_labels(block: Block, n_experts: int, rng: np.random.Generator) -> Floats:
+    """Give each row to a region of x cut by random hyperplanes."""
+    return np.argmax(block.X @ rng.standard_normal((block.X.shape[1], n_experts)), axis=1)
 
 
 def model_from_labels(
@@ -88,24 +115,24 @@ def model_from_labels(
 ) -> MoE:
     """Return a model whose experts and gate are fitted to softened labels."""
     K = experts.n_experts
-    soft = np.where(
-        labels[:, None] == np.arange(K),
-        _CONFIDENCE if K > 1 else 1.0,
-        (1 - _CONFIDENCE) / max(K - 1, 1),
-    )
+    rest = (1 - _CONFIDENCE) / max(K - 1, 1)
+    soft = rest + (1 - rest * K) * _one_hot(labels, K)
     weight = scaled(soft, block.weight)
-    experts = experts.neutral()
-    experts = experts.step(
-        experts.statistics(block.X, block.response, weight), floor=VARIANCE_FLOOR
-    )
+    response = experts.observe(block.y)
+    experts = experts.neutral().fit(block.X, response, weight, ridge=_RIDGE, tol=1e-2)
     gate = SoftmaxGate.blank(K, block.X.shape[1], columns)
-    return MoE(gate.fit(block.X, weight, alpha=_GATE_RIDGE, tol=1e-2), experts)
+    return MoE(gate.fit(block.X, weight, alpha=_RIDGE, tol=1e-2), experts.floored(VARIANCE_FLOOR))
+
+
+# A number or a count tells its expert, so rows can be handed from plane to plane. A class hardly
+# does: regions of x have to, more rows are needed, and only a converged start shows its worth.
+TELLING = Plan(2000, (plane_labels, cluster_labels), sweeps=15, em=10, newton=0)
+NOT_TELLING = Plan(5000, (region_labels, cluster_labels), sweeps=1, em=20, newton=15)
 
 
 def candidates(
-    family: type[Experts],
+    blank: Experts,
     rows: Rows,
-    n_experts: int,
     columns: tuple[int, ...] | None,
     alpha: float,
     n_init: int,
@@ -113,14 +140,28 @@ def candidates(
     report: Report | None = None,
 ) -> list[MoE]:
     """Return `n_init` models fitted to a subsample, the most likely first."""
-    few = subsample(rows, rng)
+    plan = TELLING if blank.telling else NOT_TELLING
+    few = subsample(rows, plan.subsample, rng)
     block = few.block(slice(None))
     found: list[Run] = []
-    for attempt in range(n_init if n_experts > 1 else 1):
-        labels = first_labels(block, n_experts, rng, by_plane=attempt % 2 == 0)
-        experts, labels, _ = k_planes(family, block, n_experts, labels)
-        start = model_from_labels(experts, block, labels, columns)
-        found.append(climb(few, start, alpha=alpha, max_iter=_SHORT_EM))
+    K = blank.n_experts
+    for attempt in range(n_init if K > 1 else 1):
+        labels = plan.labels[attempt % len(plan.labels)](block, K, rng)
+        experts, labels = k_planes(blank, block, labels, plan.sweeps)
+        run = climb(
+            few,
+            model_from_labels(experts, block, labels, columns),
+            alpha=alpha,
+            max_iter=plan.em,
+        )
+        if plan.newton:
+            run = polish(few, run.model, alpha=alpha, max_iter=plan.newton, tol=0.1)
+        found.append(run)
         if report is not None:
             report(attempt + 1, max(run.trace[-1] for run in found))
     return [run.model for run in sorted(found, key=lambda run: -run.trace[-1])]
+
+
+def _one_hot(labels: Floats, n_experts: int) -> Floats:
+    """Return indicators of the labels, (n, K), laid out column by column."""
+    return (labels == np.arange(n_experts)[:, None]).astype(float).T

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import linalg
 
 from otmoe.experts import FitStatistics
 from otmoe.gate import GateStatistics
@@ -27,6 +28,13 @@ Report = Callable[[int, float], None]
 
 VARIANCE_FLOOR = 1e-6
 """Smallest variance of an expert, as a fraction of that of y."""
+
+EXPERT_RIDGE = 1e-5
+"""Ridge on the coefficients of experts without a variance, on standardised X.
+
+It is taken from the summed log-likelihood and moves nothing that the rows determine, but keeps
+finite what separable rows would send to infinity.
+"""
 
 
 @dataclass(frozen=True)
@@ -61,9 +69,10 @@ def _block_statistics(model: MoE, block: Block) -> Statistics:
     X, weight = block.X, block.weight
     xp = namespace(X)
     gate, experts = model.gate, model.experts
-    posterior = model.posterior(X, block.response)
+    response = experts.observe(block.y)
+    posterior = model.posterior(X, response, block.offset)
     r = scaled(posterior.responsibilities, weight)
-    linear, quadratic, constant = experts.fit_weights(posterior.eta, block.response, r)
+    linear, quadratic, constant = experts.fit_weights(posterior.eta, response, r)
     pairs = gate.pair_weights(posterior.gate_prob, weight)
     residual = r - scaled(posterior.gate_prob, weight)
     if gate.columns is None:  # one sweep over x_i x_j for experts and gate together
@@ -81,11 +90,18 @@ def _block_statistics(model: MoE, block: Block) -> Statistics:
     )
 
 
-def m_step(model: MoE, statistics: Statistics, *, alpha: float, floor: float) -> MoE:
+def m_step(model: MoE, statistics: Statistics, alpha: float) -> MoE:
     """Return the model after one step of the experts and one Newton step of the gate."""
     return MoE(
         model.gate.step(statistics.gate, alpha),
-        model.experts.step(statistics.experts, floor=floor),
+        model.experts.step(statistics.experts, floor=VARIANCE_FLOOR, ridge=EXPERT_RIDGE),
+    )
+
+
+def penalty_matrix(model: MoE, alpha: float) -> Floats:
+    """Return the matrix P of the penalty theta' P theta / 2 on the free parameters, (P, P)."""
+    return linalg.block_diag(
+        model.gate.penalty_matrix(alpha), model.experts.penalty_matrix(EXPERT_RIDGE)
     )
 
 
@@ -127,7 +143,6 @@ def climb(
     alpha: float,
     max_iter: int,
     tol: float = 0.0,
-    floor: float = VARIANCE_FLOOR,
     report: Report | None = None,
 ) -> Run:
     """Run EM until an iteration gains less than `tol`.
@@ -135,16 +150,18 @@ def climb(
     The pass over the rows that judges a step also collects the statistics of the next one. A step
     that lowers the penalised log-likelihood (the gate's Newton step may overshoot) is halved.
     """
+    penalty = penalty_matrix(model, alpha)
 
     def look(model: MoE) -> tuple[Statistics, float]:
         statistics = e_step(model, rows)
-        return statistics, statistics.log_likelihood - model.gate.penalty(alpha)
+        theta = model.to_vector()
+        return statistics, statistics.log_likelihood - 0.5 * float(theta @ penalty @ theta)
 
     statistics, value = look(model)
     trace = [value]
     converged = False
     while len(trace) <= max_iter and not converged:
-        candidate = m_step(model, statistics, alpha=alpha, floor=floor)
+        candidate = m_step(model, statistics, alpha)
         found, candidate_value = look(candidate)
         for _ in range(10):
             if candidate_value >= value:
@@ -166,9 +183,7 @@ def polish(
     rows: Rows, model: MoE, *, alpha: float, max_iter: int, tol: float, report: Report | None = None
 ) -> Run:
     """Maximise the penalised log-likelihood by damped Newton steps, one pass over the rows each."""
-    gate_size = model.gate.n_parameters
-    penalty = np.zeros((model.n_parameters, model.n_parameters))
-    penalty[:gate_size, :gate_size] = model.gate.penalty_matrix(alpha)
+    penalty = penalty_matrix(model, alpha)
     floor = min(VARIANCE_FLOOR, model.experts.smallest_dispersion) * (1 - 1e-9)
 
     def evaluate(theta: Floats) -> NewtonPoint:
@@ -177,7 +192,7 @@ def polish(
             return NewtonPoint(-np.inf, theta, penalty)
         information = observed_information(at, rows)
         return NewtonPoint(
-            information.log_likelihood - at.gate.penalty(alpha),
+            information.log_likelihood - 0.5 * float(theta @ penalty @ theta),
             information.score - penalty @ theta,
             information.matrix + penalty,
             information,

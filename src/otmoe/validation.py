@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from numbers import Number
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import _check_sample_weight
+from sklearn.utils.validation import check_array
 
-from otmoe.numerics import Floats
+from otmoe.numerics import Array, Floats, like, to_numpy
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,11 +22,13 @@ def generator(random_state: Any) -> np.random.Generator:
     return np.random.default_rng(check_random_state(random_state).randint(2**31))
 
 
-def check_weight(sample_weight: Any, X: Floats) -> Floats | None:
+def check_weight(sample_weight: Any, X: Array) -> Array | None:
     """Return valid case weights, or None; refuse negative ones, and none above zero."""
     if sample_weight is None:
         return None
-    weight = _check_sample_weight(sample_weight, X, dtype=np.float64)
+    if isinstance(sample_weight, Number):
+        sample_weight = np.full(X.shape[0], sample_weight)
+    weight = _column(sample_weight, X, "sample_weight")
     if np.any(weight < 0):
         row = int(np.flatnonzero(weight < 0)[0])
         raise ValueError(
@@ -34,7 +37,31 @@ def check_weight(sample_weight: Any, X: Floats) -> Floats | None:
         )
     if not np.any(weight > 0):
         raise ValueError("sample_weight is zero for every row: there is nothing to fit.")
-    return weight
+    return like(weight, X)
+
+
+def check_offset(offset: Any, X: Array) -> Array | None:
+    """Return a valid offset, or None."""
+    return None if offset is None else like(_column(offset, X, "offset"), X)
+
+
+def check_counts(y: Floats) -> None:
+    """Refuse a target of counts that is negative or fractional."""
+    wrong = np.flatnonzero((y < 0) | (y != np.floor(y)))
+    if len(wrong):
+        raise ValueError(
+            f"y is {y[wrong[0]]:g} in row {wrong[0]}: the Poisson family takes counts 0, 1, 2, ..."
+        )
+
+
+def _column(values: Any, X: Array, name: str) -> Floats:
+    """Return one finite number per row of X."""
+    column = check_array(to_numpy(values), ensure_2d=False, dtype=np.float64, input_name=name)
+    if column.shape != (X.shape[0],):
+        raise ValueError(
+            f"{name}.shape == {column.shape}, expected {(X.shape[0],)}: one number per row of X."
+        )
+    return column
 
 
 def explained(error: ValueError, X: Any) -> ValueError:

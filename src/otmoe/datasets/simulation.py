@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from otmoe.experts import GaussianExperts
+from otmoe.experts import FAMILIES, Experts, GaussianExperts
 from otmoe.gate import SoftmaxGate
 from otmoe.model import MoE
 from otmoe.numerics import Floats
@@ -46,9 +46,13 @@ class Simulation:
     ) -> Simulation:
         """Draw other rows from the same truth, for testing."""
         rng = np.random.default_rng(random_state)
-        X = (_clusters(self.centers, n_samples, rng) - self.shift) / self.stretch
+        X = self.draw_x(n_samples, rng)
         y, z = self.truth.sample(X, rng)
         return replace(self, X=X, y=y, z=z)
+
+    def draw_x(self, n_samples: int, rng: np.random.Generator) -> Floats:
+        """Draw rows of X alone, (n, d)."""
+        return (_clusters(self.centers, n_samples, rng) - self.shift) / self.stretch
 
 
 def simulate(
@@ -56,11 +60,13 @@ def simulate(
     n_experts: int = 4,
     n_features: int = 20,
     *,
+    family: str = "gaussian",
+    n_classes: int = 3,
     softness: float = 0.0,
     overlap: bool = False,
     random_state: int | np.random.Generator | None = None,
 ) -> Simulation:
-    """Draw rows from a random mixture of Gaussian experts.
+    """Draw rows from a random mixture of experts.
 
     x comes in equal parts from `n_experts` Gaussian clusters with covariance (1/4)^|u - v|; their
     centres, the coefficients of gate and experts are integers in [-5, 5] and the variances integers
@@ -68,16 +74,22 @@ def simulate(
     from there to a gate with coefficients 0.45 N(0, 1) on standardised x. Truths in which an expert
     has less than a tenth of the rows are drawn again.
 
+    Experts of the other families have random directions: their linear predictors vary over x with
+    standard deviation 3 (log-odds) or 0.7 (log-means, around levels from 1 to 20).
+
     Parameters
     ----------
     n_samples : int
     n_experts : int
     n_features : int
+    family : {"gaussian", "logistic", "multinomial", "poisson"}
+    n_classes : int
+        For the multinomial family.
     softness : float in [0, 1]
         0 is the paper's kind, 1 the soft kind.
     overlap : bool
-        The overlapping kind: a soft gate over expert coefficients 0.6 N(0, 1) and variances uniform
-        on [0.5, 2].
+        The overlapping kind: a soft gate over Gaussian experts with coefficients 0.6 N(0, 1) and
+        variances uniform on [0.5, 2].
     random_state : int or numpy Generator, optional
 
     Returns
@@ -90,49 +102,74 @@ def simulate(
     >>> data.X.shape, data.truth.experts.coef.shape
     ((100, 3), (2, 4))
     """
-    for name, value in [
-        ("n_samples", n_samples),
-        ("n_experts", n_experts),
-        ("n_features", n_features),
+    for name, value, least in [
+        ("n_samples", n_samples, 1),
+        ("n_experts", n_experts, 1),
+        ("n_features", n_features, 1),
+        ("n_classes", n_classes, 2),
     ]:
-        if value < 1:
-            raise ValueError(f"{name} is {value}; give at least 1.")
+        if value < least:
+            raise ValueError(f"{name} is {value}; give at least {least}.")
     if not 0 <= softness <= 1:
         raise ValueError(f"softness is {softness}; give a number between 0 (hard) and 1 (soft).")
-    rng = np.random.default_rng(random_state)
-    if overlap:
-        softness = 1.0
-    for _ in range(_TRIES):
-        centers, shift, stretch, truth = _truth(n_experts, n_features, softness, overlap, rng)
-        pilot = (_clusters(centers, _PILOT, rng) - shift) / stretch
-        if truth.gate_prob(pilot).mean(axis=0).min() >= min(_LEAST_SHARE, 0.5 / n_experts):
-            break
-    else:
+    if family not in FAMILIES:
+        raise ValueError(f"family is {family!r}; give one of {', '.join(map(repr, FAMILIES))}.")
+    if overlap and family != "gaussian":
         raise ValueError(
-            f"none of {_TRIES} random truths gave each of {n_experts} experts its share of rows: "
-            "use fewer experts, more features or a larger softness."
+            "overlap=True is a kind of Gaussian data; leave it out for other families."
         )
-    empty = np.empty(0)
-    source = Simulation(empty, empty, empty, truth, centers, shift, stretch)
-    return source.draw(n_samples, rng)
+    rng = np.random.default_rng(random_state)
+    for _ in range(_TRIES):
+        source = _source(n_experts, n_features, 1.0 if overlap else softness, rng)
+        experts = _experts(source, family, n_classes, overlap, rng)
+        source = replace(source, truth=replace(source.truth, experts=experts))
+        share = source.truth.gate_prob(source.draw_x(_PILOT, rng)).mean(axis=0)
+        if share.min() >= min(_LEAST_SHARE, 0.5 / n_experts):
+            return source.draw(n_samples, rng)
+    raise ValueError(
+        f"none of {_TRIES} random truths gave each of {n_experts} experts its share of rows: "
+        "use fewer experts, more features or a larger softness."
+    )
 
 
-def _truth(
-    K: int, d: int, softness: float, overlap: bool, rng: np.random.Generator
-) -> tuple[Floats, Floats, Floats, MoE]:
-    def integers(*shape: int) -> Floats:
-        return rng.integers(-5, 6, shape).astype(float)
-
-    centers = integers(K, d)
+def _source(K: int, d: int, softness: float, rng: np.random.Generator) -> Simulation:
+    """Draw centres and a gate; the experts are still blank."""
+    centers = _integers((K, d), rng)
     shift = softness * centers.mean(axis=0)
     stretch = np.sqrt(1 + centers.var(axis=0)) ** softness
-    hard, soft = integers(K, d + 1), 0.45 * rng.standard_normal((K, d + 1))
+    hard, soft = _integers((K, d + 1), rng), 0.45 * rng.standard_normal((K, d + 1))
     gate = (1 - softness) * hard + softness * soft
+    truth = MoE(SoftmaxGate(gate - gate[-1]), GaussianExperts.blank(K, d + 1))
+    none = np.empty(0)
+    return Simulation(none, none, none, truth, centers, shift, stretch)
+
+
+def _experts(
+    source: Simulation, family: str, n_classes: int, overlap: bool, rng: np.random.Generator
+) -> Experts:
+    K, d = source.centers.shape
     if overlap:
-        coef, var = 0.6 * rng.standard_normal((K, d + 1)), rng.uniform(0.5, 2.0, K)
-    else:
-        coef, var = integers(K, d + 1), rng.integers(1, 6, K).astype(float)
-    return centers, shift, stretch, MoE(SoftmaxGate(gate - gate[-1]), GaussianExperts(coef, var))
+        coef = 0.6 * rng.standard_normal((K, d + 1))
+        return GaussianExperts(coef, rng.uniform(0.5, 2.0, size=(K,)))
+    if family == "gaussian":
+        coef = _integers((K, d + 1), rng)
+        return GaussianExperts(coef, rng.integers(1, 6, K).astype(float))
+
+    # Random directions of given length on standardised x, around a random level.
+    mean = (source.centers.mean(axis=0) - source.shift) / source.stretch
+    sd = np.sqrt(1 + source.centers.var(axis=0)) / source.stretch
+    blank = FAMILIES[family].blank(K, d + 1, n_classes)
+    size = 0.7 if family == "poisson" else 3.0
+    slope = size / np.sqrt(d) * rng.standard_normal((*blank.coef.shape[:-1], d)) / sd
+    level = rng.uniform(0, 3, slope.shape[:-1]) if family == "poisson" else 0.0
+    coef = np.concatenate([(level - slope @ mean)[..., None], slope], axis=-1)
+    if family == "multinomial":
+        coef -= coef[:, -1:]
+    return replace(blank, coef=coef)
+
+
+def _integers(shape: tuple[int, ...], rng: np.random.Generator) -> Floats:
+    return rng.integers(-5, 6, shape).astype(float)
 
 
 def _clusters(centers: Floats, n: int, rng: np.random.Generator) -> Floats:

@@ -2,15 +2,24 @@
 
 from otmoe.experts.base import Derivatives, Experts, FitStatistics, Response
 from otmoe.experts.gaussian import GaussianExperts
+from otmoe.experts.glm import CanonicalExperts, LogisticExperts, PoissonExperts
+from otmoe.experts.softmax import MultinomialExperts
 
-FAMILIES: dict[str, type[Experts]] = {GaussianExperts.family: GaussianExperts}
+FAMILIES: dict[str, type[Experts]] = {
+    family.family: family
+    for family in (GaussianExperts, LogisticExperts, MultinomialExperts, PoissonExperts)
+}
 """Families by name."""
 
 __all__ = [
     "FAMILIES",
+    "CanonicalExperts",
     "Derivatives",
     "Experts",
     "FitStatistics",
     "GaussianExperts",
+    "LogisticExperts",
+    "MultinomialExperts",
+    "PoissonExperts",
     "Response",
 ]

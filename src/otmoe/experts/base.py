@@ -29,13 +29,23 @@ class Response:
 
     Attributes
     ----------
-    mean : array of shape (n, L)
+    mean : array of shape (n, L), or (n, L, C) for probabilities of C classes
         L is 1 (the same response for every expert) or the number of experts.
     var : array broadcastable to (n, L), or 0
     """
 
     mean: Array
     var: Array | float = 0.0
+
+    def column(self, k: int) -> Response:
+        """Return the response of expert k alone."""
+        if self.mean.shape[1] == 1:
+            return self
+        var = self.var
+        return Response(
+            self.mean[:, k : k + 1, ...],
+            var if isinstance(var, float) or var.shape[1] == 1 else var[:, k : k + 1],
+        )
 
 
 @dataclass(frozen=True)
@@ -94,9 +104,9 @@ class Experts(ABC):
     coef: Floats
 
     family: ClassVar[str]
-    n_linear: ClassVar[int] = 1
-    n_constant: ClassVar[int] = 0
     has_scale: ClassVar[bool] = False  # may y be shifted and stretched?
+    discrete: ClassVar[bool] = False  # is y a whole number?
+    telling: ClassVar[bool] = True  # does one y say much about the expert that made it?
 
     # -- shape ------------------------------------------------------------------------------
 
@@ -109,6 +119,16 @@ class Experts(ABC):
     def n_columns(self) -> int:
         """Number of columns of the design, p, the intercept among them."""
         return int(self.coef.shape[-1])
+
+    @property
+    def n_linear(self) -> int:
+        """Number of predictors of an expert that are linear in x, Q."""
+        return 1
+
+    @property
+    def n_constant(self) -> int:
+        """Number of predictors of an expert that are constant (logs of dispersions), E."""
+        return 0
 
     @property
     def n_parameters(self) -> int:
@@ -129,7 +149,7 @@ class Experts(ABC):
 
     @classmethod
     @abstractmethod
-    def blank(cls, n_experts: int, n_columns: int) -> Self:
+    def blank(cls, n_experts: int, n_columns: int, n_classes: int = 2) -> Self:
         """Return experts that know nothing yet: where a fit without a start begins."""
 
     @abstractmethod
@@ -148,10 +168,11 @@ class Experts(ABC):
         """Return the derivatives of :meth:`expected_log_prob` in the predictors."""
 
     @abstractmethod
-    def step(self, statistics: FitStatistics, *, floor: float = 0.0) -> Self:
+    def step(self, statistics: FitStatistics, *, floor: float = 0.0, ridge: float = 0.0) -> Self:
         """Return the experts after one weighted fitting step; an expert without weight stays.
 
-        `floor` bounds dispersions from below.
+        `floor` bounds dispersions from below; `ridge` holds coefficients of families in which
+        separable data would send them to infinity.
         """
 
     @abstractmethod
@@ -170,18 +191,26 @@ class Experts(ABC):
     def sample(self, eta: Array, rng: np.random.Generator) -> Floats:
         """Draw one y from every expert at every row, (n, K)."""
 
-    @abstractmethod
     def cdf(self, eta: Array, y: Array) -> Array:
         """Return P(Y <= y) under every expert, elementwise in (n, K)."""
+        raise TypeError(f"{self.family} responses have no order, and so no distribution function.")
 
-    @abstractmethod
     def quantile(self, eta: Array, level: float) -> Array:
         """Return the quantile of every expert, (n, K)."""
+        raise TypeError(f"{self.family} responses have no order, and so no quantiles.")
+
+    def penalty_matrix(self, ridge: float) -> Floats:
+        """Return the Hessian of the ridge in the free parameters; zero where none is needed."""
+        return np.zeros((self.n_parameters, self.n_parameters))
 
     @property
     def smallest_dispersion(self) -> float:
         """Smallest dispersion of an expert, or infinity if the family has none."""
         return np.inf
+
+    def floored(self, floor: float) -> Self:
+        """Return the experts with dispersions of at least `floor`."""
+        return self
 
     def neutral(self) -> Self:
         """Return the experts with equal dispersions, so that only their means compete for a row."""
@@ -198,15 +227,19 @@ class Experts(ABC):
         """Return the experts' parameters by name, each (K,); `terms` names the p columns."""
         return dict(zip(terms, self.coef.T, strict=True))
 
-    def predictor(self, X: Array) -> Array:
-        """Return the linear predictors ``x' beta_k``, (n, K)."""
-        return times(X, self.coef)
+    def observe(self, y: Array) -> Response:
+        """Return observed y, (n,), as a response."""
+        return Response(y[:, None])
+
+    def predictor(self, X: Array, offset: Array | None = None) -> Array:
+        """Return the linear predictors ``x' beta_k``, plus a known offset (n,); (n, K)."""
+        eta = times(X, self.coef)
+        return eta if offset is None else eta + offset[:, None]
 
     def log_prob(self, X: Array, y: Array) -> Array:
         """Return log phi_k(y | x), (n, K)."""
-        response = Response(y[:, None])
         base = self.log_base(y)
-        log_prob = self.expected_log_prob(self.predictor(X), response)
+        log_prob = self.expected_log_prob(self.predictor(X), self.observe(y))
         return log_prob if isinstance(base, float) else log_prob + base[:, None]
 
     def kl_cost(self, X: Array, other: Experts) -> Array:
@@ -287,8 +320,9 @@ class Experts(ABC):
             xp.sum(constant, axis=0),
         )
 
+    @abstractmethod
     def fit(
-        self, X: Array, response: Response, weight: Array, *, max_iter: int = 25, tol: float = 1e-12
+        self, X: Array, response: Response, weight: Array, *, ridge: float = 0.0, tol: float = 1e-12
     ) -> Self:
         """Return the weighted maximum-likelihood experts, starting here (maths 2).
 
@@ -301,15 +335,8 @@ class Experts(ABC):
         response : Response
             Column k goes to expert k; a single column goes to all.
         weight : array of shape (n, K)
-        max_iter : int
+        ridge : float
+            As in :meth:`step`.
         tol : float
-            Steps end once none moves a coefficient by more than this, relative to the largest.
+            Bound on the squared distance to the maximum, in standard errors.
         """
-        experts = self
-        for _ in range(max_iter):
-            previous = experts.coef
-            experts = experts.step(experts.statistics(X, response, weight))
-            moved = np.max(np.abs(experts.coef - previous), initial=0.0)
-            if moved <= tol * np.max(np.abs(experts.coef), initial=0.0):
-                break
-        return experts

@@ -37,11 +37,14 @@ class GaussianExperts(Experts):
     var: Floats
 
     family: ClassVar[str] = "gaussian"
-    n_constant: ClassVar[int] = 1
     has_scale: ClassVar[bool] = True
 
+    @property
+    def n_constant(self) -> int:
+        return 1
+
     @classmethod
-    def blank(cls, n_experts: int, n_columns: int) -> Self:
+    def blank(cls, n_experts: int, n_columns: int, n_classes: int = 2) -> Self:
         return cls(np.zeros((n_experts, n_columns)), np.ones(n_experts))
 
     def response(self, eta: Array) -> Response:
@@ -67,7 +70,7 @@ class GaussianExperts(Experts):
             score=(a, half - 0.5), curvature={(0, 0): precision, (0, 1): a, (1, 1): half}
         )
 
-    def step(self, statistics: FitStatistics, *, floor: float = 0.0) -> Self:
+    def step(self, statistics: FitStatistics, *, floor: float = 0.0, ridge: float = 0.0) -> Self:
         # Weighted least squares in increments: the step d solves G d = X'W(m - X beta), and the
         # weighted sum of squares around the NEW mean is the old one less d' X'W(m - X beta). (The
         # paper's rule for s2 loses the dispersion between sites; see maths 2.)
@@ -81,9 +84,17 @@ class GaussianExperts(Experts):
             var[k] = max(var[k] * spread / n, floor)
         return type(self)(coef, var)
 
+    def fit(
+        self, X: Array, response: Response, weight: Array, *, ridge: float = 0.0, tol: float = 1e-12
+    ) -> Self:
+        return self.step(self.statistics(X, response, weight))  # least squares: one step is exact
+
     @property
     def smallest_dispersion(self) -> float:
         return float(self.var.min())
+
+    def floored(self, floor: float) -> Self:
+        return type(self)(self.coef, np.maximum(self.var, floor))
 
     def neutral(self) -> Self:
         return type(self)(self.coef, np.ones_like(self.var))

@@ -1,0 +1,252 @@
+"""What the scikit-learn estimators share: parameters, fitting, densities, tables."""
+
+from __future__ import annotations
+
+import warnings
+from abc import abstractmethod
+from dataclasses import replace
+from numbers import Integral
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from joblib import effective_n_jobs
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from otmoe.em import Fit, em
+from otmoe.model import MoE
+from otmoe.numerics import Array, namespace, to_numpy
+from otmoe.progress import fit_progress
+from otmoe.validation import as_table, check_offset, check_weight, explained, generator
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_FLOATS = [np.float64, np.float32]
+
+
+class BaseMoE(BaseEstimator):
+    """A thin shell around :func:`otmoe.em.em` and :class:`otmoe.model.MoE`."""
+
+    model_: MoE
+    fit_: Fit
+
+    # -- fitting ------------------------------------------------------------------------------
+
+    def _fit(
+        self, X: Array, y: Array, sample_weight: Any, offset: Any, family: str, n_classes: int = 2
+    ) -> Self:
+        """Fit to validated X and encoded y."""
+        columns = self._gate_columns()
+        totals = {"starts": self.n_init, "em": self.max_iter, "newton": self.max_iter}
+        with fit_progress(self.verbose > 0, totals) as progress:
+            fit = em(
+                X,
+                y,
+                self.n_experts,
+                family=family,
+                init=self._warm_model(family, X.shape[1]),
+                gate_columns=columns,
+                alpha=self.alpha,
+                n_init=self.n_init,
+                max_iter=self.max_iter,
+                tol=self.tol,
+                sample_weight=check_weight(sample_weight, X),
+                offset=check_offset(offset, X),
+                n_classes=n_classes,
+                random_state=generator(self.random_state),
+                n_threads=effective_n_jobs(self.n_jobs),
+                progress=progress,
+            )
+        self._keep(fit)
+        return self
+
+    def _keep(self, fit: Fit) -> None:
+        """Store a fit and say, in one warning, what the user should know about it."""
+        names = getattr(self, "feature_names_in_", None)
+        self.fit_ = fit
+        self.model_ = replace(
+            fit.model,
+            feature_names=None if names is None else tuple(map(str, names)),
+            classes=getattr(self, "classes_", None),
+        )
+        self.n_iter_ = fit.n_iter
+        self.converged_ = fit.converged
+        self.log_likelihood_ = fit.log_likelihood
+        trouble = list(fit.warnings)
+        if not fit.converged:
+            trouble.insert(
+                0, f"the fit {fit.status}: raise max_iter or alpha, or use fewer experts."
+            )
+        if trouble:
+            warnings.warn(
+                " ".join(f"{type(self).__name__}: {t}" for t in trouble), ConvergenceWarning, 4
+            )
+
+    def _check_parameters(self) -> None:
+        for name in ("n_experts", "n_init", "max_iter"):
+            value = getattr(self, name)
+            if not isinstance(value, Integral) or value < 1:
+                raise ValueError(f"{name} is {value!r}; give a whole number of at least 1.")
+        for name in ("alpha", "tol"):
+            value = getattr(self, name)
+            if not np.isscalar(value) or not np.isreal(value) or not 0 <= value < np.inf:  # type: ignore[operator]
+                raise ValueError(f"{name} is {value!r}; give a number that is zero or positive.")
+
+    def _check_training(self, X: Any, y: Any, **options: Any) -> tuple[Array, Array]:
+        self._check_parameters()
+        try:
+            X, y = validate_data(self, X, y, dtype=_FLOATS, **options)
+        except ValueError as error:
+            raise explained(error, X) from error
+        if X.shape[0] < self.n_experts:
+            raise ValueError(
+                f"n_samples={X.shape[0]} is less than n_experts={self.n_experts}: "
+                "give more rows or ask for fewer experts."
+            )
+        return X, y
+
+    def _check_rows(self, X: Any) -> Array:
+        """Validate rows to be predicted or scored."""
+        check_is_fitted(self)
+        try:
+            return validate_data(self, X, dtype=_FLOATS, reset=False)
+        except ValueError as error:
+            raise explained(error, X) from error
+
+    @abstractmethod
+    def _check_target(self, y: Any, X: Array) -> Array:
+        """Validate and encode the target of rows to be scored."""
+
+    def _gate_columns(self) -> tuple[int, ...] | None:
+        """Translate `gate_features` to columns of the design."""
+        features = self.gate_features
+        if features is None:
+            return None
+        if isinstance(features, str):
+            if features == "intercept":
+                return (0,)
+            raise ValueError(
+                f"gate_features is {features!r}; give None (all features), 'intercept', or a list "
+                "of feature names or indices."
+            )
+        names = [str(name) for name in getattr(self, "feature_names_in_", [])]
+        columns = {0}
+        for feature in features:
+            if isinstance(feature, str):
+                if feature not in names:
+                    known = f"the columns are {names}" if names else "X came without column names"
+                    raise ValueError(f"gate_features names {feature!r}, but {known}.")
+                columns.add(names.index(feature) + 1)
+            elif isinstance(feature, int | np.integer) and 0 <= feature < self.n_features_in_:
+                columns.add(int(feature) + 1)
+            else:
+                raise ValueError(
+                    f"gate_features has {feature!r}; "
+                    f"indices go from 0 to {self.n_features_in_ - 1}."
+                )
+        return tuple(sorted(columns))
+
+    def _warm_model(self, family: str, n_features: int) -> MoE | None:
+        """Return the model to start from, if it fits."""
+        model = getattr(self, "model_", None)
+        shape = (family, self.n_experts, n_features)
+        if not self.warm_start or model is None:
+            return None
+        return model if (model.experts.family, model.n_experts, model.n_features) == shape else None
+
+    def _set_model(self, model: MoE) -> Self:
+        """Become a fitted estimator around a model that came from elsewhere."""
+        self.model_ = model
+        self.n_features_in_ = model.n_features
+        if model.feature_names is not None:
+            self.feature_names_in_ = np.array(model.feature_names, dtype=object)
+        return self
+
+    # -- using --------------------------------------------------------------------------------
+
+    def log_density(self, X: Any, y: Any, offset: Any = None) -> Array:
+        """Return log f(y | x).
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+        y : array-like of shape (n,)
+        offset : array-like of shape (n,), optional
+            Known part of the experts' linear predictors, such as the log of an exposure.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+        """
+        X = self._check_rows(X)
+        return self.model_.log_density(X, self._check_target(y, X), check_offset(offset, X))
+
+    def predict_expert_proba(self, X: Any, y: Any = None, offset: Any = None) -> Array:
+        """Return the probability of each expert: the gate's, or the posterior where y is known.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+        y : array-like of shape (n,), optional
+        offset : array-like of shape (n,), optional
+            As in :meth:`log_density`.
+
+        Returns
+        -------
+        ndarray of shape (n, K)
+        """
+        X = self._check_rows(X)
+        if y is None:
+            return self.model_.gate_prob(X)
+        return self.model_.responsibilities(X, self._check_target(y, X), check_offset(offset, X))
+
+    def predict_expert(self, X: Any, y: Any = None, offset: Any = None) -> Array:
+        """Return the most probable expert: by the gate, or by the posterior where y is known.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+        y : array-like of shape (n,), optional
+        offset : array-like of shape (n,), optional
+            As in :meth:`log_density`.
+
+        Returns
+        -------
+        ndarray of int of shape (n,)
+        """
+        prob = self.predict_expert_proba(X, y, offset)
+        return namespace(prob).argmax(prob, axis=1)
+
+    def aic(self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None) -> float:
+        """Return Akaike's information criterion on these rows (lower is better)."""
+        log_likelihood, _ = self._log_likelihood(X, y, sample_weight, offset)
+        return -2 * log_likelihood + 2 * self.model_.n_parameters
+
+    def bic(self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None) -> float:
+        """Return the Bayesian information criterion on these rows (lower is better)."""
+        log_likelihood, n = self._log_likelihood(X, y, sample_weight, offset)
+        return -2 * log_likelihood + float(np.log(n)) * self.model_.n_parameters
+
+    def _log_likelihood(
+        self, X: Any, y: Any, sample_weight: Any, offset: Any
+    ) -> tuple[float, float]:
+        """Return the log-likelihood of some rows and their total weight."""
+        log_density = to_numpy(self.log_density(X, y, offset))
+        weight = check_weight(sample_weight, log_density[:, None])
+        if weight is None:
+            return float(log_density.sum()), float(len(log_density))
+        return float(weight @ log_density), float(weight.sum())
+
+    # -- reading ------------------------------------------------------------------------------
+
+    def expert_table(self) -> pd.DataFrame:
+        """Return the experts' coefficients and dispersions, a column per expert. Needs pandas."""
+        check_is_fitted(self)
+        return as_table(self.model_.experts.named_parameters(self.model_.terms))
+
+    def gate_table(self) -> pd.DataFrame:
+        """Return the gate's coefficients, a column per expert. Needs pandas."""
+        check_is_fitted(self)
+        return as_table(dict(zip(self.model_.terms, self.model_.gate.coef.T, strict=True)))

@@ -1,0 +1,235 @@
+"""Mixtures of classifiers: logistic and multinomial experts."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_consistent_length, column_or_1d
+
+from otmoe.em import ALPHA, MAX_ITER, N_INIT, TOL
+from otmoe.estimators.base import BaseMoE
+from otmoe.model import MoE
+from otmoe.numerics import Array, Floats, like, namespace, to_numpy
+from otmoe.validation import generator
+
+
+class MoEClassifier(ClassifierMixin, BaseMoE):
+    """Mixture of classifiers with a softmax gate.
+
+    Each expert is a logistic regression (two classes) or a multinomial one (more); the gate says,
+    from the same features, which expert answers where. Fitted as :class:`MoERegressor` is.
+
+    Parameters
+    ----------
+    n_experts : int, default=2
+        Number of experts, K.
+    classes : array-like of shape (C,), optional
+        All classes, declared where the training rows may lack some. None: those seen in y.
+    gate_features : None, "intercept" or list of str or int, default=None
+        Features the gate sees: all, none (constant gate), or some by name or index.
+    alpha : float
+        Centred ridge on the gate, ``alpha / 2 * sum_k |A_k - mean A|^2``, taken from the summed
+        log-likelihood on standardised features; it keeps a separated gate finite. 0 for plain
+        maximum likelihood.
+    n_init : int
+        Number of starts tried on a subsample.
+    max_iter : int
+        Largest number of passes over the rows.
+    tol : float
+        A fit has converged when its squared distance to the maximum is below this, in standard
+        errors.
+    warm_start : bool, default=False
+        Start from the previous fit instead of searching.
+    n_jobs : int, optional
+        Number of threads; None means 1, -1 all cores.
+    random_state : int, RandomState or Generator, optional
+        Fixes the starts.
+    verbose : int, default=0
+        1 shows progress in the terminal.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (C,)
+    model_ : MoE
+        Gate and experts on the scale of X; experts ordered by mass, largest first. With two
+        classes, `model_.experts.coef` (K, p) is about the second; with more it is (K, C, p), the
+        last class as reference.
+    fit_ : Fit
+        Trace, status, timings of the fit.
+    log_likelihood_ : float
+        Unpenalised log-likelihood of the training rows.
+    n_iter_ : int
+    converged_ : bool
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+
+    Examples
+    --------
+    >>> from otmoe import MoEClassifier, simulate
+    >>> data = simulate(2000, 2, 3, family="logistic", random_state=0)
+    >>> est = MoEClassifier(n_experts=2, random_state=0).fit(data.X, data.y)
+    >>> est.predict_proba(data.X[:2]).shape
+    (2, 2)
+    >>> round(est.score(data.X, data.y), 1)
+    0.9
+    """
+
+    def __init__(
+        self,
+        n_experts: int = 2,
+        *,
+        classes: Any = None,
+        gate_features: Any = None,
+        alpha: float = ALPHA,
+        n_init: int = N_INIT,
+        max_iter: int = MAX_ITER,
+        tol: float = TOL,
+        warm_start: bool = False,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.n_experts = n_experts
+        self.classes = classes
+        self.gate_features = gate_features
+        self.alpha = alpha
+        self.n_init = n_init
+        self.max_iter = max_iter
+        self.tol = tol
+        self.warm_start = warm_start
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fit the model by maximum likelihood.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+            Features, without a column of ones.
+        y : array-like of shape (n,)
+            Class labels, of any type.
+        sample_weight : array-like of shape (n,), optional
+            Case weights: weight 2 counts as the row twice.
+
+        Returns
+        -------
+        self
+        """
+        X, y = self._check_training(X, y)
+        check_classification_targets(y)
+        self.classes_ = self._all_classes(to_numpy(y))
+        n_classes = len(self.classes_)
+        family = "logistic" if n_classes == 2 else "multinomial"
+        return self._fit(X, self._codes(y, X), sample_weight, None, family, n_classes)
+
+    def _all_classes(self, y: Floats) -> Floats:
+        if self.classes is not None:
+            classes = np.unique(np.asarray(self.classes))
+            if len(classes) < 2:
+                raise ValueError(f"classes is {self.classes!r}; declare at least two.")
+            return classes
+        seen = np.unique(y)
+        if len(seen) < 2:
+            raise ValueError(
+                f"y has one class only ({seen[0]!r}): a classifier needs at least two; where these "
+                "rows lack some, declare all with classes=[...]."
+            )
+        return seen
+
+    def _codes(self, y: Array, X: Array) -> Array:
+        """Return class numbers in place of labels."""
+        labels = to_numpy(y)
+        codes = np.minimum(np.searchsorted(self.classes_, labels), len(self.classes_) - 1)
+        unknown = self.classes_[codes] != labels
+        if np.any(unknown):
+            raise ValueError(
+                f"y has the class {labels[unknown][0]!r}, which is not among the classes "
+                f"{self.classes_.tolist()}: declare all with classes=[...]."
+            )
+        return like(codes, X)
+
+    def _check_target(self, y: Any, X: Array) -> Array:
+        y = column_or_1d(y, warn=True)
+        check_consistent_length(X, y)
+        return self._codes(y, X)
+
+    @classmethod
+    def from_model(cls, model: MoE) -> Self:
+        """Return a fitted estimator around a model that came from elsewhere.
+
+        Parameters
+        ----------
+        model : MoE
+            With class labels.
+        """
+        if model.classes is None:
+            raise ValueError("the model carries no class labels: it is not a classifier's.")
+        estimator = cls(n_experts=model.n_experts)._set_model(model)
+        estimator.classes_ = np.asarray(model.classes)
+        return estimator
+
+    def predict_proba(self, X: Any) -> Array:
+        """Return the probability of each class, averaged over experts by the gate.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+
+        Returns
+        -------
+        ndarray of shape (n, C)
+        """
+        log_prob = self.predict_log_proba(X)
+        return namespace(log_prob).exp(log_prob)
+
+    def predict_log_proba(self, X: Any) -> Array:
+        """Return the log-probability of each class, exact in the tails.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+
+        Returns
+        -------
+        ndarray of shape (n, C)
+        """
+        X = self._check_rows(X)
+        xp = namespace(X)
+        y = xp.zeros_like(X[:, 0])
+        return xp.stack([self.model_.log_density(X, y + c) for c in range(len(self.classes_))]).T
+
+    def predict(self, X: Any) -> Floats:
+        """Return the most probable class.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+
+        Returns
+        -------
+        ndarray of shape (n,)
+        """
+        prob = self.predict_proba(X)
+        best = namespace(prob).argmax(prob, axis=1)
+        return self.classes_[to_numpy(best)]
+
+    def sample(self, X: Any, random_state: Any = None) -> Floats:
+        """Draw a class at every row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+        random_state : int, RandomState or Generator, optional
+
+        Returns
+        -------
+        ndarray of shape (n,)
+        """
+        X = self._check_rows(X)
+        y, _ = self.model_.sample(X, generator(random_state))
+        return self.classes_[y.astype(int)]

@@ -1,0 +1,199 @@
+"""Regression experts of canonical exponential families: logistic, Poisson, and the next one.
+
+With natural parameter eta = x' beta_k and cumulant b, log phi = y eta - b(eta) + base(y), so that
+mean, score and curvature are b', y - b' and b''. A family is those three functions.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from scipy import special, stats
+
+from otmoe.experts.base import Derivatives, Experts, FitStatistics, Response
+from otmoe.newton import NewtonPoint, newton, solve_psd
+from otmoe.numerics import Array, Floats, like, namespace, to_numpy
+
+_LARGEST_LOG_MEAN = 300.0  # a Poisson mean beyond e^300 overflows in sums before a step is refused
+
+
+@dataclass(frozen=True)
+class NewtonExperts(Experts):
+    """Experts without dispersions, whose weighted fit is a concave problem: Newton solves it."""
+
+    def step(self, statistics: FitStatistics, *, floor: float = 0.0, ridge: float = 0.0) -> Self:
+        # One Newton step for each expert; the caller halves it where it overshoots.
+        free = self.to_vector().reshape(self.n_experts, -1)
+        penalty = self.expert_penalty_matrix(ridge)
+        moved = free.copy()
+        for k in np.flatnonzero(statistics.weight > 0):
+            information = statistics.information[k].swapaxes(1, 2).reshape(penalty.shape)
+            score = statistics.score[k].ravel() - penalty @ free[k]
+            moved[k] += solve_psd(information + penalty, score)
+        return self.with_vector(moved.ravel())
+
+    def fit(
+        self, X: Array, response: Response, weight: Array, *, ridge: float = 0.0, tol: float = 1e-12
+    ) -> Self:
+        xp = namespace(X)
+        penalty = self.expert_penalty_matrix(ridge)
+
+        def fit_one(k: int) -> Floats:
+            start, w = self.take([k]), weight[:, k : k + 1]
+            own = response.column(k)
+
+            def evaluate(theta: Floats) -> NewtonPoint:
+                expert = start.with_vector(theta)
+                sums = expert.statistics(X, own, w)
+                log_prob = expert.expected_log_prob(expert.predictor(X), own)
+                return NewtonPoint(
+                    float(xp.sum(w * log_prob)) - 0.5 * float(theta @ penalty @ theta),
+                    sums.score.ravel() - penalty @ theta,
+                    sums.information[0].swapaxes(1, 2).reshape(penalty.shape) + penalty,
+                )
+
+            return start.with_vector(newton(evaluate, start.to_vector(), tol=tol).theta).coef
+
+        return replace(self, coef=np.concatenate([fit_one(k) for k in range(self.n_experts)]))
+
+    def expert_penalty_matrix(self, ridge: float) -> Floats:
+        """Return the Hessian of one expert's ridge in its free coefficients."""
+        return ridge * np.eye(self.n_columns)
+
+    def penalty_matrix(self, ridge: float) -> Floats:
+        return np.kron(np.eye(self.n_experts), self.expert_penalty_matrix(ridge))
+
+    def to_vector(self) -> Floats:
+        return self.coef.ravel()
+
+    def with_vector(self, vector: Floats) -> Self:
+        return replace(self, coef=vector.reshape(self.coef.shape))
+
+    def rescaled(self, T: Floats, center: float = 0.0, scale: float = 1.0) -> Self:
+        return replace(self, coef=self.coef @ T)
+
+
+@dataclass(frozen=True)
+class CanonicalExperts(NewtonExperts):
+    """K generalised linear models with the canonical link and known dispersion.
+
+    Attributes
+    ----------
+    coef : ndarray of shape (K, p)
+        Coefficients, intercept in column 0.
+    """
+
+    @staticmethod
+    @abstractmethod
+    def cumulant(eta: Array) -> Array:
+        """Return b(eta), elementwise."""
+
+    @staticmethod
+    @abstractmethod
+    def mean(eta: Array) -> Array:
+        """Return b'(eta), elementwise."""
+
+    @staticmethod
+    @abstractmethod
+    def variance(eta: Array) -> Array:
+        """Return b''(eta), elementwise."""
+
+    @staticmethod
+    @abstractmethod
+    def distribution(mean: Floats) -> Any:
+        """Return the distribution of y, in the manner of :mod:`scipy.stats`."""
+
+    @classmethod
+    def blank(cls, n_experts: int, n_columns: int, n_classes: int = 2) -> Self:
+        return cls(np.zeros((n_experts, n_columns)))
+
+    def response(self, eta: Array) -> Response:
+        return Response(self.mean(eta), self.variance(eta))
+
+    def expected_log_prob(self, eta: Array, response: Response) -> Array:
+        log_prob = response.mean * eta
+        log_prob -= self.cumulant(eta)
+        return log_prob
+
+    def derivatives(self, eta: Array, response: Response) -> Derivatives:
+        return Derivatives((response.mean - self.mean(eta),), {(0, 0): self.variance(eta)})
+
+    def sample(self, eta: Array, rng: np.random.Generator) -> Floats:
+        return np.asarray(self.distribution(to_numpy(self.mean(eta))).rvs(random_state=rng))
+
+    def cdf(self, eta: Array, y: Array) -> Array:
+        return self.distribution(to_numpy(self.mean(eta))).cdf(to_numpy(y))
+
+    def quantile(self, eta: Array, level: float) -> Array:
+        return self.distribution(to_numpy(self.mean(eta))).ppf(level)
+
+
+@dataclass(frozen=True)
+class LogisticExperts(CanonicalExperts):
+    """K logistic regressions of a y that is 0 or 1.
+
+    Examples
+    --------
+    >>> experts = LogisticExperts(np.array([[0.0, 1.0]]))
+    >>> np.exp(experts.log_prob(np.array([[1.0, 0.0]]), np.array([1.0])))
+    array([[0.5]])
+    """
+
+    family: ClassVar[str] = "logistic"
+    discrete: ClassVar[bool] = True
+    telling: ClassVar[bool] = False
+
+    @staticmethod
+    def cumulant(eta: Array) -> Array:
+        xp = namespace(eta)
+        return xp.logaddexp(xp.zeros_like(eta), eta)
+
+    @staticmethod
+    def mean(eta: Array) -> Array:
+        if isinstance(eta, np.ndarray):
+            return special.expit(eta)
+        xp = namespace(eta)
+        small = xp.exp(-xp.abs(eta))
+        return xp.where(eta >= 0, xp.ones_like(eta), small) / (1.0 + small)
+
+    @staticmethod
+    def variance(eta: Array) -> Array:
+        mean = LogisticExperts.mean(eta)
+        return mean * (1.0 - mean)
+
+    @staticmethod
+    def distribution(mean: Floats) -> Any:
+        return stats.bernoulli(mean)
+
+
+@dataclass(frozen=True)
+class PoissonExperts(CanonicalExperts):
+    """K log-linear regressions of counts.
+
+    Examples
+    --------
+    >>> experts = PoissonExperts(np.array([[np.log(2.0), 0.0]]))
+    >>> np.exp(experts.log_prob(np.array([[1.0, 5.0]]), np.array([0.0]))).round(4)
+    array([[0.1353]])
+    """
+
+    family: ClassVar[str] = "poisson"
+    discrete: ClassVar[bool] = True
+
+    @staticmethod
+    def mean(eta: Array) -> Array:
+        xp = namespace(eta)
+        return xp.exp(xp.where(eta < _LARGEST_LOG_MEAN, eta, xp.full_like(eta, _LARGEST_LOG_MEAN)))
+
+    cumulant = variance = mean
+
+    @staticmethod
+    def log_base(y: Array) -> Array:
+        return -like(special.gammaln(to_numpy(y) + 1.0), y)
+
+    @staticmethod
+    def distribution(mean: Floats) -> Any:
+        return stats.poisson(mean)
