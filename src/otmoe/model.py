@@ -265,7 +265,7 @@ class MoE:
             there = reference.experts.kl_cost(X, self.experts)  # (n, reference, self)
             back = self.experts.kl_cost(X, reference.experts)  # (n, self, reference)
             xp = namespace(X)
-            return xp.sum(there, axis=0)[None] + xp.sum(back, axis=0).T[None]
+            return (xp.sum(there, axis=0) + xp.sum(back, axis=0).T)[None, :, :]
 
         cost = to_numpy(self._rowwise(block, X)).sum(axis=0) / X.shape[0]
         return self.take(linear_sum_assignment(np.log1p(cost))[1])

@@ -10,7 +10,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
-from functools import reduce
+from functools import cache, reduce
 from typing import Any
 
 import array_api_compat
@@ -75,6 +75,11 @@ def times(X: Array, coef: Floats) -> Array:
     array of shape (n, K)
     """
     return (like(coef, X) @ X.T).T
+
+
+def stack_rows(parts: list[Array]) -> Array:
+    """Return arrays (K, n) one above the other, transposed: (n, sum of K), laid out by column."""
+    return parts[0].T if len(parts) == 1 else namespace(parts[0]).concat(parts).T
 
 
 def scaled(a: Array, weight: Array | None) -> Array:
@@ -151,10 +156,14 @@ def design(X: Array, center: Floats | None = None, scale: Floats | None = None) 
             columns[1:] = (X.T - center[:, None]) * (1 / scale)[:, None]
         return columns.T
     xp = namespace(X)
-    features = xp.astype(X.T, xp.float64)
+    rows = xp.astype(X, xp.float64)
     if center is not None and scale is not None:
-        features = (features - like(center[:, None], X)) * like(1 / scale[:, None], X)
-    return xp.concat([xp.ones_like(features[:1, :]), features]).T
+        rows = rows - like(center, X)[None, :]
+    # A product with a scaled selection matrix lays the columns out faster than a transposing copy.
+    factor = np.ones(d) if scale is None else 1 / scale
+    columns = like(np.vstack([np.zeros(d), np.diag(factor)]), X) @ rows.T
+    columns[0, :] = 1.0
+    return columns.T
 
 
 def block_sum(function: Callable[[Any], Any], blocks: Iterator[Any], pool: Executor | None) -> Any:
@@ -210,7 +219,20 @@ def weighted_gram(X: Array, weights: Array) -> Array:
         upper = np.triu_indices(p, 1)
         out[:, upper[1], upper[0]] = out[:, upper[0], upper[1]]
         return out
+    triton = _triton() if getattr(X, "is_cuda", False) else None
+    if triton is not None and X.shape[0] and 0 < X.shape[1] <= triton.MOST_COLUMNS:
+        return triton.weighted_gram(X, weights)
     return weighted_gram_plain(X, weights)
+
+
+@cache
+def _triton() -> Any:
+    """Return the kernels for CUDA tensors, or None where Triton is missing."""
+    try:
+        from otmoe import _triton
+    except ImportError:
+        return None
+    return _triton
 
 
 def weighted_gram_plain(X: Array, weights: Array) -> Array:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
+from array_api_compat import device
 from scipy import linalg
 
 from otmoe.experts import Experts
@@ -173,7 +174,7 @@ class Rows:
             together = xp.concat([xp.astype(self.X[rows, :].T, y.dtype), y[None, :]]).T
             Z = design(together, shift, unit)
             w = xp.ones_like(y) if self.weight is None else like(self.weight[rows], y)
-            return to_numpy(weighted_gram(Z, w[:, None])[0])
+            return to_numpy(weighted_gram(Z, w[:, None]))[0]
 
         # The Gram of (1, x, y) about a point near the mean holds every moment that is needed.
         gram = block_sum(moments, self.slices(), self.pool)
@@ -195,4 +196,4 @@ def _rows(array: Array, index: Floats) -> Floats:
     if isinstance(array, np.ndarray):
         return array[index]
     xp = namespace(array)
-    return to_numpy(xp.take(array, xp.asarray(index), axis=0))
+    return to_numpy(xp.take(array, xp.asarray(index, device=device(array)), axis=0))

@@ -15,7 +15,7 @@ from sklearn.cluster import KMeans
 from otmoe.experts import Experts
 from otmoe.gate import SoftmaxGate
 from otmoe.model import MoE
-from otmoe.numerics import Floats, scaled
+from otmoe.numerics import Floats, scaled, to_numpy
 from otmoe.rows import Block, Rows
 from otmoe.steps import VARIANCE_FLOOR, Report, Run, climb, polish
 
@@ -50,7 +50,7 @@ def subsample(rows: Rows, size: int, rng: np.random.Generator) -> Rows:
     """Return at most `size` rows of positive weight, drawn without replacement."""
     index = np.arange(len(rows))
     if rows.weight is not None:
-        index = index[np.asarray(rows.weight) > 0]
+        index = index[to_numpy(rows.weight) > 0]
     if len(index) > size:
         index = np.sort(rng.choice(index, size, replace=False))
     return rows.take(index)

@@ -6,10 +6,12 @@ from numbers import Number
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from array_api_compat import is_array_api_obj
+from sklearn import get_config
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array
 
-from otmoe.numerics import Array, Floats, like, to_numpy
+from otmoe.numerics import Array, Floats, like, namespace, to_numpy
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -20,6 +22,13 @@ def generator(random_state: Any) -> np.random.Generator:
     if isinstance(random_state, np.random.Generator):
         return random_state
     return np.random.default_rng(check_random_state(random_state).randint(2**31))
+
+
+def float_types(X: Any) -> list[Any]:
+    """Return the float types X may keep, in its own namespace under scikit-learn's dispatch."""
+    dispatch = get_config()["array_api_dispatch"] and is_array_api_obj(X)
+    xp = namespace(X) if dispatch else np
+    return [xp.float64, xp.float32]
 
 
 def check_weight(sample_weight: Any, X: Array) -> Array | None:

@@ -18,12 +18,10 @@ from otmoe.em import Fit, em
 from otmoe.model import MoE
 from otmoe.numerics import Array, namespace, to_numpy
 from otmoe.progress import fit_progress
-from otmoe.validation import as_table, check_offset, check_weight, explained, generator
+from otmoe.validation import as_table, check_offset, check_weight, explained, float_types, generator
 
 if TYPE_CHECKING:
     import pandas as pd
-
-_FLOATS = [np.float64, np.float32]
 
 
 class BaseMoE(BaseEstimator):
@@ -97,7 +95,7 @@ class BaseMoE(BaseEstimator):
     def _check_training(self, X: Any, y: Any, **options: Any) -> tuple[Array, Array]:
         self._check_parameters()
         try:
-            X, y = validate_data(self, X, y, dtype=_FLOATS, **options)
+            X, y = validate_data(self, X, y, dtype=float_types(X), **options)
         except ValueError as error:
             raise explained(error, X) from error
         if X.shape[0] < self.n_experts:
@@ -111,7 +109,7 @@ class BaseMoE(BaseEstimator):
         """Validate rows to be predicted or scored."""
         check_is_fitted(self)
         try:
-            return validate_data(self, X, dtype=_FLOATS, reset=False)
+            return validate_data(self, X, dtype=float_types(X), reset=False)
         except ValueError as error:
             raise explained(error, X) from error
 

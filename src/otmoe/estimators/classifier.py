@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Self
 
 import numpy as np
+from array_api_compat import device
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, column_or_1d
@@ -203,7 +204,7 @@ class MoEClassifier(ClassifierMixin, BaseMoE):
         y = xp.zeros_like(X[:, 0])
         return xp.stack([self.model_.log_density(X, y + c) for c in range(len(self.classes_))]).T
 
-    def predict(self, X: Any) -> Floats:
+    def predict(self, X: Any) -> Array:
         """Return the most probable class.
 
         Parameters
@@ -214,9 +215,12 @@ class MoEClassifier(ClassifierMixin, BaseMoE):
         -------
         ndarray of shape (n,)
         """
-        prob = self.predict_proba(X)
-        best = namespace(prob).argmax(prob, axis=1)
-        return self.classes_[to_numpy(best)]
+        log_prob = self.predict_log_proba(X)
+        xp = namespace(log_prob)
+        labels = self.classes_[to_numpy(xp.argmax(log_prob, axis=1))]
+        if isinstance(log_prob, np.ndarray) or labels.dtype.kind not in "biuf":
+            return labels
+        return xp.asarray(labels, device=device(log_prob))
 
     def sample(self, X: Any, random_state: Any = None) -> Floats:
         """Draw a class at every row.

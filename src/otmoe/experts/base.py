@@ -18,7 +18,16 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from otmoe.numerics import Array, Floats, namespace, times, to_numpy, weighted_gram, weighted_sum
+from otmoe.numerics import (
+    Array,
+    Floats,
+    namespace,
+    stack_rows,
+    times,
+    to_numpy,
+    weighted_gram,
+    weighted_sum,
+)
 
 
 @dataclass(frozen=True)
@@ -272,14 +281,13 @@ class Experts(ABC):
         quadratic : array of shape (n, Q (Q + 1) / 2 * K), to be multiplied by x x'
         constant : array of shape (n, E * K), to be summed
         """
-        xp = namespace(weight)
         d = self.derivatives(eta, response)
         rows = weight.T  # (K, n), contiguous
         q = self.n_linear
         linear = [rows * s.T for s in d.score[:q]]
-        constant = [rows * s.T for s in d.score[q:]] or [rows[:0]]
+        constant = [rows * s.T for s in d.score[q:]] or [rows[:0, :]]
         quadratic = [rows * c.T for (i, j), c in d.curvature.items() if i < q and j < q]
-        return xp.concat(linear).T, xp.concat(quadratic).T, xp.concat(constant).T
+        return stack_rows(linear), stack_rows(quadratic), stack_rows(constant)
 
     def assemble(self, weight: Array, linear: Array, gram: Array, constant: Array) -> FitStatistics:
         """Arrange the sums of :meth:`fit_weights` into :class:`FitStatistics`.
