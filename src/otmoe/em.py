@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 from scipy import linalg
@@ -17,7 +18,7 @@ from otmoe.model import MoE
 from otmoe.newton import RANK_TOLERANCE
 from otmoe.numerics import Array, Floats
 from otmoe.rows import Rows
-from otmoe.starts import candidates
+from otmoe.starts import candidates, subsample
 from otmoe.steps import VARIANCE_FLOOR, Report, Run, climb, polish
 
 Progress = Callable[[str, int, float], None]
@@ -30,6 +31,9 @@ MAX_ITER = 300
 TOL = 1e-6
 
 _WARM_UP = 20  # EM iterations before Newton takes over
+_FEW = 2  # the same, where a fit to some of the rows has led the way
+_STAGE = 8192  # rows of that fit
+_RIVALS = 3  # starts that compete in it
 _NEWTON_LIMIT = 1500  # parameters above which the information is too large to factor each step
 
 
@@ -92,8 +96,8 @@ class _Clock:
 
 @contextmanager
 def threads(n_threads: int) -> Iterator[ThreadPoolExecutor | None]:
-    """Give a pool of `n_threads`, each of which uses BLAS with a single thread."""
-    with _BLAS.limit(limits=1, user_api="blas"):
+    """Give a pool of `n_threads`, each of which uses BLAS and OpenMP with a single thread."""
+    with _LIBRARIES.limit(limits=1):
         if n_threads == 1:
             yield None
         else:
@@ -101,7 +105,7 @@ def threads(n_threads: int) -> Iterator[ThreadPoolExecutor | None]:
                 yield pool
 
 
-_BLAS = ThreadpoolController()
+_LIBRARIES = ThreadpoolController()
 
 
 def em(
@@ -137,7 +141,8 @@ def em(
     family : {"gaussian", "logistic", "multinomial", "poisson"}
         y is a number, 0 or 1, a class number from 0, or a count.
     init : MoE, optional
-        Start here, on the user's scale, instead of searching.
+        Start here, on the user's scale, instead of searching; its experts and gate columns are
+        those of the fit.
     gate_columns : tuple of int, optional
         Columns of the design that the gate uses; 0 is the intercept, j is feature j - 1. None: all.
     alpha : float
@@ -181,35 +186,55 @@ def em(
             starts = candidates(blank, rows, gate_columns, alpha, n_init, rng, report("starts"))
         clock.lap("starts")
 
-        # 2) EM on all rows, from the best start that keeps its experts
+        # 2) EM, from the best start that keeps its experts
         newton = starts[0].n_parameters <= _NEWTON_LIMIT
-        warm_up = min(_WARM_UP, max_iter) if newton else max_iter
-        run = _climb_best(rows, starts, alpha, warm_up, tol, report("em"))
+        warm_up = _WARM_UP if newton else max_iter
+        if newton and init is None and len(rows) >= 2 * _STAGE:
+            starts = _fitted_to_some(rows, starts, alpha, rng)
+            warm_up = _FEW
+        run = _climb_best(rows, starts, alpha, min(warm_up, max_iter), tol, report("em"))
         clock.lap("em")
 
-        # 3) Newton on the observed likelihood, unless a variance lies on its floor
-        on_floor = run.model.experts.smallest_dispersion <= VARIANCE_FLOOR * (1 + 1e-6)
-        finish = polish if newton and not on_floor else climb
-        rest = max_iter - warm_up
-        end = finish(rows, run.model, alpha=alpha, max_iter=rest, tol=tol, report=report("newton"))
+        # 3) Newton on the observed likelihood; EM again where a variance on its floor stops it
+        options: dict[str, Any] = {"alpha": alpha, "tol": tol, "report": report("newton")}
+        if newton and not _on_floor(run.model):
+            run = run.then(polish(rows, run.model, max_iter=max_iter - run.n_iter, **options))
+        if not run.converged and run.n_iter < max_iter:
+            run = run.then(climb(rows, run.model, max_iter=max_iter - run.n_iter, **options))
         clock.lap("newton")
 
     # 4) the experts by mass, the parameters on the user's scale
-    order = np.argsort(-end.mass, kind="stable")
-    model = _minimum_norm(end.model.take(order), correlation)
-    trace = np.array(run.trace + end.trace[1:]) + constant
+    order = np.argsort(-run.mass, kind="stable")
+    model = _minimum_norm(run.model.take(order), correlation)
     return Fit(
         model=scaling.to_user(model),
-        log_likelihood=end.log_likelihood + constant,
-        trace=trace,
+        log_likelihood=run.log_likelihood + constant,
+        trace=np.array(run.trace) + constant,
         n_samples=rows.total_weight,
-        mass=end.mass[order],
-        decrement=end.decrement,
-        converged=end.converged,
-        status=_status(end, len(trace) - 1, max_iter),
-        warnings=_warnings(end, rows, correlation),
+        mass=run.mass[order],
+        decrement=run.decrement,
+        converged=run.converged,
+        status=_status(run, max_iter),
+        warnings=_warnings(run, rows, correlation),
         timings=clock.laps,
     )
+
+
+def _fitted_to_some(
+    rows: Rows, starts: list[MoE], alpha: float, rng: np.random.Generator
+) -> list[MoE]:
+    """Return the starts, the best of the first few led on by a fit to some of the rows.
+
+    Many rows are then passed over only to correct what some of them have found.
+    """
+    some = subsample(rows, _STAGE, rng)
+    runs = [
+        climb(some, start, alpha=alpha, max_iter=_WARM_UP, tol=0.1) for start in starts[:_RIVALS]
+    ]
+    least = _least_mass(some.total_weight, starts[0])
+    best = max(runs, key=lambda run: (run.mass.min() >= least, run.trace[-1]))
+    led = polish(some, best.model, alpha=alpha, max_iter=_WARM_UP, tol=0.1)
+    return [led.model, *starts]
 
 
 def _climb_best(
@@ -250,19 +275,25 @@ def _minimum_norm(model: MoE, correlation: Floats) -> MoE:
     )
 
 
-def _status(end: Run, n_iter: int, max_iter: int) -> str:
-    if not end.converged:
+def _on_floor(model: MoE) -> bool:
+    return model.experts.smallest_dispersion <= VARIANCE_FLOOR * (1 + 1e-6)
+
+
+def _status(run: Run, max_iter: int) -> str:
+    if not run.converged and run.n_iter >= max_iter:
         return f"stopped after {max_iter} passes over the rows, before convergence"
-    if np.isnan(end.decrement):
-        return f"converged after {n_iter} iterations"
-    distance = f"{np.sqrt(end.decrement):.1g} standard errors from the maximum"
-    return f"converged after {n_iter} iterations, {distance}"
+    if not run.converged:
+        return f"stopped after {run.n_iter} iterations where no step raises the likelihood any more"
+    if np.isnan(run.decrement):
+        return f"converged after {run.n_iter} iterations"
+    distance = f"{np.sqrt(run.decrement):.1g} standard errors from the maximum"
+    return f"converged after {run.n_iter} iterations, {distance}"
 
 
-def _warnings(end: Run, rows: Rows, correlation: Floats) -> tuple[str, ...]:
+def _warnings(run: Run, rows: Rows, correlation: Floats) -> tuple[str, ...]:
     """Say what the user should know about this fit, a sentence each."""
     found = []
-    p, model = len(correlation), end.model
+    p, model = len(correlation), run.model
     rank = int(np.linalg.matrix_rank(correlation, tol=RANK_TOLERANCE, hermitian=True))
     if rank < p:
         found.append(
@@ -275,12 +306,12 @@ def _warnings(end: Run, rows: Rows, correlation: Floats) -> tuple[str, ...]:
             f"there are {len(rows)} rows for {model.n_parameters} parameters: use fewer experts or "
             "features, or trust predictions only."
         )
-    lost = int(np.sum(end.mass < _least_mass(rows.total_weight, model)))
+    lost = int(np.sum(run.mass < _least_mass(rows.total_weight, model)))
     if lost:
         found.append(
             f"{lost} of {model.n_experts} experts answer for hardly any row: use fewer experts."
         )
-    if model.experts.smallest_dispersion <= VARIANCE_FLOOR * (1 + 1e-6):
+    if _on_floor(model):
         found.append(
             "an expert fits its rows exactly, so that its variance stopped at the floor "
             f"({VARIANCE_FLOOR:g} of the variance of y): use fewer experts or more rows."

@@ -61,6 +61,10 @@ class SoftmaxGate:
     coef: Floats
     columns: tuple[int, ...] | None = None
 
+    def __post_init__(self) -> None:
+        if self.columns is not None:
+            object.__setattr__(self, "columns", tuple(sorted(set(self.columns))))
+
     @classmethod
     def blank(cls, n_experts: int, n_columns: int, columns: tuple[int, ...] | None = None) -> Self:
         """Return the gate that gives every expert the same probability."""
@@ -186,7 +190,15 @@ class SoftmaxGate:
         score = statistics.score - penalty @ theta
         return self.with_vector(theta + solve_psd(statistics.information + penalty, score))
 
-    def fit(self, X: Array, target: Array, *, alpha: float = 0.0, tol: float = 1e-10) -> Self:
+    def fit(
+        self,
+        X: Array,
+        target: Array,
+        *,
+        alpha: float = 0.0,
+        tol: float = 1e-10,
+        max_iter: int = 100,
+    ) -> Self:
         """Return the gate that maximises ``sum_nk target_nk log pi_k(x_n)`` less the ridge.
 
         Softmax regression on soft targets by damped Newton, starting here.
@@ -200,6 +212,7 @@ class SoftmaxGate:
             Centred ridge.
         tol : float
             Bound on the Newton decrement.
+        max_iter : int
         """
         xp = namespace(X)
         weight = xp.sum(target, axis=1)
@@ -219,4 +232,6 @@ class SoftmaxGate:
                 sums.information + penalty,
             )
 
-        return self.with_vector(newton(evaluate, self.to_vector(), tol=tol).theta)
+        return self.with_vector(
+            newton(evaluate, self.to_vector(), tol=tol, max_iter=max_iter).theta
+        )

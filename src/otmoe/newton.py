@@ -16,34 +16,34 @@ RANK_TOLERANCE = 1e-11
 
 
 def solve_psd(H: Floats, g: Floats) -> Floats:
-    """Solve ``H d = g`` for a symmetric positive semidefinite H; minimum norm where H is singular.
+    """Solve ``H d = g`` for symmetric positive semidefinite H; minimum norm where H is singular.
 
     Parameters
     ----------
-    H : ndarray of shape (P, P)
-    g : ndarray of shape (P,)
+    H : ndarray of shape (..., P, P)
+    g : ndarray of shape (..., P)
 
     Returns
     -------
-    ndarray of shape (P,)
+    ndarray of shape (..., P)
 
     Examples
     --------
     >>> solve_psd(np.array([[1.0, 1.0], [1.0, 1.0]]), np.array([2.0, 2.0]))
     array([1., 1.])
     """
-    scale = np.max(np.abs(np.diagonal(H)), initial=0.0)
-    if scale == 0.0:
-        return np.zeros_like(g)
     try:
-        factor = linalg.cho_factor(H, lower=True)
-        if np.min(np.diagonal(factor[0])) ** 2 > RANK_TOLERANCE * scale:
-            return np.asarray(linalg.cho_solve(factor, g))
-    except linalg.LinAlgError:
+        pivots = np.diagonal(np.linalg.cholesky(H), axis1=-2, axis2=-1)
+        largest = np.max(np.diagonal(H, axis1=-2, axis2=-1), axis=-1, initial=0.0)
+        if np.all(np.min(pivots, axis=-1, initial=np.inf) ** 2 > RANK_TOLERANCE * largest):
+            return np.linalg.solve(H, g[..., None])[..., 0]
+    except np.linalg.LinAlgError:
         pass
-    values, vectors = linalg.eigh(H)
-    keep = values > RANK_TOLERANCE * values[-1]
-    return np.asarray(vectors[:, keep] @ ((vectors[:, keep].T @ g) / values[keep]))
+    values, vectors = np.linalg.eigh(H)
+    keep = values > RANK_TOLERANCE * np.max(values, axis=-1, keepdims=True, initial=0.0)
+    inverse = np.where(keep, 1 / np.where(keep, values, 1.0), 0.0)
+    along = np.einsum("...ij,...i->...j", vectors, g)
+    return np.einsum("...ij,...j->...i", vectors, inverse * along)
 
 
 @dataclass(frozen=True)
@@ -133,11 +133,13 @@ def newton(
         step, decrement, damping = _damped_step(point, damping)
         # 2) stop where the quadratic model promises less than tol, one exact step further on
         if decrement < tol:
-            last = evaluate(theta + step)
-            if last.value >= point.value - 1e-12 * (1.0 + abs(point.value)):
+            last = evaluate(theta + step) if n_evaluations < max_iter else point
+            if last is not point and last.value >= point.value - 1e-12 * (1.0 + abs(point.value)):
                 theta, point = theta + step, last
                 trace.append(point.value)
                 decrement = _damped_step(point, 0.0)[1]
+                if report is not None:
+                    report(len(trace) - 1, point.value)
             return NewtonResult(theta, point, decrement, tuple(trace), n_evaluations + 1, True)
         if n_evaluations >= max_iter or not np.all(np.isfinite(step)):
             return NewtonResult(theta, point, decrement, tuple(trace), n_evaluations, False)
@@ -162,12 +164,13 @@ def _damped_step(point: NewtonPoint, damping: float) -> tuple[Floats, float, flo
     """Return the step, the undamped decrement and the damping that made the system definite."""
     g, information = point.score, point.information
     diagonal = np.abs(np.diagonal(information))
-    scale = np.where(diagonal > 0, 1 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0)), 0.0)
+    least = 1e-14 * np.max(diagonal, initial=1e-300)  # no leaps where there is hardly curvature
+    scale = 1 / np.sqrt(np.maximum(diagonal, least))
     H = information * scale[:, None] * scale  # unit diagonal: blocks of any units are comparable
     b = g * scale
     values, vectors = linalg.eigh(H)
     b = vectors.T @ b
-    cut = RANK_TOLERANCE * max(abs(values[-1]), 1e-300)
+    cut = RANK_TOLERANCE * np.max(np.abs(values), initial=1e-300)
     live = np.abs(values) > cut  # directions in which the objective changes at all
     definite = not np.any(values[live] < 0)
     decrement = float(np.sum(b[live] ** 2 / values[live])) if definite else np.inf

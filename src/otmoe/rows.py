@@ -33,6 +33,7 @@ class Scaling:
     Attributes
     ----------
     x_center, x_scale : ndarray of shape (d,), or None for the identity
+        An infinite scale makes a (constant) column exactly zero.
     y_center, y_scale : float
     """
 
@@ -53,7 +54,7 @@ class Scaling:
         """Return a model of the user's rows on the standardised scale."""
         if self.x_center is None or self.x_scale is None:
             return model
-        T = np.diag(np.append(1.0, self.x_scale))
+        T = np.diag(np.append(1.0, np.where(np.isinf(self.x_scale), 0.0, self.x_scale)))
         T[1:, 0] = self.x_center
         return model.rescaled(T, -self.y_center / self.y_scale, 1 / self.y_scale)
 
@@ -185,7 +186,7 @@ class Rows:
         constant = sd <= 1e-10 * np.abs(center)
         sd[constant] = 1.0
         covariance[constant] = covariance[:, constant] = 0.0
-        scaling = Scaling(center[:d], sd[:d])
+        scaling = Scaling(center[:d], np.where(constant, np.inf, sd)[:d])
         if experts.has_scale:
             scaling = replace(scaling, y_center=float(center[d]), y_scale=float(sd[d]))
         correlation = linalg.block_diag(1.0, (covariance / np.outer(sd, sd))[:d, :d])

@@ -6,11 +6,13 @@ cheap (maths 4).
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
 
 from otmoe.experts import Experts
 from otmoe.gate import SoftmaxGate
@@ -40,7 +42,7 @@ class Plan:
     """
 
     subsample: int
-    labels: tuple[Callable[[Block, int, np.random.Generator], Floats], ...]
+    labels: tuple[Callable[[Experts, Block, np.random.Generator], Floats], ...]
     sweeps: int
     em: int
     newton: int
@@ -78,7 +80,7 @@ def k_planes(
     response = experts.observe(block.y)
     for _ in range(n_sweeps):
         weight = scaled(_one_hot(labels, experts.n_experts), block.weight)
-        experts = experts.fit(block.X, response, weight, ridge=_RIDGE, tol=1e-2).neutral()
+        experts = _roughly_fitted(experts, block, weight).neutral()
         eta = experts.predictor(block.X, block.offset)
         previous, labels = labels, np.argmax(experts.expected_log_prob(eta, response), axis=1)
         if np.array_equal(previous, labels):
@@ -86,28 +88,35 @@ def k_planes(
     return experts, labels
 
 
-def plane_labels(block: Block, n_experts: int, rng: np.random.Generator) -> Floats:
+def plane_labels(experts: Experts, block: Block, rng: np.random.Generator) -> Floats:
     """Give each row to the nearest of random planes.
 
     A plane is the least-squares fit to as many random rows as it has coefficients.
     """
     n, p = block.X.shape
+    y = experts.working(block.y)
+    if block.offset is not None:
+        y = y - block.offset
     planes = []
-    for _ in range(n_experts):
+    for _ in range(experts.n_experts):
         some = rng.choice(n, min(n, p + 1), replace=False)
-        planes.append(np.linalg.lstsq(block.X[some], block.y[some], rcond=1e-6)[0])
-    return np.argmin(np.abs(block.y[:, None] - block.X @ np.array(planes).T), axis=1)
+        planes.append(np.linalg.lstsq(block.X[some], y[some], rcond=1e-6)[0])
+    return np.argmin(np.abs(y[:, None] - block.X @ np.array(planes).T), axis=1)
 
 
-def cluster_labels(block: Block, n_experts: int, rng: np.random.Generator) -> Floats:
+def cluster_labels(experts: Experts, block: Block, rng: np.random.Generator) -> Floats:
     """Give each row to its k-means cluster of x."""
     seed = int(rng.integers(2**31))
-    return np.asarray(KMeans(n_experts, n_init=1, random_state=seed).fit_predict(block.X[:, 1:]))
+    clusters = KMeans(experts.n_experts, n_init=1, max_iter=20, random_state=seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct rows than clusters
+        return np.asarray(clusters.fit_predict(block.X[:, 1:]))
 
 
-def region_labels(block: Block, n_experts: int, rng: np.random.Generator) -> Floats:
+def region_labels(experts: Experts, block: Block, rng: np.random.Generator) -> Floats:
     """Give each row to a region of x cut by random hyperplanes."""
-    return np.argmax(block.X @ rng.standard_normal((block.X.shape[1], n_experts)), axis=1)
+    normals = rng.standard_normal((block.X.shape[1], experts.n_experts))
+    return np.argmax(block.X @ normals, axis=1)
 
 
 def model_from_labels(
@@ -118,10 +127,10 @@ def model_from_labels(
     rest = (1 - _CONFIDENCE) / max(K - 1, 1)
     soft = rest + (1 - rest * K) * _one_hot(labels, K)
     weight = scaled(soft, block.weight)
-    response = experts.observe(block.y)
-    experts = experts.neutral().fit(block.X, response, weight, ridge=_RIDGE, tol=1e-2)
+    experts = _roughly_fitted(experts.neutral(), block, weight)
     gate = SoftmaxGate.blank(K, block.X.shape[1], columns)
-    return MoE(gate.fit(block.X, weight, alpha=_RIDGE, tol=1e-2), experts.floored(VARIANCE_FLOOR))
+    gate = gate.fit(block.X, weight, alpha=_RIDGE, tol=1.0, max_iter=4)
+    return MoE(gate, experts.floored(VARIANCE_FLOOR))
 
 
 # A number or a count tells its expert, so rows can be handed from plane to plane. A class hardly
@@ -144,9 +153,8 @@ def candidates(
     few = subsample(rows, plan.subsample, rng)
     block = few.block(slice(None))
     found: list[Run] = []
-    K = blank.n_experts
-    for attempt in range(n_init if K > 1 else 1):
-        labels = plan.labels[attempt % len(plan.labels)](block, K, rng)
+    for attempt in range(n_init if blank.n_experts > 1 else 1):
+        labels = plan.labels[attempt % len(plan.labels)](blank, block, rng)
         experts, labels = k_planes(blank, block, labels, plan.sweeps)
         run = climb(
             few,
@@ -160,6 +168,17 @@ def candidates(
         if report is not None:
             report(attempt + 1, max(run.trace[-1] for run in found))
     return [run.model for run in sorted(found, key=lambda run: -run.trace[-1])]
+
+
+def _roughly_fitted(experts: Experts, block: Block, weight: Floats) -> Experts:
+    return experts.fit(
+        block.X,
+        experts.observe(block.y),
+        weight,
+        offset=block.offset,
+        ridge=_RIDGE,
+        tol=1e-2,
+    )
 
 
 def _one_hot(labels: Floats, n_experts: int) -> Floats:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import linalg
@@ -134,6 +134,15 @@ class Run:
     trace: tuple[float, ...]
     converged: bool
     decrement: float = np.nan
+
+    @property
+    def n_iter(self) -> int:
+        """Number of accepted iterations."""
+        return len(self.trace) - 1
+
+    def then(self, later: Run) -> Run:
+        """Return this run and one that set out from where it ended, as one."""
+        return replace(later, trace=self.trace + later.trace[1:])
 
 
 def climb(

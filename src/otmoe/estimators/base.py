@@ -15,6 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from otmoe.em import Fit, em
+from otmoe.experts import FAMILIES
 from otmoe.model import MoE
 from otmoe.numerics import Array, namespace, to_numpy
 from otmoe.progress import fit_progress
@@ -37,6 +38,13 @@ class BaseMoE(BaseEstimator):
     ) -> Self:
         """Fit to validated X and encoded y."""
         columns = self._gate_columns()
+        weight = check_weight(sample_weight, X)
+        n_rows = X.shape[0] if weight is None else int(np.sum(to_numpy(weight) > 0))
+        if n_rows < self.n_experts:
+            raise ValueError(
+                f"n_samples={n_rows} is less than n_experts={self.n_experts}: "
+                "give more rows (of positive weight) or ask for fewer experts."
+            )
         totals = {"starts": self.n_init, "em": self.max_iter, "newton": self.max_iter}
         with fit_progress(self.verbose > 0, totals) as progress:
             fit = em(
@@ -44,13 +52,13 @@ class BaseMoE(BaseEstimator):
                 y,
                 self.n_experts,
                 family=family,
-                init=self._warm_model(family, X.shape[1]),
+                init=self._warm_model(family, n_classes, columns),
                 gate_columns=columns,
                 alpha=self.alpha,
                 n_init=self.n_init,
                 max_iter=self.max_iter,
                 tol=self.tol,
-                sample_weight=check_weight(sample_weight, X),
+                sample_weight=weight,
                 offset=check_offset(offset, X),
                 n_classes=n_classes,
                 random_state=generator(self.random_state),
@@ -98,11 +106,6 @@ class BaseMoE(BaseEstimator):
             X, y = validate_data(self, X, y, dtype=float_types(X), **options)
         except ValueError as error:
             raise explained(error, X) from error
-        if X.shape[0] < self.n_experts:
-            raise ValueError(
-                f"n_samples={X.shape[0]} is less than n_experts={self.n_experts}: "
-                "give more rows or ask for fewer experts."
-            )
         return X, y
 
     def _check_rows(self, X: Any) -> Array:
@@ -146,13 +149,16 @@ class BaseMoE(BaseEstimator):
                 )
         return tuple(sorted(columns))
 
-    def _warm_model(self, family: str, n_features: int) -> MoE | None:
-        """Return the model to start from, if it fits."""
+    def _warm_model(
+        self, family: str, n_classes: int, columns: tuple[int, ...] | None
+    ) -> MoE | None:
+        """Return the model to start from, if there is one of the shape that is asked for."""
         model = getattr(self, "model_", None)
-        shape = (family, self.n_experts, n_features)
         if not self.warm_start or model is None:
             return None
-        return model if (model.experts.family, model.n_experts, model.n_features) == shape else None
+        blank = FAMILIES[family].blank(self.n_experts, self.n_features_in_ + 1, n_classes)
+        same = type(model.experts) is type(blank) and model.experts.coef.shape == blank.coef.shape
+        return model if same and model.gate.columns == columns else None
 
     def _set_model(self, model: MoE) -> Self:
         """Become a fitted estimator around a model that came from elsewhere."""

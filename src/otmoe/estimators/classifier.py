@@ -137,8 +137,8 @@ class MoEClassifier(ClassifierMixin, BaseMoE):
         seen = np.unique(y)
         if len(seen) < 2:
             raise ValueError(
-                f"y has one class only ({seen[0]!r}): a classifier needs at least two; where these "
-                "rows lack some, declare all with classes=[...]."
+                f"y has one class only ({seen.tolist()[0]!r}): a classifier needs at least two; "
+                "where these rows lack some, declare all with classes=[...]."
             )
         return seen
 
@@ -149,7 +149,7 @@ class MoEClassifier(ClassifierMixin, BaseMoE):
         unknown = self.classes_[codes] != labels
         if np.any(unknown):
             raise ValueError(
-                f"y has the class {labels[unknown][0]!r}, which is not among the classes "
+                f"y has the class {labels[unknown].tolist()[0]!r}, which is not among the classes "
                 f"{self.classes_.tolist()}: declare all with classes=[...]."
             )
         return like(codes, X)

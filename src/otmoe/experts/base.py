@@ -240,6 +240,10 @@ class Experts(ABC):
         """Return observed y, (n,), as a response."""
         return Response(y[:, None])
 
+    def working(self, y: Array) -> Array:
+        """Return observed y roughly on the scale of the linear predictor, (n,)."""
+        return y
+
     def predictor(self, X: Array, offset: Array | None = None) -> Array:
         """Return the linear predictors ``x' beta_k``, plus a known offset (n,); (n, K)."""
         eta = times(X, self.coef)
@@ -309,7 +313,9 @@ class Experts(ABC):
         dispersion = to_numpy(constant).reshape(self.n_constant, K).T
         return FitStatistics(to_numpy(weight), score, information, dispersion)
 
-    def statistics(self, X: Array, response: Response, weight: Array) -> FitStatistics:
+    def statistics(
+        self, X: Array, response: Response, weight: Array, offset: Array | None = None
+    ) -> FitStatistics:
         """Return the sums over these rows that one :meth:`step` needs.
 
         Parameters
@@ -317,9 +323,10 @@ class Experts(ABC):
         X : array of shape (n, p)
         response : Response
         weight : array of shape (n, K)
+        offset : array of shape (n,), optional
         """
         xp = namespace(X)
-        eta = self.predictor(X)
+        eta = self.predictor(X, offset)
         linear, quadratic, constant = self.fit_weights(eta, response, weight)
         return self.assemble(
             xp.sum(weight, axis=0),
@@ -330,7 +337,14 @@ class Experts(ABC):
 
     @abstractmethod
     def fit(
-        self, X: Array, response: Response, weight: Array, *, ridge: float = 0.0, tol: float = 1e-12
+        self,
+        X: Array,
+        response: Response,
+        weight: Array,
+        *,
+        offset: Array | None = None,
+        ridge: float = 0.0,
+        tol: float = 1e-12,
     ) -> Self:
         """Return the weighted maximum-likelihood experts, starting here (maths 2).
 
@@ -343,6 +357,8 @@ class Experts(ABC):
         response : Response
             Column k goes to expert k; a single column goes to all.
         weight : array of shape (n, K)
+        offset : array of shape (n,), optional
+            Known part of the linear predictors.
         ridge : float
             As in :meth:`step`.
         tol : float

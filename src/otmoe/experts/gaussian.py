@@ -74,20 +74,36 @@ class GaussianExperts(Experts):
         # Weighted least squares in increments: the step d solves G d = X'W(m - X beta), and the
         # weighted sum of squares around the NEW mean is the old one less d' X'W(m - X beta). (The
         # paper's rule for s2 loses the dispersion between sites; see maths 2.)
-        coef, var = self.coef.copy(), self.var.copy()
-        for k in np.flatnonzero(statistics.weight > 0):
-            score, information = statistics.score[k, 0], statistics.information[k, 0, 0]
-            increment = solve_psd(information, score)
-            n = statistics.weight[k]
-            spread = 2 * statistics.dispersion[k, 0] + n - score @ increment
-            coef[k] += increment
-            var[k] = max(var[k] * spread / n, floor)
-        return type(self)(coef, var)
+        score, information = statistics.score[:, 0], statistics.information[:, 0, 0]
+        increment = solve_psd(information, score)
+        n = statistics.weight
+        spread = 2 * statistics.dispersion[:, 0] + n - np.sum(score * increment, axis=1)
+        some = n > 0
+        return type(self)(
+            np.where(some[:, None], self.coef + increment, self.coef),
+            np.where(some, np.maximum(self.var * spread / np.where(some, n, 1.0), floor), self.var),
+        )
 
     def fit(
-        self, X: Array, response: Response, weight: Array, *, ridge: float = 0.0, tol: float = 1e-12
+        self,
+        X: Array,
+        response: Response,
+        weight: Array,
+        *,
+        offset: Array | None = None,
+        ridge: float = 0.0,
+        tol: float = 1e-12,
     ) -> Self:
-        return self.step(self.statistics(X, response, weight))  # least squares: one step is exact
+        # Least squares: one step is exact, but for the variance if it is tiny beside the squares
+        # around the start, of which it is the difference. Then a second one starts at the answer.
+        statistics = self.statistics(X, response, weight, offset)
+        fitted = self.step(statistics)
+        n = np.where(statistics.weight > 0, statistics.weight, 1.0)
+        around = self.var * (1 + 2 * statistics.dispersion[:, 0] / n)
+        if np.any(fitted.var < 1e-6 * around):
+            fitted = type(self)(fitted.coef, np.where(fitted.var > 0, fitted.var, 1.0))
+            fitted = fitted.step(fitted.statistics(X, response, weight, offset))
+        return fitted
 
     @property
     def smallest_dispersion(self) -> float:

@@ -28,15 +28,21 @@ class NewtonExperts(Experts):
         # One Newton step for each expert; the caller halves it where it overshoots.
         free = self.to_vector().reshape(self.n_experts, -1)
         penalty = self.expert_penalty_matrix(ridge)
-        moved = free.copy()
-        for k in np.flatnonzero(statistics.weight > 0):
-            information = statistics.information[k].swapaxes(1, 2).reshape(penalty.shape)
-            score = statistics.score[k].ravel() - penalty @ free[k]
-            moved[k] += solve_psd(information + penalty, score)
-        return self.with_vector(moved.ravel())
+        information = statistics.information.swapaxes(2, 3).reshape(-1, *penalty.shape)
+        score = statistics.score.reshape(free.shape) - free @ penalty
+        increment = solve_psd(information + penalty, score)
+        some = statistics.weight[:, None] > 0
+        return self.with_vector(np.where(some, free + increment, free).ravel())
 
     def fit(
-        self, X: Array, response: Response, weight: Array, *, ridge: float = 0.0, tol: float = 1e-12
+        self,
+        X: Array,
+        response: Response,
+        weight: Array,
+        *,
+        offset: Array | None = None,
+        ridge: float = 0.0,
+        tol: float = 1e-12,
     ) -> Self:
         xp = namespace(X)
         penalty = self.expert_penalty_matrix(ridge)
@@ -47,8 +53,8 @@ class NewtonExperts(Experts):
 
             def evaluate(theta: Floats) -> NewtonPoint:
                 expert = start.with_vector(theta)
-                sums = expert.statistics(X, own, w)
-                log_prob = expert.expected_log_prob(expert.predictor(X), own)
+                sums = expert.statistics(X, own, w, offset)
+                log_prob = expert.expected_log_prob(expert.predictor(X, offset), own)
                 return NewtonPoint(
                     float(xp.sum(w * log_prob)) - 0.5 * float(theta @ penalty @ theta),
                     sums.score.ravel() - penalty @ theta,
@@ -190,6 +196,9 @@ class PoissonExperts(CanonicalExperts):
 
     cumulant = variance = mean
 
+    def working(self, y: Array) -> Array:
+        return namespace(y).log(y + 0.5)
+
     @staticmethod
     def log_base(y: Array) -> Array:
         return -like(special.gammaln(to_numpy(y) + 1.0), y)
@@ -197,3 +206,8 @@ class PoissonExperts(CanonicalExperts):
     @staticmethod
     def distribution(mean: Floats) -> Any:
         return stats.poisson(mean)
+
+    def quantile(self, eta: Array, level: float) -> Array:
+        mean = to_numpy(self.mean(eta))
+        exact = super().quantile(eta, level)  # NaN where SciPy gives up, from means of about 1e9
+        return np.where(mean < 1e9, exact, np.ceil(stats.norm(mean, np.sqrt(mean)).ppf(level)))

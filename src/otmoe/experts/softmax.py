@@ -82,9 +82,10 @@ class MultinomialExperts(NewtonExperts):
         return Derivatives(tuple(response.mean[..., c] - p[c] for c in free), curvature)
 
     def expert_penalty_matrix(self, ridge: float) -> Floats:
-        # Centred over classes, as the gate's: it does not change when classes are renamed.
-        Q = self.n_linear
-        return ridge * np.kron(np.eye(Q) - 1 / self.n_classes, np.eye(self.n_columns))
+        # Centred over classes, as the gate's, so that it does not change when classes are renamed;
+        # scaled so that two classes have the logistic family's.
+        C, Q = self.n_classes, self.n_linear
+        return ridge * C / Q * np.kron(np.eye(Q) - 1 / C, np.eye(self.n_columns))
 
     def to_vector(self) -> Floats:
         return self.coef[:, :-1].ravel()

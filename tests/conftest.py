@@ -1,0 +1,12 @@
+import numpy as np
+import pytest
+from hypothesis import settings
+
+# Derandomised: a red run is always the doing of a change.
+settings.register_profile("otmoe", deadline=None, max_examples=60, derandomize=True)
+settings.load_profile("otmoe")
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(20240229)

@@ -1,0 +1,130 @@
+"""Slow versions of what otmoe computes, each short enough to be checked by reading."""
+
+import numpy as np
+from families import FAMILIES
+from scipy import optimize, special
+
+from otmoe.gate import SoftmaxGate
+from otmoe.model import MoE
+from otmoe.steps import EXPERT_RIDGE
+
+# -- small random problems ---------------------------------------------------------------------
+
+
+def random_model(rng, n_experts=2, n_features=2, columns=None, family="gaussian"):
+    """Draw a model whose experts overlap."""
+    gate = SoftmaxGate.blank(n_experts, n_features + 1, columns)
+    return MoE(
+        gate.with_vector(rng.normal(size=gate.n_parameters)),
+        FAMILIES[family].make(rng, n_experts, n_features + 1),
+    )
+
+
+def random_rows(rng, model, n=200):
+    """Draw rows from a model, with features on unequal scales."""
+    d = model.n_features
+    X = rng.normal(size=(n, d)) * np.linspace(0.7, 1.4, d) + 0.3
+    return X, model.sample(X, rng)[0].astype(float)
+
+
+# -- the model ---------------------------------------------------------------------------------
+
+
+def with_ones(X):
+    return np.column_stack([np.ones(len(X)), X])
+
+
+def joint_log_density(model, X, y):
+    """Return log pi_k(x) + log phi_k(y | x), (n, K)."""
+    D = with_ones(X)
+    log_gate = special.log_softmax(D @ model.gate.coef.T, axis=1)
+    return log_gate + FAMILIES[model.experts.family].log_prob(model.experts, D, y[:, None])
+
+
+def log_density(model, X, y):
+    return special.logsumexp(joint_log_density(model, X, y), axis=1)
+
+
+def responsibilities(model, X, y):
+    """Bayes' rule."""
+    return np.exp(joint_log_density(model, X, y) - log_density(model, X, y)[:, None])
+
+
+def log_likelihood(model, X, y, weight=None):
+    return np.sum(log_density(model, X, y) * (1.0 if weight is None else weight))
+
+
+def penalty(model, X, alpha, weight=None):
+    """Return the centred ridge of the gate, and the faint one of experts without a variance.
+
+    Both act on the coefficients of standardised features z, where x = mean + sd z.
+    """
+    mean = np.average(X, axis=0, weights=weight)
+    sd = np.sqrt(np.average((X - mean) ** 2, axis=0, weights=weight))
+    T = np.diag(np.append(1.0, sd))
+    T[1:, 0] = mean
+    gate = model.gate.coef @ T
+    value = alpha / 2 * np.sum((gate - gate.mean(axis=0)) ** 2)
+    if not model.experts.has_scale:
+        coef = model.experts.coef @ T
+        if coef.ndim == 3:
+            C = coef.shape[1]
+            coef = np.sqrt(C / (C - 1)) * (coef - coef.mean(axis=1, keepdims=True))
+        value += EXPERT_RIDGE / 2 * np.sum(coef**2)
+    return value
+
+
+def penalised_log_likelihood(model, X, y, alpha=0.0, weight=None):
+    return log_likelihood(model, X, y, weight) - penalty(model, X, alpha, weight)
+
+
+def never_falls(trace):
+    """Return whether a trace never falls by more than the rounding of its values."""
+    return np.diff(trace).min(initial=0) >= -1e-11 * abs(trace[-1])
+
+
+# -- calculus ----------------------------------------------------------------------------------
+
+
+def jacobian(function, x, step=1e-5):
+    """Central differences: the gradient of a scalar function, the Jacobian of a vector one."""
+    shifts = step * np.eye(len(x))
+    return np.stack([(function(x + s) - function(x - s)) / (2 * step) for s in shifts], axis=-1)
+
+
+# -- fits --------------------------------------------------------------------------------------
+
+
+def least_squares(X, y, weight):
+    """Return the weighted least-squares coefficients of a design, and the mean squared residual."""
+    root = np.sqrt(weight)
+    coef = np.linalg.lstsq(X * root[:, None], y * root)[0]
+    return coef, np.average((y - X @ coef) ** 2, weights=weight)
+
+
+def gate_objective(free, X, target, alpha):
+    """Return minus the gate's objective and its gradient; X has the columns that the gate uses."""
+    K = target.shape[1]
+    coef = np.vstack([free.reshape(K - 1, -1), np.zeros(X.shape[1])])
+    log_prob = special.log_softmax(X @ coef.T, axis=1)
+    centred = coef - coef.mean(axis=0)
+    value = np.sum(target * log_prob) - alpha / 2 * np.sum(centred**2)
+    residual = target - target.sum(axis=1, keepdims=True) * np.exp(log_prob)
+    return -value, -(residual.T @ X - alpha * centred)[:-1].ravel()
+
+
+def maximum_likelihood(start, X, y, alpha=0.0, weight=None):
+    """Return the (penalised) maximum that a general-purpose optimiser finds from `start`."""
+
+    def loss(vector):
+        return -penalised_log_likelihood(start.with_vector(vector), X, y, alpha, weight)
+
+    found = optimize.minimize(
+        loss,
+        start.to_vector(),
+        method="BFGS",
+        jac=lambda vector: jacobian(loss, vector),
+        options={"gtol": 1e-5},
+    )
+    assert np.abs(found.jac).max() < 1e-4, found.message
+    return start.with_vector(found.x)

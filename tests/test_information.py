@@ -1,0 +1,68 @@
+import numpy as np
+import pytest
+from families import FAMILIES
+from numpy.testing import assert_allclose
+from oracles import jacobian, log_likelihood, random_model, random_rows, responsibilities
+
+from otmoe import numerics
+from otmoe.information import observed_information
+from otmoe.rows import Rows
+
+
+@pytest.fixture(params=list(FAMILIES))
+def family(request):
+    return request.param
+
+
+@pytest.mark.parametrize("columns", [None, (0, 2), (0,)])
+@pytest.mark.parametrize("n_experts", [1, 2, 3])
+def test_score_and_information_match_finite_differences(rng, family, n_experts, columns):
+    model = random_model(rng, n_experts, 2, columns, family)
+    X, y = random_rows(rng, model, n=60)
+    weight = rng.uniform(0, 3, 60)
+    theta = model.to_vector() + 0.1  # away from the maximum, where nothing vanishes
+
+    def at(vector):
+        return observed_information(model.with_vector(vector), Rows(X, y, weight))
+
+    def brute_force(vector):
+        return log_likelihood(model.with_vector(vector), X, y, weight)
+
+    found, there = at(theta), model.with_vector(theta)
+    base = np.sum(weight * there.experts.log_base(y))
+    assert_allclose(found.log_likelihood + base, brute_force(theta), rtol=1e-10)
+    assert_allclose(found.score, jacobian(brute_force, theta), rtol=1e-6, atol=1e-6)
+    assert_allclose(found.matrix, -jacobian(lambda v: at(v).score, theta), rtol=1e-6, atol=1e-6)
+    assert_allclose(found.mass, weight @ responsibilities(there, X, y), rtol=1e-10)
+
+
+def test_the_order_of_the_gate_columns_does_not_matter(rng):
+    model = random_model(rng, 3, 3, columns=(0, 3, 1))
+    X, y = random_rows(rng, model)
+    found = observed_information(model, Rows(X, y)).score
+    expected = jacobian(lambda v: log_likelihood(model.with_vector(v), X, y), model.to_vector())
+    assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
+
+
+def test_an_offset_enters_the_experts(rng):
+    model = random_model(rng, 2, 2)
+    X, y = random_rows(rng, model)
+    offset = rng.normal(size=len(y))
+    there = observed_information(model, Rows(X, y, offset=offset))
+    # A Gaussian expert cannot tell an offset from a response that is smaller by it.
+    here = observed_information(model, Rows(X, y - offset))
+    for name, value in vars(here).items():
+        assert_allclose(getattr(there, name), value, rtol=1e-9, atol=1e-9)
+
+
+def test_information_adds_up_over_rows_and_blocks(rng, family, monkeypatch):
+    model = random_model(rng, 3, 2, family=family)
+    X, y = random_rows(rng, model, n=1000)
+    whole = observed_information(model, Rows(X, y))
+    parts = observed_information(model, Rows(X[:90], y[:90]))
+    parts += observed_information(model, Rows(X[90:], y[90:]))
+    monkeypatch.setattr(numerics, "_BLOCK_BYTES", 1)
+    blocks = observed_information(model, Rows(X, y))
+    for name, value in vars(whole).items():
+        assert_allclose(getattr(parts, name), value, rtol=1e-9, atol=1e-9)
+        assert_allclose(getattr(blocks, name), value, rtol=1e-9, atol=1e-9)
