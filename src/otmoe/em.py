@@ -26,7 +26,6 @@ Progress = Callable[[str, int, float], None]
 
 # Measured defaults; docs/benchmarks.md has the tables behind them.
 ALPHA = 0.03
-N_INIT = 10
 MAX_ITER = 300
 TOL = 1e-6
 
@@ -117,7 +116,7 @@ def em(
     init: MoE | None = None,
     gate_columns: tuple[int, ...] | None = None,
     alpha: float = ALPHA,
-    n_init: int = N_INIT,
+    n_init: int | None = None,
     max_iter: int = MAX_ITER,
     tol: float = TOL,
     sample_weight: Array | None = None,
@@ -147,8 +146,8 @@ def em(
         Columns of the design that the gate uses; 0 is the intercept, j is feature j - 1. None: all.
     alpha : float
         Centred ridge of the gate, on standardised features (maths 3).
-    n_init : int
-        Number of starts.
+    n_init : int, optional
+        Number of starts; by default 10, or 20 for the logistic and multinomial families.
     max_iter : int
         Bound on the passes over all rows.
     tol : float

@@ -31,6 +31,8 @@ class Plan:
 
     Attributes
     ----------
+    n_init : int
+        Starts, unless the user asks for another number.
     subsample : int
         Rows to search on.
     labels : tuple of callable
@@ -41,6 +43,7 @@ class Plan:
         Iterations after which a start is judged.
     """
 
+    n_init: int
     subsample: int
     labels: tuple[Callable[[Experts, Block, np.random.Generator], Floats], ...]
     sweeps: int
@@ -135,8 +138,8 @@ def model_from_labels(
 
 # A number or a count tells its expert, so rows can be handed from plane to plane. A class hardly
 # does: regions of x have to, more rows are needed, and only a converged start shows its worth.
-TELLING = Plan(2000, (plane_labels, cluster_labels), sweeps=15, em=10, newton=0)
-NOT_TELLING = Plan(5000, (region_labels, cluster_labels), sweeps=1, em=20, newton=15)
+TELLING = Plan(10, 2000, (plane_labels, cluster_labels), sweeps=15, em=10, newton=0)
+NOT_TELLING = Plan(20, 5000, (region_labels, cluster_labels), sweeps=1, em=20, newton=15)
 
 
 def candidates(
@@ -144,12 +147,13 @@ def candidates(
     rows: Rows,
     columns: tuple[int, ...] | None,
     alpha: float,
-    n_init: int,
+    n_init: int | None,
     rng: np.random.Generator,
     report: Report | None = None,
 ) -> list[MoE]:
     """Return `n_init` models fitted to a subsample, the most likely first."""
     plan = TELLING if blank.telling else NOT_TELLING
+    n_init = plan.n_init if n_init is None else n_init
     few = subsample(rows, plan.subsample, rng)
     block = few.block(slice(None))
     found: list[Run] = []

@@ -10,10 +10,11 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
-from otmoe.em import ALPHA, MAX_ITER, N_INIT, TOL
+from otmoe.em import ALPHA, MAX_ITER, TOL
 from otmoe.estimators.base import BaseMoE
 from otmoe.model import MoE
 from otmoe.numerics import Array, Floats, like, namespace, to_numpy
+from otmoe.starts import NOT_TELLING
 from otmoe.validation import generator
 
 
@@ -85,7 +86,7 @@ class MoEClassifier(ClassifierMixin, BaseMoE):
         classes: Any = None,
         gate_features: Any = None,
         alpha: float = ALPHA,
-        n_init: int = N_INIT,
+        n_init: int = NOT_TELLING.n_init,
         max_iter: int = MAX_ITER,
         tol: float = TOL,
         warm_start: bool = False,

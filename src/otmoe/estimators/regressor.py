@@ -9,10 +9,11 @@ import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_array, check_consistent_length, column_or_1d
 
-from otmoe.em import ALPHA, MAX_ITER, N_INIT, TOL
+from otmoe.em import ALPHA, MAX_ITER, TOL
 from otmoe.estimators.base import BaseMoE
 from otmoe.model import MoE
 from otmoe.numerics import Array, Floats, like, to_numpy
+from otmoe.starts import TELLING
 from otmoe.validation import check_counts, check_offset, generator
 
 
@@ -84,7 +85,7 @@ class MoERegressor(RegressorMixin, BaseMoE):
         family: str = "gaussian",
         gate_features: Any = None,
         alpha: float = ALPHA,
-        n_init: int = N_INIT,
+        n_init: int = TELLING.n_init,
         max_iter: int = MAX_ITER,
         tol: float = TOL,
         warm_start: bool = False,
