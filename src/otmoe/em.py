@@ -32,7 +32,8 @@ TOL = 1e-6
 _WARM_UP = 20  # EM iterations before Newton takes over
 _FEW = 2  # the same, where a fit to some of the rows has led the way
 _STAGE = 8192  # rows of that fit
-_RIVALS = 3  # starts that compete in it
+_RIVALS = 3  # starts that compete in it, in a few iterations
+_SHORT = 15
 _NEWTON_LIMIT = 1500  # parameters above which the information is too large to factor each step
 
 
@@ -227,9 +228,7 @@ def _fitted_to_some(
     Many rows are then passed over only to correct what some of them have found.
     """
     some = subsample(rows, _STAGE, rng)
-    runs = [
-        climb(some, start, alpha=alpha, max_iter=_WARM_UP, tol=0.1) for start in starts[:_RIVALS]
-    ]
+    runs = [climb(some, start, alpha=alpha, max_iter=_SHORT, tol=0.1) for start in starts[:_RIVALS]]
     least = _least_mass(some.total_weight, starts[0])
     best = max(runs, key=lambda run: (run.mass.min() >= least, run.trace[-1]))
     led = polish(some, best.model, alpha=alpha, max_iter=_WARM_UP, tol=0.1)

@@ -132,7 +132,7 @@ def model_from_labels(
     weight = scaled(soft, block.weight)
     experts = _roughly_fitted(experts.neutral(), block, weight)
     gate = SoftmaxGate.blank(K, block.X.shape[1], columns)
-    gate = gate.fit(block.X, weight, alpha=_RIDGE, tol=1.0, max_iter=4)
+    gate = gate.fit(block.X, weight, alpha=_RIDGE, tol=10.0, max_iter=3)
     return MoE(gate, experts.floored(VARIANCE_FLOOR))
 
 
