@@ -27,7 +27,7 @@ Progress = Callable[[str, int, float], None]
 # Measured defaults; docs/benchmarks.md has the tables behind them.
 ALPHA = 0.03
 MAX_ITER = 300
-TOL = 1e-6
+TOL = 1e-10
 
 _WARM_UP = 20  # EM iterations before Newton takes over
 _FEW = 2  # the same, where a fit to some of the rows has led the way

@@ -11,6 +11,8 @@ from scipy import linalg
 
 from otmoe.numerics import Floats
 
+_EXACT = 1e-20  # decrement at which another step changes nothing that can be seen
+
 RANK_TOLERANCE = 1e-11
 """Eigenvalues below this fraction of the largest count as zero."""
 
@@ -133,8 +135,9 @@ def newton(
         step, decrement, damping = _damped_step(point, damping)
         # 2) stop where the quadratic model promises less than tol, one exact step further on
         if decrement < tol:
-            last = evaluate(theta + step) if n_evaluations < max_iter else point
-            if last is not point and last.value >= point.value - 1e-12 * (1.0 + abs(point.value)):
+            more = decrement > _EXACT and n_evaluations < max_iter
+            last = evaluate(theta + step) if more else point
+            if more and last.value >= point.value - 1e-12 * (1.0 + abs(point.value)):
                 theta, point = theta + step, last
                 trace.append(point.value)
                 decrement = _damped_step(point, 0.0)[1]
