@@ -11,7 +11,7 @@ from scipy import linalg
 
 from otmoe.numerics import Floats
 
-_EXACT = 1e-20  # decrement at which another step changes nothing that can be seen
+_EXACT = 1e-16  # decrement at which another step changes nothing that can be seen
 
 RANK_TOLERANCE = 1e-11
 """Eigenvalues below this fraction of the largest count as zero."""
