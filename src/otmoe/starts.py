@@ -170,7 +170,8 @@ def candidates(
             run = polish(few, run.model, alpha=alpha, max_iter=plan.newton, tol=0.1)
         found.append(run)
         if report is not None:
-            report(attempt + 1, max(run.trace[-1] for run in found))
+            best = max(run.trace[-1] for run in found)
+            report(attempt + 1, best * rows.total_weight / few.total_weight)  # as for all rows
     return [run.model for run in sorted(found, key=lambda run: -run.trace[-1])]
 
 
