@@ -2,7 +2,7 @@
 
 Every case fits the same truths. A fit that is at least as likely as the truth less 20 nats is
 taken to have found the right optimum: the maximum lies some 75 nats (half the number of parameters)
-above the truth, other optima hundreds or more below.
+above the truth, other optima of hard and soft gates a hundred or more below.
 """
 
 from __future__ import annotations
