@@ -106,7 +106,7 @@ def as_table(rows: dict[str, Floats]) -> pd.DataFrame:
     except ImportError as error:
         raise ImportError(
             "coefficient tables need pandas: install it with `pip install 'otmoe[pandas]'`, or "
-            " read the arrays model_.experts.coef and model_.gate.coef."
+            "read the arrays model_.experts.coef and model_.gate.coef."
         ) from error
     table = pd.DataFrame(rows).T
     table.columns = pd.Index([f"expert {k}" for k in table.columns])
