@@ -114,7 +114,7 @@ def test_blocks_are_added_in_order_whatever_the_threads():
 @pytest.mark.parametrize("compiled", [True, False])
 def test_design_is_a_one_and_the_standardised_features(rng, monkeypatch, dtype, compiled):
     if not compiled:
-        monkeypatch.setattr(numerics, "_kernels", None)
+        monkeypatch.setattr(numerics, "kernels", None)
     X = (10 * rng.normal(size=(100, 3))).astype(dtype)
     center, scale = rng.normal(size=3), rng.uniform(1, 2, 3)
     expected = np.column_stack([np.ones(100), (X.astype(float) - center) / scale])

@@ -1,4 +1,4 @@
-"""Compiled kernels for NumPy arrays; :mod:`otmoe.numerics` is their only caller.
+"""Compiled kernels for NumPy arrays, reached through :mod:`otmoe.numerics` alone.
 
 They release the GIL and start no threads of their own: the caller runs them on a thread pool over
 fixed blocks of rows. (numba's ``parallel=True`` aborts the process when two Python threads enter
@@ -146,3 +146,133 @@ def standardise(X: np.ndarray, center: np.ndarray, factor: np.ndarray, out: np.n
             f = factor[j]
             for i in range(start, stop):
                 out[j, i] = (X[i, j] - c) * f
+
+
+@numba.njit(nogil=True, cache=True)
+def nearest_square(
+    mean: np.ndarray,
+    var: np.ndarray,
+    center: np.ndarray,
+    precision: np.ndarray,
+    constant: np.ndarray,
+    index: np.ndarray,
+    value: np.ndarray,
+) -> None:
+    """Find the k with the largest ``constant - precision / 2 * ((mean_l - center_k)^2 + var_l)``.
+
+    Parameters
+    ----------
+    mean : ndarray of shape (L, n)
+    var : ndarray of shape (L, n) or (L, 1)
+    center : ndarray of shape (K, n)
+    precision, constant : ndarray of shape (K,)
+    index : ndarray of int32 of shape (L, n), written
+    value : ndarray of shape (L, n), written
+    """
+    n_sources, n = mean.shape
+    shared = var.shape[1] == 1
+    for start in range(0, n, _TILE):
+        stop = min(start + _TILE, n)
+        for s in range(n_sources):
+            m = mean[s, start:stop]
+            best = value[s, start:stop]
+            which = index[s, start:stop]
+            for k in range(center.shape[0]):
+                half = 0.5 * precision[k]
+                c = center[k, start:stop]
+                a = constant[k] - half * var[s, 0] if shared else constant[k]
+                for r in range(stop - start):
+                    d = m[r] - c[r]
+                    v = a - half * d * d
+                    if not shared:
+                        v -= half * var[s, start + r]
+                    better = k == 0 or v > best[r]
+                    best[r] = v if better else best[r]
+                    which[r] = k if better else which[r]
+
+
+@numba.njit(nogil=True, cache=True)
+def nearest_linear(
+    mean: np.ndarray, eta: np.ndarray, cumulant: np.ndarray, index: np.ndarray, value: np.ndarray
+) -> None:
+    """Find the k with the largest ``sum_q mean_lq eta_kq - cumulant_k``.
+
+    Parameters
+    ----------
+    mean : ndarray of shape (L, Q, n)
+    eta : ndarray of shape (K, Q, n)
+    cumulant : ndarray of shape (K, n)
+    index : ndarray of int32 of shape (L, n), written
+    value : ndarray of shape (L, n), written
+    """
+    n_sources, n_terms, n = mean.shape
+    v = np.empty(_TILE)
+    for start in range(0, n, _TILE):
+        stop = min(start + _TILE, n)
+        for s in range(n_sources):
+            best = value[s, start:stop]
+            which = index[s, start:stop]
+            for k in range(eta.shape[0]):
+                b = cumulant[k, start:stop]
+                for r in range(stop - start):
+                    v[r] = -b[r]
+                for q in range(n_terms):
+                    m = mean[s, q, start:stop]
+                    e = eta[k, q, start:stop]
+                    for r in range(stop - start):
+                        v[r] += m[r] * e[r]
+                for r in range(stop - start):
+                    better = k == 0 or v[r] > best[r]
+                    best[r] = v[r] if better else best[r]
+                    which[r] = k if better else which[r]
+
+
+@numba.njit(nogil=True, cache=True)
+def collect(
+    index: np.ndarray, weight: np.ndarray, mean: np.ndarray, mass: np.ndarray, total: np.ndarray
+) -> None:
+    """Add weights, and weighted means, to the targets they go to.
+
+    Parameters
+    ----------
+    index : ndarray of int32 of shape (L, n)
+    weight : ndarray of shape (L, n)
+    mean : ndarray of shape (L, Q, n)
+    mass : ndarray of shape (K, n), added to
+    total : ndarray of shape (K, Q, n), added to
+    """
+    n_sources, n_terms, n = mean.shape
+    for s in range(n_sources):
+        for r in range(n):
+            mass[index[s, r], r] += weight[s, r]
+        for q in range(n_terms):
+            for r in range(n):
+                total[index[s, r], q, r] += weight[s, r] * mean[s, q, r]
+
+
+@numba.njit(nogil=True, cache=True)
+def collect_spread(
+    index: np.ndarray,
+    weight: np.ndarray,
+    mean: np.ndarray,
+    var: np.ndarray,
+    center: np.ndarray,
+    spread: np.ndarray,
+) -> None:
+    """Add weighted variances and squared distances to the targets' means.
+
+    Parameters
+    ----------
+    index : ndarray of int32 of shape (L, n)
+    weight, mean : ndarray of shape (L, n)
+    var : ndarray of shape (L, n) or (L, 1)
+    center : ndarray of shape (K, n)
+    spread : ndarray of shape (K, n), added to
+    """
+    n_sources, n = mean.shape
+    shared = var.shape[1] == 1
+    for s in range(n_sources):
+        for r in range(n):
+            k = index[s, r]
+            d = mean[s, r] - center[k, r]
+            spread[k, r] += weight[s, r] * (d * d + (var[s, 0] if shared else var[s, r]))

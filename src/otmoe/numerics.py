@@ -18,9 +18,9 @@ import array_api_compat.numpy
 import numpy as np
 
 try:
-    from otmoe import _kernels
-except ImportError:  # a Python that numba does not support yet: the plain version serves
-    _kernels = None  # type: ignore[assignment]
+    from otmoe import _kernels as kernels
+except ImportError:  # a Python that numba does not support yet: the plain versions serve
+    kernels = None  # type: ignore[assignment]
 
 Array = Any
 """An array of the caller's namespace; shapes are given in docstrings."""
@@ -150,8 +150,8 @@ def design(X: Array, center: Floats | None = None, scale: Floats | None = None) 
         columns[0] = 1.0
         if center is None or scale is None:
             columns[1:] = X.T
-        elif _kernels is not None:
-            _kernels.standardise(X, center, 1 / scale, columns[1:])
+        elif kernels is not None:
+            kernels.standardise(X, center, 1 / scale, columns[1:])
         else:
             columns[1:] = (X.T - center[:, None]) * (1 / scale)[:, None]
         return columns.T
@@ -185,9 +185,9 @@ def weighted_sum(X: Array, weights: Array) -> Array:
     -------
     array of shape (J, p), in the namespace of `X`
     """
-    if isinstance(X, np.ndarray) and _kernels is not None:
+    if isinstance(X, np.ndarray) and kernels is not None:
         out = np.zeros((weights.shape[1], X.shape[1]))
-        _kernels.weighted_sum(np.ascontiguousarray(X.T), np.ascontiguousarray(weights.T), out)
+        kernels.weighted_sum(np.ascontiguousarray(X.T), np.ascontiguousarray(weights.T), out)
         return out
     return weights.T @ X
 
@@ -212,10 +212,10 @@ def weighted_gram(X: Array, weights: Array) -> Array:
     array([[[ 3.,  8.],
             [ 8., 22.]]])
     """
-    if isinstance(X, np.ndarray) and _kernels is not None:
+    if isinstance(X, np.ndarray) and kernels is not None:
         p = X.shape[1]
         out = np.zeros((weights.shape[1], p, p))
-        _kernels.weighted_gram(np.ascontiguousarray(X.T), np.ascontiguousarray(weights.T), out)
+        kernels.weighted_gram(np.ascontiguousarray(X.T), np.ascontiguousarray(weights.T), out)
         upper = np.triu_indices(p, 1)
         out[:, upper[1], upper[0]] = out[:, upper[0], upper[1]]
         return out

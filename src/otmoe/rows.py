@@ -42,21 +42,35 @@ class Scaling:
     y_center: float = 0.0
     y_scale: float = 1.0
 
-    def to_user(self, model: MoE) -> MoE:
-        """Return a model of the standardised rows on the user's scale."""
+    @property
+    def transform(self) -> Floats:
+        """The matrix that takes a row of the design to the standardised one, (p, p)."""
         if self.x_center is None or self.x_scale is None:
-            return model
+            raise ValueError("the identity has no matrix: the number of columns is not known.")
         T = np.diag(np.append(1.0, 1 / self.x_scale))
         T[1:, 0] = -self.x_center / self.x_scale
-        return model.rescaled(T, self.y_center, self.y_scale)
+        return T
+
+    @property
+    def inverse(self) -> Floats:
+        """The matrix that takes a standardised row back, (p, p); constant columns stay away."""
+        if self.x_center is None or self.x_scale is None:
+            raise ValueError("the identity has no matrix: the number of columns is not known.")
+        T = np.diag(np.append(1.0, np.where(np.isinf(self.x_scale), 0.0, self.x_scale)))
+        T[1:, 0] = self.x_center
+        return T
+
+    def to_user(self, model: MoE) -> MoE:
+        """Return a model of the standardised rows on the user's scale."""
+        if self.x_center is None:
+            return model
+        return model.rescaled(self.transform, self.y_center, self.y_scale)
 
     def from_user(self, model: MoE) -> MoE:
         """Return a model of the user's rows on the standardised scale."""
-        if self.x_center is None or self.x_scale is None:
+        if self.x_center is None:
             return model
-        T = np.diag(np.append(1.0, np.where(np.isinf(self.x_scale), 0.0, self.x_scale)))
-        T[1:, 0] = self.x_center
-        return model.rescaled(T, -self.y_center / self.y_scale, 1 / self.y_scale)
+        return model.rescaled(self.inverse, -self.y_center / self.y_scale, 1 / self.y_scale)
 
 
 @dataclass(frozen=True)
@@ -116,10 +130,10 @@ class Rows:
         """Return some rows, as NumPy arrays."""
         return replace(
             self,
-            X=_rows(self.X, index),
-            y=_rows(self.y, index),
-            weight=None if self.weight is None else _rows(self.weight, index),
-            offset=None if self.offset is None else _rows(self.offset, index),
+            X=take_rows(self.X, index),
+            y=take_rows(self.y, index),
+            weight=None if self.weight is None else take_rows(self.weight, index),
+            offset=None if self.offset is None else take_rows(self.offset, index),
         )
 
     def slices(self) -> Iterator[slice]:
@@ -193,7 +207,8 @@ class Rows:
         return replace(self, scaling=scaling), correlation
 
 
-def _rows(array: Array, index: Floats) -> Floats:
+def take_rows(array: Array, index: Floats) -> Floats:
+    """Return some rows of an array of any namespace, in NumPy."""
     if isinstance(array, np.ndarray):
         return array[index]
     xp = namespace(array)

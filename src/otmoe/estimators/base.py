@@ -39,12 +39,7 @@ class BaseMoE(BaseEstimator):
         """Fit to validated X and encoded y."""
         columns = self._gate_columns()
         weight = check_weight(sample_weight, X)
-        n_rows = X.shape[0] if weight is None else int(np.sum(to_numpy(weight) > 0))
-        if n_rows < self.n_experts:
-            raise ValueError(
-                f"n_samples={n_rows} is less than n_experts={self.n_experts}: "
-                "give more rows (of positive weight) or ask for fewer experts."
-            )
+        self._check_enough(X, weight)
         totals = {"starts": self.n_init, "em": self.max_iter, "newton": self.max_iter}
         with fit_progress(self.verbose > 0, totals) as progress:
             fit = em(
@@ -99,6 +94,16 @@ class BaseMoE(BaseEstimator):
             value = getattr(self, name)
             if not np.isscalar(value) or not np.isreal(value) or not 0 <= value < np.inf:  # type: ignore[operator]
                 raise ValueError(f"{name} is {value!r}; give a number that is zero or positive.")
+
+    def _check_enough(self, X: Array, weight: Array | None) -> int:
+        """Return the number of rows of positive weight, if there is one for every expert."""
+        n_rows = int(X.shape[0]) if weight is None else int(np.sum(to_numpy(weight) > 0))
+        if n_rows < self.n_experts:
+            raise ValueError(
+                f"n_samples={n_rows} is less than n_experts={self.n_experts}: "
+                "give more rows (of positive weight) or ask for fewer experts."
+            )
+        return n_rows
 
     def _check_training(self, X: Any, y: Any, **options: Any) -> tuple[Array, Array]:
         self._check_parameters()

@@ -213,9 +213,14 @@ class Experts(ABC):
         return np.zeros((self.n_parameters, self.n_parameters))
 
     @property
+    def dispersion(self) -> Floats | None:
+        """The experts' dispersions, (K,), or None if the family has none."""
+        return None
+
+    @property
     def smallest_dispersion(self) -> float:
         """Smallest dispersion of an expert, or infinity if the family has none."""
-        return np.inf
+        return np.inf if self.dispersion is None else float(self.dispersion.min())
 
     def floored(self, floor: float) -> Self:
         """Return the experts with dispersions of at least `floor`."""
@@ -267,6 +272,31 @@ class Experts(ABC):
         )  # (n, L, K)
         gap = entropy[:, :, None] - cross
         return xp.where(gap > 0, gap, xp.zeros_like(gap))  # rounding may leave -1e-16
+
+    def nearest(self, eta: Array, response: Response) -> tuple[Array, Array]:
+        """Return, for every source, the expert nearest to it in KL, and how well it does there.
+
+        Parameters
+        ----------
+        eta : array of shape (n, K)
+            Predictors of these experts.
+        response : Response
+            What L sources predict.
+
+        Returns
+        -------
+        index : array of int of shape (n, L)
+            The first of the nearest.
+        value : array of shape (n, L)
+            :meth:`expected_log_prob` there; that of the source itself, less this, is the KL
+            divergence.
+        """
+        xp = namespace(eta)
+        var = response.var if isinstance(response.var, float) else response.var[:, :, None]
+        value = self.expected_log_prob(
+            eta[:, None, ...], Response(response.mean[:, :, None, ...], var)
+        )
+        return xp.argmax(value, axis=2), xp.max(value, axis=2)
 
     def fit_weights(
         self, eta: Array, response: Response, weight: Array

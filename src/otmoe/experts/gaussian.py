@@ -13,6 +13,7 @@ from scipy import special
 from otmoe.experts.base import Derivatives, Experts, FitStatistics, Response
 from otmoe.newton import solve_psd
 from otmoe.numerics import Array, Floats, like, namespace, to_numpy
+from otmoe.plans import nearest_square
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,10 @@ class GaussianExperts(Experts):
             score=(a, half - 0.5), curvature={(0, 0): precision, (0, 1): a, (1, 1): half}
         )
 
+    def nearest(self, eta: Array, response: Response) -> tuple[Array, Array]:
+        constant = -0.5 * (log(2 * pi) + np.log(self.var))
+        return nearest_square(response.mean, response.var, eta, 1 / self.var, constant)
+
     def step(self, statistics: FitStatistics, *, floor: float = 0.0, ridge: float = 0.0) -> Self:
         # Weighted least squares in increments: the step d solves G d = X'W(m - X beta), and the
         # weighted sum of squares around the NEW mean is the old one less d' X'W(m - X beta). (The
@@ -106,8 +111,8 @@ class GaussianExperts(Experts):
         return fitted
 
     @property
-    def smallest_dispersion(self) -> float:
-        return float(self.var.min())
+    def dispersion(self) -> Floats:
+        return self.var
 
     def floored(self, floor: float) -> Self:
         return type(self)(self.coef, np.maximum(self.var, floor))

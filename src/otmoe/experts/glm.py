@@ -16,6 +16,7 @@ from scipy import special, stats
 from otmoe.experts.base import Derivatives, Experts, FitStatistics, Response
 from otmoe.newton import NewtonPoint, newton, solve_psd
 from otmoe.numerics import Array, Floats, like, namespace, to_numpy
+from otmoe.plans import nearest_linear
 
 _LARGEST_LOG_MEAN = 300.0  # a Poisson mean beyond e^300 overflows in sums before a step is refused
 
@@ -23,6 +24,14 @@ _LARGEST_LOG_MEAN = 300.0  # a Poisson mean beyond e^300 overflows in sums befor
 @dataclass(frozen=True)
 class NewtonExperts(Experts):
     """Experts without dispersions, whose weighted fit is a concave problem: Newton solves it."""
+
+    @staticmethod
+    @abstractmethod
+    def cumulant(eta: Array) -> Array:
+        """Return b(eta): elementwise, or over the classes of a multinomial, (n, K)."""
+
+    def nearest(self, eta: Array, response: Response) -> tuple[Array, Array]:
+        return nearest_linear(response.mean, eta, self.cumulant(eta))
 
     def step(self, statistics: FitStatistics, *, floor: float = 0.0, ridge: float = 0.0) -> Self:
         # One Newton step for each expert; the caller halves it where it overshoots.
@@ -91,11 +100,6 @@ class CanonicalExperts(NewtonExperts):
     coef : ndarray of shape (K, p)
         Coefficients, intercept in column 0.
     """
-
-    @staticmethod
-    @abstractmethod
-    def cumulant(eta: Array) -> Array:
-        """Return b(eta), elementwise."""
 
     @staticmethod
     @abstractmethod

@@ -1,0 +1,145 @@
+"""Many local models into one: the transport reduction and the aggregators beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from joblib import effective_n_jobs
+
+from otmoe.aggregation.methods import METHODS
+from otmoe.aggregation.problem import Problem, prepare
+from otmoe.aggregation.result import Aggregation, Communication, SiteRecord
+from otmoe.aggregation.sources import flows
+from otmoe.em import threads
+from otmoe.message import LocalModel
+from otmoe.numerics import Floats, design, namespace, to_numpy
+from otmoe.pooled import Ensemble
+from otmoe.validation import generator
+
+__all__ = ["METHODS", "Aggregation", "Communication", "SiteRecord", "aggregate"]
+
+
+def aggregate(
+    messages: Iterable[LocalModel],
+    support: Any = None,
+    n_experts: int | None = None,
+    *,
+    method: str = "reduction",
+    site_weight: Any = None,
+    random_state: Any = 0,
+    n_jobs: int | None = None,
+) -> Aggregation:
+    """Make one model of many local ones.
+
+    Pure: no engine, no network, no row of y.
+
+    Parameters
+    ----------
+    messages : iterable of LocalModel
+        Of one family and the same features; numbers of experts may differ.
+    support : array-like of shape (S, d)
+        Covariates at which the models are compared, without y: a few thousand rows that cover the
+        sites. A frame is read by column names.
+    n_experts : int, optional
+        K of the result; by default the largest of the sites'.
+    method : {"reduction", "middle", "weighted_average", "aligned_average", "greedy", "ensemble"}
+        "reduction" minimises the transport divergence to the pooled models.
+    site_weight : sequence or mapping of float, optional
+        lambda_m, by position or by site name; by default in proportion to the sites' rows.
+    random_state : int, Generator or None
+        For the starts. The default is fixed: the same messages give the same model.
+    n_jobs : int, optional
+        Threads; None means 1, -1 all cores.
+
+    Returns
+    -------
+    Aggregation
+
+    Examples
+    --------
+    >>> from otmoe import MoERegressor, simulate
+    >>> data = simulate(4000, 2, 2, random_state=0)
+    >>> sites = [
+    ...     MoERegressor(2, random_state=0).fit(data.X[half], data.y[half]).to_message(site=name)
+    ...     for name, half in [("lyon", slice(0, 2500)), ("nantes", slice(2500, None))]
+    ... ]
+    >>> result = aggregate(sites, support=data.X[:500])
+    >>> result.model.n_experts
+    2
+    >>> [round(record.weight, 3) for record in result.sites]
+    [0.625, 0.375]
+    """
+    if method not in METHODS:
+        raise ValueError(f"method is {method!r}; choose one of {sorted(METHODS)}.")
+    begin = perf_counter()
+    with threads(effective_n_jobs(n_jobs)) as pool:
+        problem = prepare(messages, support, n_experts, site_weight, pool)
+        prepared = perf_counter()
+        outcome = METHODS[method](problem, generator(random_state))
+        done = perf_counter()
+        model, cost, records = _records(problem, outcome.model)
+    end = perf_counter()
+    timings = {
+        "checks": prepared - begin,
+        **outcome.timings,
+        "method": done - prepared,
+        "records": end - done,
+        "total": end - begin,
+    }
+    return Aggregation(
+        model=model,
+        method=method,
+        cost=cost,
+        trace=np.array(outcome.trace),
+        converged=outcome.converged,
+        status=outcome.status,
+        warnings=problem.warnings + outcome.warnings,
+        sites=records,
+        timings=timings,
+        messages=problem.messages,
+        n_support=len(problem.sources),
+    )
+
+
+def _records(problem: Problem, model: Any) -> tuple[Any, float, tuple[SiteRecord, ...]]:
+    """Return the model with experts by mass, R_c, and the part that each site had."""
+    sources = problem.sources
+    kept = isinstance(model, Ensemble)
+    n_models = len(problem.models)
+    owner = problem.ensemble.gate.site
+    mass, cost = np.zeros((len(owner), 0)), np.zeros(len(owner))
+    if not kept:
+        mass, cost = flows(sources, sources.scaling.from_user(model).experts)
+        order = np.argsort(-mass.sum(axis=0), kind="stable")
+        model, mass = model.take(order), mass[:, order]
+    total = np.bincount(owner, weights=sources.mass, minlength=n_models) * len(sources)
+    spent = np.bincount(owner, weights=cost, minlength=n_models)
+    heard = _heard(problem)
+    records = []
+    for m, message in enumerate(problem.messages):
+        u = int(problem.which[m])
+        some = u >= 0 and total[u] > 0
+        records.append(
+            SiteRecord(
+                site=message.site,
+                n_samples=message.n_samples,
+                weight=float(problem.site_weight[m]),
+                cost=float(spent[u] / total[u]) if some else np.nan,
+                mass=mass[owner == u] / total[u] if some and not kept else None,
+                heard=float(heard[u]) if u >= 0 else 0.0,
+            )
+        )
+    return model, float(cost.sum()) / len(sources), tuple(records)
+
+
+def _heard(problem: Problem) -> Floats:
+    """Return the share of support points at which each distinct model has a say."""
+    gate, X = problem.ensemble.gate, problem.sources.X
+    if gate.constant is None or not any(gate.constant):
+        return np.ones(len(problem.models))
+    voters = gate.voters(design(X))
+    xp = namespace(X)
+    return to_numpy(xp.mean(xp.astype(voters, xp.float64), axis=0))

@@ -1,0 +1,227 @@
+"""The aggregators: each takes a Problem and returns an Outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields, replace
+from time import perf_counter
+
+import numpy as np
+
+from otmoe.aggregation.gating import gated
+from otmoe.aggregation.merging import greedy_labels
+from otmoe.aggregation.mm import descend
+from otmoe.aggregation.problem import Problem
+from otmoe.aggregation.result import Outcome
+from otmoe.aggregation.sources import look
+from otmoe.aggregation.starting import FEW, search
+from otmoe.gate import SoftmaxGate
+from otmoe.model import MoE
+from otmoe.numerics import Floats, design, to_numpy
+from otmoe.transport import kl, transport_costs
+
+Method = Callable[[Problem, np.random.Generator], Outcome]
+
+_PROBLEMS = 500_000  # transport problems that choosing the middle model may solve
+_FINALISTS = 4
+_CANDIDATES = 256
+_GREEDY_LIMIT = 1500
+
+
+def reduction(problem: Problem, rng: np.random.Generator) -> Outcome:
+    """Minimise the relaxed transport divergence to f^W by MM (the paper's R; maths 9)."""
+    clock = {}
+    begin = perf_counter()
+    sources, K = problem.sources, problem.n_experts
+    runs = search(sources.few(FEW, rng), K, rng)
+    clock["starts"] = perf_counter() - begin
+    run = descend(sources, runs[0].experts)
+    clock["mm"] = perf_counter() - begin - clock["starts"]
+    model = gated(sources, run.experts)
+    clock["gate"] = perf_counter() - begin - clock["starts"] - clock["mm"]
+
+    empty = int(np.sum(run.mass <= 1e-12))
+    warnings = []
+    if empty:
+        warnings.append(
+            f"{empty} of {K} experts receive no mass from any site: ask for fewer experts."
+        )
+    best, total = runs[0].trace[-1], len(runs)
+    same = sum(r.trace[-1] <= best * (1 + 1e-6) + 1e-12 for r in runs)
+    verb = "converged" if run.converged else "stopped before convergence"
+    status = (
+        f"{verb} after {run.n_iter} iterations at R_c = {run.trace[-1]:.4g} nats; "
+        f"{same} of {total} starts led there"
+    )
+    return Outcome(model, status, run.trace, run.converged, tuple(warnings), clock)
+
+
+def greedy(problem: Problem, rng: np.random.Generator) -> Outcome:
+    """Merge experts two at a time, the cheapest merger first (Runnalls; maths 9)."""
+    sources, K = problem.sources, problem.n_experts
+    L = sources.experts.n_experts
+    if L > _GREEDY_LIMIT:
+        raise ValueError(
+            f"greedy merging takes time that grows with the cube of the number of experts, and "
+            f"there are {L}: use method='reduction', which has no such limit."
+        )
+    if L <= K:
+        labels, experts = np.arange(L), sources.experts.take(np.arange(K) % L)
+    else:
+        labels, experts = greedy_labels(sources.few(2000, rng), K)
+    run = descend(sources, experts, labels)
+    status = f"merged {L} experts into {K}, at a divergence of {run.trace[-1]:.4g} nats"
+    return Outcome(gated(sources, run.experts, labels), status)
+
+
+def middle(problem: Problem, rng: np.random.Generator) -> Outcome:
+    """Take the local model to which moving all the others costs least (the paper's Mid; maths 9).
+
+    Candidates are compared by T_c on few support points first; the best few on more.
+    """
+    sources = problem.sources
+    sizes = np.array([model.n_experts for model in problem.models])
+    sites = np.flatnonzero(sizes == problem.n_experts)
+    if not len(sites):
+        raise ValueError(
+            f"no site has {problem.n_experts} experts, and the middle model is one of the local "
+            "ones: ask for another n_experts, or use method='reduction'."
+        )
+    free = [u for u in sites if not problem.constant[u]]
+    sites = np.array(free) if free else sites  # a model that lacks a coefficient, only if all do
+    if len(sites) > _CANDIDATES:
+        sites = np.sort(rng.choice(sites, _CANDIDATES, replace=False))
+    n_pairs = len(sites) * len(problem.models)
+    few = sources.few(max(_PROBLEMS // n_pairs, 50), rng)
+    costs = np.array([_cost_of(few.X, problem, int(u)) for u in sites])
+    if len(sites) > _FINALISTS:
+        sites = sites[np.argsort(costs, kind="stable")[:_FINALISTS]]
+        more = sources.few(max(_PROBLEMS // (_FINALISTS * len(problem.models)), 50), rng)
+        costs = np.array([_cost_of(more.X, problem, int(u)) for u in sites])
+    best = int(sites[np.argmin(costs)])
+    status = (
+        f"site {problem.name(best)!r} is in the middle: moving the others there costs "
+        f"{costs.min():.4g} nats"
+    )
+    return Outcome(problem.models[best], status)
+
+
+def _cost_of(X: Floats, problem: Problem, u: int) -> float:
+    """Return sum_m lambda_m T_c(f_m, f_u) on some points."""
+    design_, ensemble, model = design(X), problem.ensemble, problem.models[u]
+    gate = ensemble.gate
+    share = np.broadcast_to(gate.site_prob(design_), (len(X), len(problem.models)))
+    supply = gate.prob(design_)
+    cost = kl(ensemble.experts, model.experts, design_)  # (n, L, K)
+    demand = model.gate.prob(design_)
+    total = 0.0
+    start = 0
+    for m, local in enumerate(problem.models):
+        mine = slice(start, start + local.n_experts)
+        start += local.n_experts
+        lam = share[:, m]
+        heard = np.flatnonzero(lam > 0)
+        within = supply[heard, mine] / lam[heard, None]
+        total += float(lam[heard] @ transport_costs(cost[heard, mine], within, demand[heard]))
+    return total / len(X)
+
+
+def weighted_average(problem: Problem, rng: np.random.Generator) -> Outcome:
+    """Average the parameters as they come, expert by expert (the paper's W; maths 9).
+
+    Experts of local models are ordered by mass; nothing else makes expert k of one site the expert
+    k of another.
+    """
+    _check_equal(problem)
+    model = _averaged(problem, list(problem.models))
+    return Outcome(model, f"averaged {len(problem.messages)} models, expert by expert")
+
+
+def aligned_average(problem: Problem, rng: np.random.Generator) -> Outcome:
+    """Average the parameters after matching each site's experts to those of a central site."""
+    _check_equal(problem)
+    few = problem.sources.few(FEW, rng)
+    gate = few.ensemble.gate
+    costs = [
+        look(few, few.experts.take(np.flatnonzero(gate.site == u))).cost.sum()
+        for u in range(len(problem.models))[:_CANDIDATES]
+    ]
+    reference = int(np.argmin(costs))
+    X = to_numpy(few.X)
+    aligned = [model.aligned_to(problem.models[reference], X) for model in problem.models]
+    model = _averaged(problem, aligned)
+    status = (
+        f"averaged {len(problem.messages)} models, their experts matched to those of "
+        f"{problem.name(reference)!r}"
+    )
+    return Outcome(model, status)
+
+
+def ensemble(problem: Problem, rng: np.random.Generator) -> Outcome:
+    """Return f^W itself, a predictor that asks the experts of every site."""
+    n = problem.ensemble.n_experts
+    return Outcome(
+        problem.ensemble, f"kept all {n} experts of {len(problem.messages)} sites side by side"
+    )
+
+
+METHODS: dict[str, Method] = {
+    "reduction": reduction,
+    "middle": middle,
+    "weighted_average": weighted_average,
+    "aligned_average": aligned_average,
+    "greedy": greedy,
+    "ensemble": ensemble,
+}
+
+
+def _check_equal(problem: Problem) -> None:
+    for u, model in enumerate(problem.models):
+        if model.n_experts != problem.n_experts:
+            raise ValueError(
+                f"site {problem.name(u)!r} has {model.n_experts} experts and {problem.n_experts} "
+                "are wanted: parameters can be averaged only where all numbers agree; use "
+                "method='reduction'."
+            )
+
+
+def _averaged(problem: Problem, models: list[MoE]) -> MoE:
+    """Return the weighted mean of the parameters, each over the sites that could estimate it.
+
+    A site where feature j had the one value c knows neither its coefficient nor the intercept, only
+    the intercept plus c times the coefficient. The coefficient is averaged over the other sites,
+    and the site's share of the intercept is what it knows less c times that mean.
+    """
+    free = np.ones((len(models), problem.ensemble.n_features + 1))
+    fixed = np.zeros_like(free)
+    for u, constant in enumerate(problem.constant):
+        for feature, value in constant.items():
+            free[u, feature + 1], fixed[u, feature + 1] = 0.0, value
+    weight = problem.weight[:, None] * free  # (U, p)
+    unknown = weight.sum(axis=0) == 0
+    weight[:, unknown] = problem.weight[:, None]  # nobody knows: as it comes
+    fixed[:, unknown] = 0.0
+    share = weight / weight.sum(axis=0)
+
+    def mean(coefs: list[Floats]) -> Floats:
+        stacked = np.stack(coefs)  # (U, K, p) or (U, K, C, p)
+        result = np.einsum("u...p,up->...p", stacked, share)
+        result[..., 0] -= np.einsum("u,up,...p->...", share[:, 0], fixed, result)
+        return result
+
+    experts = models[0].experts
+    others = {
+        f.name: np.tensordot(problem.weight, [getattr(m.experts, f.name) for m in models], axes=1)
+        for f in fields(experts)
+        if f.name != "coef"
+    }
+    columns = models[0].gate.columns
+    if any(model.gate.columns != columns for model in models):
+        columns = None
+    return replace(
+        models[0],
+        gate=SoftmaxGate(mean([model.gate.coef for model in models]), columns),
+        experts=replace(experts, coef=mean([m.experts.coef for m in models]), **others),
+    )
+
+

@@ -1,0 +1,329 @@
+"""What every aggregator starts from, checked: local models, site weights, support points."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from array_api_compat import is_array_api_obj
+
+from otmoe.aggregation.sources import Sources
+from otmoe.message import LocalModel
+from otmoe.model import MoE
+from otmoe.numerics import Array, Floats, namespace, to_numpy
+from otmoe.pooled import Constant, Ensemble, pool
+from otmoe.rows import Scaling
+
+POINTS_PER_COLUMN = 10
+"""Support points per column of the design below which a warning is given."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Local models to be aggregated.
+
+    Models that are equal bit for bit are pooled into one and the rest put in an order that depends
+    on the models alone: neither the order of the messages nor a site sent in two halves can matter.
+
+    Attributes
+    ----------
+    messages : tuple of LocalModel
+        In the order given.
+    site_weight : ndarray of shape (M,)
+        lambda_m, adding up to one.
+    models : tuple of MoE
+        The U distinct models of positive weight.
+    constant : tuple of Constant
+        Features that did not vary at the sites of each distinct model.
+    weight : ndarray of shape (U,)
+        Their weights.
+    which : ndarray of int of shape (M,)
+        The distinct model of each message, or -1 where the site has no weight.
+    n_experts : int
+        K asked for.
+    sources : Sources
+        Their experts at the support points.
+    warnings : tuple of str
+    """
+
+    messages: tuple[LocalModel, ...]
+    site_weight: Floats
+    models: tuple[MoE, ...]
+    constant: tuple[Constant, ...]
+    weight: Floats
+    which: Floats
+    n_experts: int
+    sources: Sources = field(repr=False)
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def ensemble(self) -> Ensemble:
+        """f^W, the weighted average of the local models."""
+        return self.sources.ensemble
+
+    def name(self, u: int) -> str:
+        """Return the name of the first site that has the distinct model u."""
+        return self.messages[int(np.flatnonzero(self.which == u)[0])].site
+
+
+def prepare(
+    messages: Iterable[LocalModel],
+    support: Any,
+    n_experts: int | None = None,
+    site_weight: Any = None,
+    pool_of_threads: Executor | None = None,
+) -> Problem:
+    """Check the inputs of :func:`otmoe.aggregate` and arrange them."""
+    messages = _check_messages(messages)
+    weight = _check_weight(site_weight, messages)
+    first = messages[0].model
+    X = _check_support(support, first, messages[0].site)
+    if n_experts is None:
+        n_experts = max(message.model.n_experts for message in messages)
+    if not isinstance(n_experts, (int, np.integer)) or n_experts < 1:
+        raise ValueError(f"n_experts is {n_experts!r}; give a whole number of at least 1.")
+
+    # 1) distinct models, in an order of their own
+    keys = [_key(message) for message in messages]
+    distinct = sorted({key for key, w in zip(keys, weight, strict=True) if w > 0})
+    place = {key: u for u, key in enumerate(distinct)}
+    which = np.array(
+        [place[key] if w > 0 else -1 for key, w in zip(keys, weight, strict=True)], dtype=int
+    )
+    members = [np.flatnonzero(which == u) for u in range(len(distinct))]
+    chosen = [messages[int(m[0])] for m in members]
+    # Sorted sums: the total of a split site does not depend on the order of its halves.
+    pooled_weight = np.array([np.sort(weight[m]).sum() for m in members])
+    models = tuple(message.model for message in chosen)
+    constant = tuple(_constant(message) for message in chosen)
+
+    # 2) support points at which at least one site has a say
+    ensemble = pool(models, pooled_weight, constant)
+    X, warnings = _heard(ensemble, X)
+    n_points, p = int(X.shape[0]), first.n_features + 1
+    if n_points < POINTS_PER_COLUMN * p:
+        warnings.append(
+            f"the support has {n_points} points for {p} columns (intercept included): give at "
+            f"least {POINTS_PER_COLUMN * p}, better 2,000, or the merged coefficients will be "
+            "unstable."
+        )
+    sources = Sources(ensemble, X, _scaling(X), pool_of_threads)
+    return Problem(
+        messages,
+        weight,
+        models,
+        constant,
+        ensemble.gate.site_weight,
+        which,
+        int(n_experts),
+        sources,
+        tuple(warnings),
+    )
+
+
+def _check_messages(messages: Iterable[LocalModel]) -> tuple[LocalModel, ...]:
+    messages = tuple(messages)
+    if not messages:
+        raise ValueError("there is no message to aggregate: give at least one LocalModel.")
+    for i, message in enumerate(messages):
+        if not isinstance(message, LocalModel):
+            raise TypeError(
+                f"message {i} is a {type(message).__name__}, not a LocalModel: make one by "
+                "to_message() of a fitted estimator, or read one by LocalModel.load(path)."
+            )
+    names = [message.site for message in messages]
+    if len(set(names)) < len(names):
+        twice = next(name for i, name in enumerate(names) if name in names[:i])
+        raise ValueError(
+            f"two messages come from site {twice!r}: a site may send one; rename or drop one."
+        )
+    for message in messages:
+        _check_against(message, messages[0])
+    return messages
+
+
+def _check_against(message: LocalModel, first: LocalModel) -> None:
+    """Refuse a model that is broken or does not match that of the first message."""
+    site, model, other = message.site, message.model, first.model
+    who = f"site {site!r}"
+    if model.experts.family != other.experts.family:
+        raise ValueError(
+            f"{who} has {model.experts.family} experts, but site {first.site!r} has "
+            f"{other.experts.family} ones: aggregate models of one family."
+        )
+    if model.n_features != other.n_features:
+        raise ValueError(
+            f"{who} has {model.n_features} features, but site {first.site!r} has "
+            f"{other.n_features}: fit all sites to the same columns."
+        )
+    if model.feature_names != other.feature_names:
+        raise ValueError(_name_trouble(who, model, first))
+    ours = None if model.classes is None else list(np.asarray(model.classes).tolist())
+    theirs = None if other.classes is None else list(np.asarray(other.classes).tolist())
+    if ours != theirs or model.experts.coef.shape[1:] != other.experts.coef.shape[1:]:
+        raise ValueError(
+            f"{who} has the classes {ours}, but site {first.site!r} has {theirs}: declare the same "
+            "classes, in the same order, at every site."
+        )
+    dispersion = model.experts.dispersion
+    if dispersion is not None and not np.all(dispersion > 0):
+        k = int(np.flatnonzero(~(dispersion > 0))[0])
+        raise ValueError(
+            f"{who}: the variance of expert {k} is {dispersion[k]:g}; it must be positive. Fit the "
+            "site again."
+        )
+    for part, coef in (("gate", model.gate.coef), ("expert", model.experts.coef)):
+        if not np.all(np.isfinite(coef)):
+            raise ValueError(
+                f"{who}: a {part} coefficient is NaN or infinite. Fit the site again, or leave it "
+                "out."
+            )
+    if not (np.isfinite(message.n_samples) and message.n_samples > 0):
+        raise ValueError(
+            f"{who}: n_samples is {message.n_samples!r}; it must be a positive number."
+        )
+
+
+def _name_trouble(who: str, model: MoE, first: LocalModel) -> str:
+    names, others = model.feature_names, first.model.feature_names
+    there = f"site {first.site!r}"
+    if names is None or others is None:
+        bare, named = (who, there) if names is None else (there, who)
+        return (
+            f"{bare} has no feature names, but {named} has: fit all sites to frames with the same "
+            "columns."
+        )
+    if sorted(names) == sorted(others):
+        j = next(j for j, (a, b) in enumerate(zip(names, others, strict=True)) if a != b)
+        return (
+            f"{who} has the features of {there} in another order (feature {j} is {names[j]!r} "
+            f"instead of {others[j]!r}): fit it to the columns in the same order."
+        )
+    extra = sorted(set(names) - set(others))
+    missing = sorted(set(others) - set(names))
+    return (
+        f"{who} has the features {extra} where {there} has {missing}: fit all sites to the same "
+        "columns."
+    )
+
+
+def _check_weight(site_weight: Any, messages: Sequence[LocalModel]) -> Floats:
+    if site_weight is None:
+        weight = np.array([message.n_samples for message in messages], dtype=np.float64)
+        return weight / weight.sum()
+    names = [message.site for message in messages]
+    if isinstance(site_weight, Mapping):
+        unknown = sorted(set(site_weight) - set(names))
+        missing = sorted(set(names) - set(site_weight))
+        if unknown or missing:
+            trouble = f"names unknown sites {unknown}" if unknown else f"lacks the sites {missing}"
+            raise ValueError(f"site_weight {trouble}: give one weight for each of {names}.")
+        site_weight = [site_weight[name] for name in names]
+    weight = np.asarray(site_weight, dtype=np.float64)
+    if weight.shape != (len(names),):
+        raise ValueError(
+            f"site_weight has shape {weight.shape}, but there are {len(names)} messages: give one "
+            "number per site."
+        )
+    wrong = np.flatnonzero(~(np.isfinite(weight) & (weight >= 0)))
+    if len(wrong):
+        raise ValueError(
+            f"the weight of site {names[wrong[0]]!r} is {weight[wrong[0]]}: give numbers that are "
+            "zero or positive."
+        )
+    if not weight.sum() > 0:
+        raise ValueError("every site has weight zero: there is nothing to aggregate.")
+    return weight / weight.sum()
+
+
+def _check_support(support: Any, model: MoE, site: str) -> Array:
+    """Return the support as an array (S, d) in the order of the model's features."""
+    if support is None:
+        raise ValueError(
+            "support is missing: give covariates at which the models are compared, an array of "
+            f"shape (S, {model.n_features}), for example from otmoe.draw_support."
+        )
+    names = getattr(support, "columns", None)
+    if names is not None and not callable(names) and model.feature_names is not None:
+        given = [str(name) for name in names]
+        missing = [name for name in model.feature_names if name not in given]
+        if missing:
+            raise ValueError(
+                f"support lacks the columns {missing}: the models were fitted to "
+                f"{list(model.feature_names)}."
+            )
+        support = support[list(model.feature_names)]
+    X = support if is_array_api_obj(support) else np.asarray(support)
+    if isinstance(X, np.ndarray):
+        try:
+            X = X.astype(np.float64, copy=False)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"support must hold numbers only ({error}).") from error
+    if X.ndim != 2 or X.shape[1] != model.n_features:
+        raise ValueError(
+            f"support has shape {tuple(X.shape)}, but the models have {model.n_features} features "
+            f"(site {site!r}): give an array of shape (S, {model.n_features}), without y."
+        )
+    if X.shape[0] < X.shape[1] or X.shape[0] == 0:
+        raise ValueError(
+            f"support has {X.shape[0]} rows for {X.shape[1]} columns: give more rows than columns, "
+            "better 2,000."
+        )
+    xp = namespace(X)
+    if not bool(xp.all(xp.isfinite(X))):
+        row = int(np.flatnonzero(~np.isfinite(to_numpy(X)).all(axis=1))[0])
+        raise ValueError(f"support holds NaN or infinity in row {row}: drop such rows.")
+    return X
+
+
+def _key(message: LocalModel) -> tuple[int, bytes, str]:
+    """Return what two sites share if and only if they sent the same model."""
+    model = message.model
+    vector = np.concatenate([model.gate.coef.ravel(), model.experts.to_vector()]) + 0.0
+    about = f"{model.gate.columns} {sorted(message.constant.items())}"
+    return model.n_experts, vector.tobytes(), about
+
+
+def _constant(message: LocalModel) -> Constant:
+    """Return the constant features of a site by index."""
+    names = message.model.terms[1:]
+    return {names.index(name): float(value) for name, value in message.constant.items()}
+
+
+def _heard(ensemble: Ensemble, X: Array) -> tuple[Array, list[str]]:
+    """Drop support points at which no site has a say."""
+    gate = ensemble.gate
+    if gate.constant is None or not any(gate.constant):
+        return X, []
+    xp = namespace(X)
+    ones = xp.concat([xp.ones_like(X[:, :1]), X], axis=1)
+    voters = gate.voters(ones)
+    heard = to_numpy(xp.any(voters, axis=1))
+    if heard.all():
+        return X, []
+    if not heard.any():
+        raise ValueError(
+            "no site has a say at any support point: every site has features that never varied "
+            "there and differ from the support; give support points from the sites themselves."
+        )
+    lost = int((~heard).sum())
+    warning = (
+        f"{lost} of {len(heard)} support points were left out, since every site has a feature that "
+        "never varied there and has another value at these points."
+    )
+    index = np.flatnonzero(heard)
+    if isinstance(X, np.ndarray):
+        return X[index], [warning]
+    return xp.take(X, xp.asarray(index, device=getattr(X, "device", None)), axis=0), [warning]
+
+
+def _scaling(X: Array) -> Scaling:
+    """Return the standardisation of the support; constant columns keep their unit."""
+    xp = namespace(X)
+    center = to_numpy(xp.mean(xp.astype(X, xp.float64), axis=0))
+    scale = to_numpy(xp.std(xp.astype(X, xp.float64), axis=0))
+    scale = np.where(scale > 1e-10 * np.abs(center), scale, 1.0)
+    return Scaling(np.asarray(center), np.asarray(scale))

@@ -1,0 +1,178 @@
+"""The weighted average f^W of several models: their experts side by side under one pooled gate."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from otmoe.gate import SoftmaxGate
+from otmoe.model import MoE
+from otmoe.numerics import Array, Floats, like, namespace, times
+
+Constant = Mapping[int, float]
+"""Features that never varied at a site, by index, and the value they had there."""
+
+
+@dataclass(frozen=True)
+class PooledGate:
+    """The gate of f^W: lambda_m(x) times the gate of site m (maths 9).
+
+    A sum of softmax gates is not a softmax gate, so the gates are kept side by side.
+
+    A site whose rows all have the same value of a feature knows nothing of other values: its model
+    has no part in f^W at an x that differs there (unless this is so for every site, where all of
+    them are heard).
+
+    Attributes
+    ----------
+    gates : tuple of SoftmaxGate
+    site_weight : ndarray of shape (M,)
+        Positive, adding up to one.
+    constant : tuple of Constant, optional
+        For each site, the features that did not vary there.
+    """
+
+    gates: tuple[SoftmaxGate, ...]
+    site_weight: Floats
+    constant: tuple[Constant, ...] | None = None
+
+    @property
+    def n_experts(self) -> int:
+        """Number of experts of all sites, L."""
+        return sum(gate.n_experts for gate in self.gates)
+
+    @property
+    def n_parameters(self) -> int:
+        """Number of free parameters of all gates."""
+        return sum(gate.n_parameters for gate in self.gates)
+
+    @cached_property
+    def site(self) -> Floats:
+        """The site of each expert, (L,)."""
+        return np.repeat(np.arange(len(self.gates)), [gate.n_experts for gate in self.gates])
+
+    @cached_property
+    def _coef(self) -> Floats:
+        return np.concatenate([gate.coef for gate in self.gates])
+
+    @cached_property
+    def _groups(self) -> tuple[list[tuple[int, Floats, Floats]], Floats | None]:
+        """Sites with equally many experts: (K, sites, their experts); and how to undo the sorting.
+
+        The last is None where all sites have the same number of experts.
+        """
+        sizes = np.array([gate.n_experts for gate in self.gates])
+        groups = []
+        for size in np.unique(sizes):
+            sites = np.flatnonzero(sizes == size)
+            groups.append((int(size), sites, np.flatnonzero(sizes[self.site] == size)))
+        if len(groups) == 1:
+            return groups, None
+        return groups, np.argsort(np.concatenate([experts for _, _, experts in groups]))
+
+    def voters(self, X: Array) -> Array | None:
+        """Return whether each site has a say at each row of a design, (n, M); None if all have."""
+        if self.constant is None or not any(self.constant):
+            return None
+        xp = namespace(X)
+        ones = xp.ones_like(X[:, 0])
+        columns = []
+        for constant in self.constant:
+            heard = ones > 0
+            for feature, value in constant.items():
+                heard = heard & (xp.abs(X[:, feature + 1] - value) <= 1e-9 * (1 + abs(value)))
+            columns.append(heard)
+        return xp.stack(columns).T
+
+    def site_prob(self, X: Array) -> Array:
+        """Return lambda_m(x) at the rows of a design, (n, M), or (1, M) where it is constant."""
+        weight = like(self.site_weight, X)[None, :]
+        voters = self.voters(X)
+        if voters is None:
+            return weight
+        xp = namespace(X)
+        heard = xp.where(voters, weight, xp.zeros_like(weight))
+        heard = xp.where(xp.any(voters, axis=1)[:, None], heard, weight)
+        return heard / xp.sum(heard, axis=1)[:, None]
+
+    def _parts(self, X: Array) -> tuple[Array, Array]:
+        """Return log and probability of the experts of all sites, each within its site, (L, n)."""
+        xp = namespace(X)
+        logits = times(X, self._coef).T  # (L, n)
+        groups, undo = self._groups
+        probs, logs = [], []
+        for size, sites, experts in groups:
+            mine = logits if undo is None else xp.take(logits, _index(experts, X), axis=0)
+            rows = xp.reshape(mine, (len(sites), size, X.shape[0]))  # (M, K, n)
+            rows = rows - xp.max(rows, axis=1)[:, None, :]
+            e = xp.exp(rows) + 1e-130  # as in numerics.softmax
+            total = xp.sum(e, axis=1)[:, None, :]
+            probs.append(xp.reshape(e / total, mine.shape))
+            logs.append(xp.reshape(rows - xp.log(total), mine.shape))
+        if undo is None:
+            return logs[0], probs[0]
+        order = _index(undo, X)
+        return xp.take(xp.concat(logs), order, axis=0), xp.take(xp.concat(probs), order, axis=0)
+
+    def _per_expert(self, of_site: Array) -> Array:
+        """Return values of sites (., M) repeated for their experts, (L, .)."""
+        return namespace(of_site).take(of_site.T, _index(self.site, of_site), axis=0)
+
+    def prob(self, X: Array) -> Array:
+        """Return lambda_m(x) pi_ml(x) for the experts of all sites, (n, L)."""
+        return (self._parts(X)[1] * self._per_expert(self.site_prob(X))).T
+
+    def logits(self, X: Array) -> Array:
+        """Return the log of :meth:`prob`, (n, L); minus infinity for sites that have no say."""
+        xp = namespace(X)
+        share = self.site_prob(X)
+        some = share > 0
+        log_share = xp.where(some, xp.log(xp.where(some, share, xp.ones_like(share))), -np.inf)
+        return (self._parts(X)[0] + self._per_expert(log_share)).T
+
+    log_prob = logits
+
+
+@dataclass(frozen=True)
+class Ensemble(MoE):
+    """f^W as a predictor: it answers with the experts of every site.
+
+    Densities, means, quantiles and draws are those of any :class:`~otmoe.model.MoE`.
+    """
+
+    gate: PooledGate  # type: ignore[assignment]
+
+
+def pool(
+    models: Sequence[MoE], site_weight: Floats, constant: Sequence[Constant] | None = None
+) -> Ensemble:
+    """Return the weighted average f^W of models of one family (maths 9).
+
+    Parameters
+    ----------
+    models : sequence of MoE
+    site_weight : array of shape (M,)
+        Positive; scaled to add up to one.
+    constant : sequence of Constant, optional
+        For each site, the features that did not vary there.
+    """
+    weight = np.asarray(site_weight, dtype=np.float64)
+    return Ensemble(
+        PooledGate(
+            tuple(model.gate for model in models),
+            weight / weight.sum(),
+            None if constant is None else tuple(constant),
+        ),
+        type(models[0].experts).concat([model.experts for model in models]),
+        models[0].feature_names,
+        models[0].classes,
+    )
+
+
+def _index(values: Floats, X: Array) -> Array:
+    if isinstance(X, np.ndarray):
+        return values
+    return namespace(X).asarray(values, device=getattr(X, "device", None))

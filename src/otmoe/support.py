@@ -1,0 +1,87 @@
+"""Support points: covariates at which local models are compared; y is never needed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from otmoe.numerics import Array, Floats
+from otmoe.rows import take_rows
+from otmoe.validation import generator
+
+N_POINTS = 4000
+"""Support points drawn by default."""
+
+
+def draw_support(
+    samples: Sequence[Any],
+    n_points: int = N_POINTS,
+    *,
+    site_weight: Any = None,
+    random_state: Any = 0,
+) -> Floats:
+    """Draw support points from samples of the sites' covariates.
+
+    Parameters
+    ----------
+    samples : sequence of M array-likes of shape (n_m, d)
+        Rows of x that the sites agreed to share. Frames must have the same columns in the same
+        order.
+    n_points : int
+        Points to draw, without replacement; fewer come where there are fewer rows.
+    site_weight : array-like of shape (M,), optional
+        Shares of the sites; by default in proportion to their rows.
+    random_state : int, Generator or None
+
+    Returns
+    -------
+    ndarray of shape (S, d)
+
+    Examples
+    --------
+    >>> lyon, nantes = np.zeros((300, 2)), np.ones((100, 2))
+    >>> draw_support([lyon, nantes], 100).mean(axis=0)
+    array([0.25, 0.25])
+    """
+    if not len(samples):
+        raise ValueError("there is no sample to draw support points from.")
+    columns = [list(map(str, s.columns)) for s in samples if hasattr(s, "columns")]
+    for names in columns:
+        if names != columns[0]:
+            raise ValueError(
+                f"samples have different columns, {names} and {columns[0]}: give the same ones in "
+                "the same order."
+            )
+    arrays = [s if hasattr(s, "detach") else np.asarray(s) for s in samples]
+    for m, array in enumerate(arrays):
+        if array.ndim != 2 or array.shape[1] != arrays[0].shape[1]:
+            raise ValueError(
+                f"sample {m} has shape {tuple(array.shape)}; the first has "
+                f"{arrays[0].shape[-1]} columns: give arrays (n_m, d) of the same columns."
+            )
+    rows = np.array([array.shape[0] for array in arrays])
+    weight = rows if site_weight is None else np.asarray(site_weight, dtype=np.float64)
+    if weight.shape != rows.shape or not np.all(weight >= 0) or not weight.sum() > 0:
+        raise ValueError(f"site_weight must be {len(rows)} numbers, not all zero, none negative.")
+    rng = generator(random_state)
+    counts = _shares(n_points, weight / weight.sum(), rows)
+    parts = [
+        _draw(array, int(count), rng) for array, count in zip(arrays, counts, strict=True) if count
+    ]
+    return np.concatenate(parts)
+
+
+def _shares(n_points: int, weight: Floats, rows: Floats) -> Floats:
+    """Divide `n_points` in proportion to weight, by largest remainders, at most rows each."""
+    exact = min(n_points, int(rows.sum())) * weight
+    counts = np.floor(exact).astype(int)
+    most = np.argsort(-(exact - counts), kind="stable")
+    counts[most[: round(float(exact.sum() - counts.sum()))]] += 1
+    return np.minimum(counts, rows)
+
+
+def _draw(array: Array, count: int, rng: np.random.Generator) -> Floats:
+    index = np.sort(rng.choice(array.shape[0], count, replace=False))
+    return np.asarray(take_rows(array, index), dtype=np.float64)
