@@ -53,7 +53,7 @@ class Parts:
     def costs(self, i: int, others: Floats) -> Floats:
         """Return the divergence, mass times KL, that merging i with each of the others adds."""
         size = max(_CHUNK // self.coef.shape[1] ** 2, 1)
-        chunks = [others[a : a + size] for a in range(0, len(others), size)]
+        chunks = [others[a : a + size] for a in range(0, max(len(others), 1), size)]
         return np.concatenate([self._costs(i, chunk) for chunk in chunks])
 
     def _costs(self, i: int, j: Floats) -> Floats:

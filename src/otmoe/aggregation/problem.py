@@ -113,7 +113,7 @@ def prepare(
     sources = Sources(ensemble, X, _scaling(X), pool_of_threads)
     return Problem(
         messages,
-        weight,
+        weight / weight.sum(),
         models,
         constant,
         ensemble.gate.site_weight,
@@ -212,8 +212,7 @@ def _name_trouble(who: str, model: MoE, first: LocalModel) -> str:
 
 def _check_weight(site_weight: Any, messages: Sequence[LocalModel]) -> Floats:
     if site_weight is None:
-        weight = np.array([message.n_samples for message in messages], dtype=np.float64)
-        return weight / weight.sum()
+        return np.array([message.n_samples for message in messages], dtype=np.float64)
     names = [message.site for message in messages]
     if isinstance(site_weight, Mapping):
         unknown = sorted(set(site_weight) - set(names))
@@ -236,7 +235,7 @@ def _check_weight(site_weight: Any, messages: Sequence[LocalModel]) -> Floats:
         )
     if not weight.sum() > 0:
         raise ValueError("every site has weight zero: there is nothing to aggregate.")
-    return weight / weight.sum()
+    return weight
 
 
 def _check_support(support: Any, model: MoE, site: str) -> Array:
