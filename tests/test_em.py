@@ -411,6 +411,17 @@ def test_a_gate_without_a_ridge_does_not_explode(rng):
     assert_array_equal(fit.model.gate_prob(X).max(axis=1) > 0.999, True)
 
 
+def test_constant_columns_are_named_with_their_value(rng):
+    X, y = rng.normal(size=(200, 4)), rng.normal(size=200)
+    weight = rng.integers(0, 2, 200).astype(float)
+    X[:, 3] = 3.7
+    X[weight > 0, 1] = -0.1
+    assert em(X, y, n_init=1, random_state=0).constant == {3: 3.7}
+    fit = em(X, y, n_init=1, sample_weight=weight, random_state=0)
+    assert fit.constant == {1: -0.1, 3: 3.7}
+    assert_allclose(fit.model.experts.coef[:, [2, 4]], 0, atol=1e-9)
+
+
 def test_a_column_that_hardly_varies_is_used_or_left_out(rng):
     x = rng.normal(size=40)
     for size in 10.0 ** np.arange(-14, -3):

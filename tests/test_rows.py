@@ -58,6 +58,21 @@ def test_a_constant_column_becomes_zero(X, y):
     assert_array_equal(correlation[2], 0)
 
 
+def test_rows_of_weight_zero_do_not_hide_that_a_column_is_constant(rng, X, y, monkeypatch):
+    monkeypatch.setattr(numerics, "_BLOCK_BYTES", 1)  # the first block has weight zero throughout
+    weight = np.repeat([0.0, 1.0], [260, 40])
+    weight[280:] = rng.integers(0, 2, 20)
+    X[:, 1] = np.where(weight > 0, 0.1, 1e6 * rng.normal(size=300))
+    rows, correlation = Rows(X, y, weight).standardised(GAUSSIAN)
+    assert rows.scaling.constant == {1: 0.1}
+    assert_array_equal(correlation[2], 0)
+
+
+def test_rows_of_no_weight_at_all_are_refused(X, y):
+    with pytest.raises(ValueError, match="every row has weight zero"):
+        Rows(X, y, np.zeros(300)).standardised(GAUSSIAN)
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_standardising_and_back_is_the_identity_on_parameters(rng, X, family):
     model = random_model(rng, 3, 3, columns=(0, 2, 3), family=family)

@@ -62,6 +62,8 @@ class Fit:
         What the user should know, a sentence each.
     timings : dict
         Seconds spent on starts, EM, Newton steps.
+    constant : dict
+        Columns of X, from 0, that are constant in the rows of positive weight, and their value.
     """
 
     model: MoE
@@ -74,6 +76,7 @@ class Fit:
     status: str
     warnings: tuple[str, ...] = ()
     timings: dict[str, float] = field(default_factory=dict, repr=False)
+    constant: dict[int, float] = field(default_factory=dict, repr=False)
 
     @property
     def n_iter(self) -> int:
@@ -217,6 +220,7 @@ def em(
         status=_status(run, max_iter),
         warnings=_warnings(run, rows, correlation),
         timings=clock.laps,
+        constant=scaling.constant,
     )
 
 

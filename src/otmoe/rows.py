@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from array_api_compat import device
@@ -41,6 +42,13 @@ class Scaling:
     x_scale: Floats | None = None
     y_center: float = 0.0
     y_scale: float = 1.0
+
+    @property
+    def constant(self) -> dict[int, float]:
+        """Columns of X that are constant, and their value."""
+        if self.x_center is None or self.x_scale is None:
+            return {}
+        return {int(j): float(self.x_center[j]) for j in np.flatnonzero(np.isinf(self.x_scale))}
 
     def to_user(self, model: MoE) -> MoE:
         """Return a model of the standardised rows on the user's scale."""
@@ -150,6 +158,16 @@ class Rows:
         base = 0.0 if type(experts).log_base is Experts.log_base else sum(map(block, self.slices()))
         return base - self.total_weight * float(np.log(self.scaling.y_scale))
 
+    def _first_that_count(self) -> tuple[slice, Any]:
+        """Return the first block with a row of positive weight, and which of its rows are such."""
+        for rows in self.slices():
+            if self.weight is None:
+                return rows, slice(None)
+            counts = to_numpy(self.weight[rows]) > 0
+            if np.any(counts):
+                return rows, counts
+        raise ValueError("every row has weight zero: there is nothing to fit.")
+
     def standardised(self, experts: Experts) -> tuple[Rows, Floats]:
         """Return the rows on a scale of mean 0 and variance 1, and the correlations of the design.
 
@@ -162,10 +180,10 @@ class Rows:
             Second moments of the standardised design, intercept first.
         """
         d = self.X.shape[1]
-        first = next(self.slices())
+        first, counts = self._first_that_count()
         shift = np.append(
-            to_numpy(self.X[first, :]).mean(axis=0, dtype=np.float64),
-            to_numpy(self.y[first]).mean(),
+            to_numpy(self.X[first, :])[counts].mean(axis=0, dtype=np.float64),
+            to_numpy(self.y[first])[counts].mean(),
         )
         unit = np.ones(d + 1)
 
