@@ -1,6 +1,8 @@
 import json
 import os
+import re
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -586,3 +588,28 @@ def test_a_file_has_the_usual_permissions(tmp_path):
     local(MODELS["gaussian"]).save(tmp_path / "lyon.moe.json")
     modes = {file.stat().st_mode for file in tmp_path.iterdir()}
     assert len(modes) == 1
+
+
+# -- the page that describes it ----------------------------------------------------------------
+
+
+def test_the_example_in_the_documentation_is_a_message():
+    text = (Path(__file__).parent.parent / "docs" / "message.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"```json\n(.*?)```", text, flags=re.DOTALL)
+    (code,) = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+    assert LocalModel.from_json(example).to_json() == example
+    exec(code, scope := {"text": example})
+    assert scope["prediction"] == pytest.approx(scope["by_hand"], rel=1e-12)
+
+
+def test_the_documentation_has_every_field():
+    text = (Path(__file__).parent.parent / "docs" / "message.md").read_text(encoding="utf-8")
+    documented = set(re.findall(r"^\| `([\w.]+)`", text, flags=re.MULTILINE))
+    document = json.loads(local(MODELS["gaussian"]).to_json())
+
+    def paths(value, prefix=""):
+        for key, inner in value.items():
+            nested = isinstance(inner, dict) and key not in ("constant_features", "versions")
+            yield from paths(inner, f"{prefix}{key}.") if nested else [prefix + key]
+
+    assert documented == {*paths(document), "about"}
