@@ -26,6 +26,9 @@ ORDER = """
     em.py
     progress.py
     validation.py
+    jsontext.py
+    schema.py
+    message.py
     datasets/simulation.py
     datasets/__init__.py
     estimators/base.py

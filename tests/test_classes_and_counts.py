@@ -2,10 +2,12 @@
 
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from oracles import random_model
 from sklearn.linear_model import LogisticRegression, PoissonRegressor
 
 import otmoe.experts
@@ -192,6 +194,23 @@ def test_classes_have_no_quantiles(labelled):
     est = MoEClassifier(2, n_init=1, random_state=0).fit(X, y)
     with pytest.raises(TypeError, match="no order, and so no quantiles"):
         est.model_.quantile(X, 0.5)
+
+
+def test_a_model_may_have_its_classes_in_any_order(rng):
+    model = replace(random_model(rng, family="multinomial"), classes=np.array(["a", "b", "c"]))
+    order = [2, 0, 1]
+    coef = model.experts.coef[:, order]
+    other = replace(
+        model,
+        experts=MultinomialExperts(coef - coef[:, -1:]),
+        classes=model.classes[order],
+    )
+    X, y = rng.normal(size=(20, 2)), rng.choice(model.classes, 20)
+    one, two = MoEClassifier.from_model(model), MoEClassifier.from_model(other)
+    np.testing.assert_allclose(two.log_density(X, y), one.log_density(X, y))
+    np.testing.assert_array_equal(two.predict(X), one.predict(X))
+    with pytest.raises(ValueError, match="y has the class 'd', which is not among the classes"):
+        two.log_density(X[:1], ["d"])
 
 
 # -- a new family ---------------------------------------------------------------------------------

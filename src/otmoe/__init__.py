@@ -4,8 +4,18 @@ from importlib.metadata import version
 
 from otmoe.datasets import simulate
 from otmoe.estimators import MoEClassifier, MoERegressor
+from otmoe.message import LocalModel, load_model, save_model
 from otmoe.model import MoE
 
 __version__ = version("otmoe")
 
-__all__ = ["MoE", "MoEClassifier", "MoERegressor", "__version__", "simulate"]
+__all__ = [
+    "LocalModel",
+    "MoE",
+    "MoEClassifier",
+    "MoERegressor",
+    "__version__",
+    "load_model",
+    "save_model",
+    "simulate",
+]

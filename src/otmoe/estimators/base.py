@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from otmoe.em import Fit, em
 from otmoe.experts import FAMILIES
+from otmoe.message import LocalModel
 from otmoe.model import MoE
 from otmoe.numerics import Array, namespace, to_numpy
 from otmoe.progress import fit_progress
@@ -247,6 +248,28 @@ class BaseMoE(BaseEstimator):
         if weight is None:
             return float(log_density.sum()), float(len(log_density))
         return float(weight @ log_density), float(weight.sum())
+
+    # -- sending ------------------------------------------------------------------------------
+
+    def to_message(self, site: str) -> LocalModel:
+        """Return all that this site sends, to be saved or merged with others.
+
+        Parameters
+        ----------
+        site : str
+            Name of the site, up to 200 characters.
+
+        Returns
+        -------
+        LocalModel
+        """
+        check_is_fitted(self)
+        if not hasattr(self, "fit_"):
+            raise ValueError(
+                "this estimator was made from a model and has seen no rows, so there is no fit to "
+                "report: call fit first, or write the model alone with otmoe.save_model."
+            )
+        return LocalModel.from_fit(self.fit_, site, self.model_.feature_names, self.model_.classes)
 
     # -- reading ------------------------------------------------------------------------------
 

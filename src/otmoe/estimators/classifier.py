@@ -146,7 +146,9 @@ class MoEClassifier(ClassifierMixin, BaseMoE):
     def _codes(self, y: Array, X: Array) -> Array:
         """Return class numbers in place of labels."""
         labels = to_numpy(y)
-        codes = np.minimum(np.searchsorted(self.classes_, labels), len(self.classes_) - 1)
+        order = np.argsort(self.classes_)  # a model from elsewhere may have its own
+        places = np.searchsorted(self.classes_, labels, sorter=order)
+        codes = order[np.minimum(places, len(order) - 1)]
         unknown = self.classes_[codes] != labels
         if np.any(unknown):
             raise ValueError(

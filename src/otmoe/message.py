@@ -1,0 +1,299 @@
+"""What a site sends, and model files: JSON that people can read and any language can write.
+
+``docs/message.md`` describes the files field by field.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import secrets
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, fields, replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from otmoe.em import Fit
+from otmoe.experts import FAMILIES
+from otmoe.gate import SoftmaxGate
+from otmoe.jsontext import MessageError, parse, shown, to_text
+from otmoe.model import MoE
+from otmoe.schema import SCHEMA_VERSION, LocalModelRecord, ModelRecord, check
+
+__all__ = ["LocalModel", "MessageError", "load_model", "save_model"]
+
+
+def _versions() -> dict[str, str]:
+    return {
+        "otmoe": version("otmoe"),
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+    }
+
+
+@dataclass(frozen=True)
+class LocalModel:
+    """All that a site sends: its model, and how it came about.
+
+    A local model is checked when it is made, whether by a fit, by hand or from a file.
+
+    Attributes
+    ----------
+    site : str
+        Name of the site, up to 200 characters.
+    model : MoE
+    n_samples : float
+        Sum of the weights of the site's rows.
+    log_likelihood : float
+        Of the site's rows, without the penalty.
+    converged : bool
+    status : str
+        How the fit ended, in a sentence.
+    warnings : tuple of str
+        What one should know about the fit, a sentence each.
+    constant : dict
+        Features that had one and the same value in every row, so that their coefficients could not
+        be estimated, by name (``model.terms[1:]``), and that value.
+    versions : dict
+        Of otmoe, Python and NumPy, by name.
+
+    Examples
+    --------
+    >>> from otmoe import LocalModel, MoERegressor, simulate
+    >>> data = simulate(500, 2, 3, random_state=0)
+    >>> sent = MoERegressor(n_experts=2, random_state=0).fit(data.X, data.y).to_message(site="Lyon")
+    >>> received = LocalModel.from_json(sent.to_json())
+    >>> received.site, received.n_samples
+    ('Lyon', 500.0)
+    >>> bool(np.all(received.model.to_vector() == sent.model.to_vector()))
+    True
+    """
+
+    site: str
+    model: MoE
+    n_samples: float
+    log_likelihood: float
+    converged: bool
+    status: str
+    warnings: tuple[str, ...] = ()
+    constant: dict[str, float] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=_versions)
+
+    def __post_init__(self) -> None:
+        check(self._document(), f"site {shown(self.site)}")
+
+    @classmethod
+    def from_fit(
+        cls,
+        fit: Fit,
+        site: str,
+        feature_names: Sequence[str] | None = None,
+        classes: Any = None,
+    ) -> Self:
+        """Return the message about a fit.
+
+        Parameters
+        ----------
+        fit : Fit
+        site : str
+            Name of the site, up to 200 characters.
+        feature_names : sequence of d str, optional
+        classes : array-like of shape (C,), optional
+            Class labels: text, numbers or booleans.
+        """
+        model = replace(
+            fit.model,
+            feature_names=None if feature_names is None else tuple(feature_names),
+            classes=None if classes is None else np.asarray(classes),
+        )
+        return cls(
+            site=site,
+            model=model,
+            n_samples=float(fit.n_samples),
+            log_likelihood=float(fit.log_likelihood),
+            converged=bool(fit.converged),
+            status=fit.status,
+            warnings=tuple(fit.warnings),
+            constant={model.terms[j + 1]: value for j, value in fit.constant.items()},
+        )
+
+    def _document(self) -> dict[str, Any]:
+        return {
+            "otmoe": "local model",
+            "schema_version": SCHEMA_VERSION,
+            "site": self.site,
+            "n_samples": self.n_samples,
+            "log_likelihood": self.log_likelihood,
+            "fit": {
+                "converged": self.converged,
+                "status": self.status,
+                "warnings": list(self.warnings),
+            },
+            "constant_features": self.constant,
+            "model": _model_document(self.model),
+            "versions": self.versions,
+        }
+
+    def to_json(self) -> str:
+        """Return the message as JSON text; the same numbers come back from it, to the last bit."""
+        document = self._document()
+        check(document, f"site {shown(self.site)}")  # arrays may have been changed in place
+        return to_text(document) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str | bytes, source: str = "message") -> Self:
+        """Read a message, or raise a :class:`MessageError` that says what is wrong with it.
+
+        Parameters
+        ----------
+        text : str or bytes
+            JSON; bytes are UTF-8.
+        source : str
+            Where the text comes from; an error begins with it.
+        """
+        record = check(parse(text, source), source)
+        if not isinstance(record, LocalModelRecord):
+            raise MessageError(
+                f'{source}: `otmoe` is "model", a model without a site or a number of rows; read '
+                "it with otmoe.load_model, or ask the site for its message."
+            )
+        return cls(
+            site=record.site,
+            model=_model(record.model),
+            n_samples=record.n_samples,
+            log_likelihood=record.log_likelihood,
+            converged=record.fit.converged,
+            status=record.fit.status,
+            warnings=tuple(record.fit.warnings),
+            constant=record.constant_features,
+            versions=record.versions,
+        )
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the message to a file, whole or not at all.
+
+        Parameters
+        ----------
+        path : str or path
+            Its folder has to exist.
+        """
+        _write(path, self.to_json())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read a message from a file, or raise a :class:`MessageError` that says what is wrong.
+
+        Parameters
+        ----------
+        path : str or path
+        """
+        return cls.from_json(Path(path).read_bytes(), os.fspath(path))
+
+
+def save_model(
+    model: MoE, path: str | os.PathLike[str], about: dict[str, Any] | None = None
+) -> None:
+    """Write a model to a file, whole or not at all.
+
+    Parameters
+    ----------
+    model : MoE
+    path : str or path
+        Its folder has to exist.
+    about : dict, optional
+        What else the file should say: text, numbers or booleans by name. It is there for readers
+        of the file; :func:`load_model` does not return it.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> from otmoe import load_model, save_model, simulate
+    >>> truth = simulate(10, 2, 3, random_state=0).truth
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder, "truth.moe.json")
+    ...     save_model(truth, path, about={"made by": "simulate"})
+    ...     bool(np.all(load_model(path).to_vector() == truth.to_vector()))
+    True
+    """
+    document = {
+        "otmoe": "model",
+        "schema_version": SCHEMA_VERSION,
+        "about": {} if about is None else about,
+        "model": _model_document(model),
+        "versions": _versions(),
+    }
+    check(document, "model")
+    _write(path, to_text(document) + "\n")
+
+
+def load_model(path: str | os.PathLike[str]) -> MoE:
+    """Read a model from a file that :func:`save_model` or :meth:`LocalModel.save` has written.
+
+    Parameters
+    ----------
+    path : str or path
+
+    Returns
+    -------
+    MoE
+    """
+    source = os.fspath(path)
+    return _model(check(parse(Path(path).read_bytes(), source), source).model)
+
+
+def _model_document(model: MoE) -> dict[str, Any]:
+    gate, experts = model.gate, model.experts
+    if not isinstance(gate, SoftmaxGate):
+        raise MessageError(
+            f"model: the gate is a {type(gate).__name__}; only models with a SoftmaxGate have a "
+            "file format."
+        )
+    return {
+        "family": experts.family,
+        "feature_names": None if model.feature_names is None else list(model.feature_names),
+        "classes": None if model.classes is None else np.asarray(model.classes).tolist(),
+        "gate": {
+            "coef": np.asarray(gate.coef).tolist(),
+            "columns": None if gate.columns is None else [int(j) for j in gate.columns],
+        },
+        "experts": {f.name: np.asarray(getattr(experts, f.name)).tolist() for f in fields(experts)},
+    }
+
+
+def _model(record: ModelRecord) -> MoE:
+    """Return the model of a checked record."""
+    columns = record.gate.columns
+    parameters = {name: np.array(value, np.float64) for name, value in record.experts.items()}
+    return MoE(
+        SoftmaxGate(
+            np.array(record.gate.coef, np.float64), None if columns is None else tuple(columns)
+        ),
+        FAMILIES[record.family](**parameters),
+        None if record.feature_names is None else tuple(record.feature_names),
+        None if record.classes is None else np.array(record.classes),
+    )
+
+
+def _write(path: str | os.PathLike[str], text: str) -> None:
+    """Write a file under another name in the same folder, then give it its own."""
+    path = Path(path)
+    if not path.parent.is_dir():
+        raise FileNotFoundError(
+            f"cannot write {path.name}: there is no folder {path.parent}; make it first."
+        )
+    temporary = path.with_name(f".{secrets.token_hex(8)}.tmp")
+    try:
+        with temporary.open("xb") as file:
+            file.write(text.encode())
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            temporary.unlink()
+        raise
