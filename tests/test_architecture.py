@@ -11,6 +11,7 @@ ORDER = """
     _kernels.py
     _triton.py
     numerics.py
+    plans.py
     newton.py
     experts/base.py
     experts/gaussian.py
@@ -19,6 +20,8 @@ ORDER = """
     experts/__init__.py
     gate.py
     model.py
+    pooled.py
+    transport.py
     rows.py
     information.py
     steps.py
@@ -29,11 +32,24 @@ ORDER = """
     jsontext.py
     schema.py
     message.py
+    screening.py
+    support.py
+    aggregation/sources.py
+    aggregation/mm.py
+    aggregation/merging.py
+    aggregation/starting.py
+    aggregation/gating.py
+    aggregation/problem.py
+    aggregation/result.py
+    aggregation/methods.py
+    aggregation/__init__.py
+    distributed.py
     datasets/simulation.py
     datasets/__init__.py
     estimators/base.py
     estimators/regressor.py
     estimators/classifier.py
+    estimators/distributed.py
     estimators/__init__.py
     __init__.py
 """.split()

@@ -2,19 +2,31 @@
 
 from importlib.metadata import version
 
+from otmoe.aggregation import Aggregation, aggregate
 from otmoe.datasets import simulate
-from otmoe.estimators import MoEClassifier, MoERegressor
+from otmoe.estimators import (
+    DistributedMoEClassifier,
+    DistributedMoERegressor,
+    MoEClassifier,
+    MoERegressor,
+)
 from otmoe.message import LocalModel, load_model, save_model
 from otmoe.model import MoE
+from otmoe.support import draw_support
 
 __version__ = version("otmoe")
 
 __all__ = [
+    "Aggregation",
+    "DistributedMoEClassifier",
+    "DistributedMoERegressor",
     "LocalModel",
     "MoE",
     "MoEClassifier",
     "MoERegressor",
     "__version__",
+    "aggregate",
+    "draw_support",
     "load_model",
     "save_model",
     "simulate",

@@ -151,7 +151,7 @@ def fit_tasks(
     messages = [fit.message for fit in fits]
 
     # 1) second chances
-    bad = np.flatnonzero(likelihood_deviations(messages) < -THRESHOLD)
+    bad = np.flatnonzero(likelihood_deviations(messages) < -THRESHOLD).tolist()
     again = [_with_more_starts(tasks[i]) for i in bad]
     for i, fit in zip(bad, _run(again, executor, None), strict=True):
         seconds[i] += fit.seconds
@@ -162,8 +162,8 @@ def fit_tasks(
     deviations = likelihood_deviations(messages)
     left_out = {
         message.site: (
-            f"its mean log-likelihood per row is {-deviation:.0f} deviations below the median, also "
-            "after a fit with more starts"
+            f"its mean log-likelihood per row is {-deviation:.0f} deviations below the median, "
+            "also after a fit with more starts"
         )
         for message, deviation in zip(messages, deviations, strict=True)
         if deviation < -THRESHOLD

@@ -17,10 +17,12 @@ import array_api_compat
 import array_api_compat.numpy
 import numpy as np
 
+kernels: Any
+"""The compiled kernels, or None on a Python that numba does not support yet."""
 try:
     from otmoe import _kernels as kernels
-except ImportError:  # a Python that numba does not support yet: the plain versions serve
-    kernels = None  # type: ignore[assignment]
+except ImportError:
+    kernels = None
 
 Array = Any
 """An array of the caller's namespace; shapes are given in docstrings."""

@@ -18,8 +18,8 @@ _LEAST_SPREAD = 0.5  # standard deviation of a row's log density that can be tak
 def likelihood_deviations(messages: Sequence[LocalModel]) -> Floats:
     """Return how far each shard's mean log-likelihood per row is from the median, in deviations.
 
-    For shards of one dataset the mean over n rows varies by chance by about 1 / sqrt(n); the unit is
-    the median absolute deviation of sqrt(n) times the distance to the median, scaled to be the
+    For shards of one dataset the mean over n rows varies by chance by about 1 / sqrt(n). The unit
+    is the median absolute deviation of sqrt(n) times the distance to the median, scaled to be the
     standard deviation of a normal. A shard in a wrong optimum is tens of units below.
 
     Parameters

@@ -112,13 +112,13 @@ def greedy_labels(sources: Sources, n_experts: int) -> tuple[Floats, Experts]:
     cost[~alive] = cost[:, ~alive] = np.inf
     owner = np.arange(L)
     for _ in range(int(alive.sum()) - n_experts):
-        i, j = np.unravel_index(np.argmin(cost), cost.shape)
-        now = now.merged(int(i), int(j))
+        i, j = map(int, np.unravel_index(np.argmin(cost), cost.shape))
+        now = now.merged(i, j)
         owner[owner == j] = i
         alive[j] = False
         cost[j] = cost[:, j] = np.inf
         others = np.flatnonzero(alive & (np.arange(L) != i))
-        fresh = now.costs(int(i), others)
+        fresh = now.costs(i, others)
         low, high = np.minimum(i, others), np.maximum(i, others)
         cost[low, high] = fresh
     kept = np.flatnonzero(alive)
@@ -127,4 +127,3 @@ def greedy_labels(sources: Sources, n_experts: int) -> tuple[Floats, Experts]:
     if now.dispersion is not None:
         vector = np.concatenate([vector, np.log(now.dispersion[kept])])
     return labels, sources.experts.take(kept).with_vector(vector)
-

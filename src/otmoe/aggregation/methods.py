@@ -223,5 +223,3 @@ def _averaged(problem: Problem, models: list[MoE]) -> MoE:
         gate=SoftmaxGate(mean([model.gate.coef for model in models]), columns),
         experts=replace(experts, coef=mean([m.experts.coef for m in models]), **others),
     )
-
-

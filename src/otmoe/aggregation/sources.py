@@ -217,9 +217,7 @@ def flows(sources: Sources, experts: Experts) -> tuple[Floats, Floats]:
 def _received(experts: Experts, cell: Cell, index: Array) -> tuple[Array, Response]:
     """Return mass (n, K) and mean response of the targets, for sources sent to `index`."""
     var = cell.response.var if experts.n_constant else None
-    mass, mean, spread = collected(
-        index, cell.weight, cell.response.mean, var, experts.n_experts
-    )
+    mass, mean, spread = collected(index, cell.weight, cell.response.mean, var, experts.n_experts)
     return mass, Response(mean, spread)
 
 

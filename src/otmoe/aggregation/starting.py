@@ -92,9 +92,7 @@ def averaged(experts: Experts, labels: Floats, weight: Floats, n_experts: int) -
     share = (labels[None, :] == np.arange(n_experts)[:, None]) * np.maximum(weight, 1e-300)
     share[share.sum(axis=1) == 0] = 1.0
     share = share / share.sum(axis=1, keepdims=True)
-    means = {
-        f.name: np.tensordot(share, getattr(experts, f.name), axes=1) for f in fields(experts)
-    }
+    means = {f.name: np.tensordot(share, getattr(experts, f.name), axes=1) for f in fields(experts)}
     return replace(experts, **means)
 
 
