@@ -8,10 +8,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks import defaults, em_pass, families, gpu_pass, memory, whole_fit
+from benchmarks import defaults, em_pass, families, gpu_pass, memory, reduction, whole_fit
 from benchmarks.harness import RESULTS, Settings, read, rewrite, run, show
 
-SPEED = (em_pass.BENCHMARK, whole_fit.BENCHMARK, memory.BENCHMARK)
+SPEED = (em_pass.BENCHMARK, whole_fit.BENCHMARK, memory.BENCHMARK, reduction.BENCHMARK)
 ALL = (*SPEED, gpu_pass.BENCHMARK, families.BENCHMARK, *defaults.BENCHMARKS)
 ROOT = Path(__file__).parents[1]
 

@@ -1,7 +1,7 @@
 """Relaxed transport plans: at every row each source goes, whole, to the target nearest to it.
 
 Which target is nearest depends on the family, in one of two forms; what the targets then receive
-does not (maths 9). NumPy arrays go through compiled kernels, others through array-API versions
+does not (maths 11). NumPy arrays go through compiled kernels, others through array-API versions
 that hold all (n, L, K) costs of a block.
 """
 

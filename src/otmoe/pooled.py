@@ -18,7 +18,7 @@ Constant = Mapping[int, float]
 
 @dataclass(frozen=True)
 class PooledGate:
-    """The gate of f^W: lambda_m(x) times the gate of site m (maths 9).
+    """The gate of f^W: lambda_m(x) times the gate of site m (maths 11).
 
     A sum of softmax gates is not a softmax gate, so the gates are kept side by side.
 
@@ -87,6 +87,15 @@ class PooledGate:
             columns.append(heard)
         return xp.stack(columns).T
 
+    def heard(self, X: Array) -> Array | None:
+        """Return the weight of all sites that have a say at each row, (n,); None if all have."""
+        voters = self.voters(X)
+        if voters is None:
+            return None
+        xp = namespace(X)
+        weight = like(self.site_weight, X)[None, :]
+        return xp.sum(xp.where(voters, weight, xp.zeros_like(weight)), axis=1)
+
     def site_prob(self, X: Array) -> Array:
         """Return lambda_m(x) at the rows of a design, (n, M), or (1, M) where it is constant."""
         weight = like(self.site_weight, X)[None, :]
@@ -98,24 +107,44 @@ class PooledGate:
         heard = xp.where(xp.any(voters, axis=1)[:, None], heard, weight)
         return heard / xp.sum(heard, axis=1)[:, None]
 
-    def _parts(self, X: Array) -> tuple[Array, Array]:
-        """Return log and probability of the experts of all sites, each within its site, (L, n)."""
+    def group(self, start: int, stop: int) -> PooledGate:
+        """Return the gates of some sites with the weights they have here."""
+        constant = None if self.constant is None else self.constant[start:stop]
+        return PooledGate(self.gates[start:stop], self.site_weight[start:stop], constant)
+
+    def shares(self, X: Array) -> Array:
+        """Return the weight of each site that has a say, times its gate, (n, L).
+
+        Divided by :meth:`heard` this is :meth:`prob`; unlike that, it needs no other site.
+        """
+        weight = like(self.site_weight, X)[None, :]
+        voters = self.voters(X)
+        if voters is not None:
+            weight = namespace(X).where(voters, weight, namespace(X).zeros_like(weight))
+        return (self._parts(X) * self._per_expert(weight)).T
+
+    def _parts(self, X: Array, *, log: bool = False) -> Array:
+        """Return the probability (or its log) of each expert within its site, (L, n)."""
         xp = namespace(X)
         logits = times(X, self._coef).T  # (L, n)
         groups, undo = self._groups
-        probs, logs = [], []
+        parts = []
         for size, sites, experts in groups:
             mine = logits if undo is None else xp.take(logits, _index(experts, X), axis=0)
             rows = xp.reshape(mine, (len(sites), size, X.shape[0]))  # (M, K, n)
-            rows = rows - xp.max(rows, axis=1)[:, None, :]
-            e = xp.exp(rows) + 1e-130  # as in numerics.softmax
+            rows -= xp.max(rows, axis=1)[:, None, :]
+            e = xp.exp(rows)
+            e += 1e-130  # as in numerics.softmax
             total = xp.sum(e, axis=1)[:, None, :]
-            probs.append(xp.reshape(e / total, mine.shape))
-            logs.append(xp.reshape(rows - xp.log(total), mine.shape))
+            if log:
+                rows -= xp.log(total)
+                parts.append(xp.reshape(rows, mine.shape))
+            else:
+                e /= total
+                parts.append(xp.reshape(e, mine.shape))
         if undo is None:
-            return logs[0], probs[0]
-        order = _index(undo, X)
-        return xp.take(xp.concat(logs), order, axis=0), xp.take(xp.concat(probs), order, axis=0)
+            return parts[0]
+        return xp.take(xp.concat(parts), _index(undo, X), axis=0)
 
     def _per_expert(self, of_site: Array) -> Array:
         """Return values of sites (., M) repeated for their experts, (L, .)."""
@@ -123,7 +152,7 @@ class PooledGate:
 
     def prob(self, X: Array) -> Array:
         """Return lambda_m(x) pi_ml(x) for the experts of all sites, (n, L)."""
-        return (self._parts(X)[1] * self._per_expert(self.site_prob(X))).T
+        return (self._parts(X) * self._per_expert(self.site_prob(X))).T
 
     def logits(self, X: Array) -> Array:
         """Return the log of :meth:`prob`, (n, L); minus infinity for sites that have no say."""
@@ -131,7 +160,7 @@ class PooledGate:
         share = self.site_prob(X)
         some = share > 0
         log_share = xp.where(some, xp.log(xp.where(some, share, xp.ones_like(share))), -np.inf)
-        return (self._parts(X)[0] + self._per_expert(log_share)).T
+        return (self._parts(X, log=True) + self._per_expert(log_share)).T
 
     log_prob = logits
 
@@ -149,7 +178,7 @@ class Ensemble(MoE):
 def pool(
     models: Sequence[MoE], site_weight: Floats, constant: Sequence[Constant] | None = None
 ) -> Ensemble:
-    """Return the weighted average f^W of models of one family (maths 9).
+    """Return the weighted average f^W of models of one family (maths 11).
 
     Parameters
     ----------

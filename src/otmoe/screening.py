@@ -1,4 +1,4 @@
-"""Which local models stand out: bad local optima show in the log-likelihood per row (maths 10)."""
+"""Which local models stand out: bad local optima show in the log-likelihood per row (maths 12)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The gate of an aggregate: softmax regression on the mass its experts receive (maths 9)."""
+"""The gate of an aggregate: softmax regression on the mass its experts receive (maths 11)."""
 
 from __future__ import annotations
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import reduce
-from operator import add
 
 import numpy as np
 
@@ -17,7 +15,7 @@ _CHUNK = 2**22  # numbers in one batch of Gram matrices
 
 @dataclass(frozen=True)
 class Parts:
-    """Experts to be merged, as quadratic approximations of their log-likelihoods (maths 9).
+    """Experts to be merged, as quadratic approximations of their log-likelihoods (maths 11).
 
     Attributes
     ----------
@@ -79,17 +77,22 @@ def parts(sources: Sources) -> Parts:
     experts = sources.experts
     L = experts.n_experts
 
-    def block(cell: Cell) -> FitStatistics:
-        return experts.statistics(cell.Z, cell.response, cell.weight)
+    def block(cell: Cell) -> tuple[int, FitStatistics]:
+        mine = experts.take(cell.experts)
+        return cell.experts.start, mine.statistics(cell.Z, cell.response, cell.weight)
 
-    sums: FitStatistics = reduce(add, sources.each(block))
+    found: dict[int, FitStatistics] = {}
+    for start, sums in sources.each(block):
+        found[start] = found[start] + sums if start in found else sums
+    weight = np.concatenate([sums.weight for sums in found.values()])
+    information = np.concatenate([sums.information for sums in found.values()])
     size = experts.n_linear * experts.n_columns
-    gram = sums.information.swapaxes(2, 3).reshape(L, size, size) / len(sources)
+    gram = information.swapaxes(2, 3).reshape(L, size, size) / len(sources)
     dispersion = experts.dispersion
     if dispersion is not None:
         gram = gram * dispersion[:, None, None]
     coef = experts.to_vector()[: L * size].reshape(L, size)
-    return Parts(sums.weight / len(sources), coef, gram, dispersion)
+    return Parts(weight / len(sources), coef, gram, dispersion)
 
 
 def greedy_labels(sources: Sources, n_experts: int) -> tuple[Floats, Experts]:

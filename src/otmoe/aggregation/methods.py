@@ -29,7 +29,7 @@ _GREEDY_LIMIT = 1500
 
 
 def reduction(problem: Problem, rng: np.random.Generator) -> Outcome:
-    """Minimise the relaxed transport divergence to f^W by MM (the paper's R; maths 9)."""
+    """Minimise the relaxed transport divergence to f^W by MM (the paper's R; maths 11)."""
     clock = {}
     begin = perf_counter()
     sources, K = problem.sources, problem.n_experts
@@ -47,7 +47,7 @@ def reduction(problem: Problem, rng: np.random.Generator) -> Outcome:
             f"{empty} of {K} experts receive no mass from any site: ask for fewer experts."
         )
     best, total = runs[0].trace[-1], len(runs)
-    same = sum(r.trace[-1] <= best * (1 + 1e-6) + 1e-12 for r in runs)
+    same = sum(r.trace[-1] <= best * 1.01 + 1e-12 for r in runs)
     verb = "converged" if run.converged else "stopped before convergence"
     status = (
         f"{verb} after {run.n_iter} iterations at R_c = {run.trace[-1]:.4g} nats; "
@@ -57,7 +57,7 @@ def reduction(problem: Problem, rng: np.random.Generator) -> Outcome:
 
 
 def greedy(problem: Problem, rng: np.random.Generator) -> Outcome:
-    """Merge experts two at a time, the cheapest merger first (Runnalls; maths 9)."""
+    """Merge experts two at a time, the cheapest merger first (Runnalls; maths 11)."""
     sources, K = problem.sources, problem.n_experts
     L = sources.experts.n_experts
     if L > _GREEDY_LIMIT:
@@ -75,7 +75,7 @@ def greedy(problem: Problem, rng: np.random.Generator) -> Outcome:
 
 
 def middle(problem: Problem, rng: np.random.Generator) -> Outcome:
-    """Take the local model to which moving all the others costs least (the paper's Mid; maths 9).
+    """Take the local model to which moving all the others costs least (the paper's Mid; maths 11).
 
     Candidates are compared by T_c on few support points first; the best few on more.
     """
@@ -127,7 +127,7 @@ def _cost_of(X: Floats, problem: Problem, u: int) -> float:
 
 
 def weighted_average(problem: Problem, rng: np.random.Generator) -> Outcome:
-    """Average the parameters as they come, expert by expert (the paper's W; maths 9).
+    """Average the parameters as they come, expert by expert (the paper's W; maths 11).
 
     Experts of local models are ordered by mass; nothing else makes expert k of one site the expert
     k of another.

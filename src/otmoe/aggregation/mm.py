@@ -10,6 +10,7 @@ from otmoe.aggregation.sources import Look, Sources, look
 from otmoe.experts import Experts
 from otmoe.numerics import Floats
 
+_EXACT = 1e-12  # nats
 _LOST = 1e-12  # share of all mass below which a target counts as empty
 
 
@@ -45,9 +46,9 @@ def descend(
     labels: Floats | None = None,
     *,
     max_iter: int = 200,
-    tol: float = 1e-12,
+    tol: float = 1e-7,
 ) -> Descent:
-    """Minimise R_c over the targets until an iteration gains less than `tol` (maths 9).
+    """Minimise R_c over the targets until an iteration gains less than `tol` (maths 11).
 
     With the plan fixed, R_c is majorised by a weighted fit of each target to what it receives: one
     step solves it for Gaussian experts, and one Newton step, halved where it overshoots, improves
@@ -63,7 +64,7 @@ def descend(
         Send source l to target ``labels[l]`` at every point instead of to the nearest.
     max_iter : int
     tol : float
-        In nats.
+        Relative to R_c. What is exact to 1e-12 nats is not improved further.
     """
     n = len(sources)
     floor = sources.experts.smallest_dispersion
@@ -75,11 +76,11 @@ def descend(
 
     here, value = at(experts)
     trace = [value]
-    converged = value <= tol
+    converged = value <= _EXACT
     while len(trace) <= max_iter and not converged:
         candidate = experts.step(here.statistics, floor=floor)
         if labels is None:
-            candidate = _reseeded(candidate, here, sources, tol * n)
+            candidate = _reseeded(candidate, here, sources, _EXACT * n)
         there, candidate_value = at(candidate)
         for _ in range(12):
             if candidate_value <= value:
@@ -87,7 +88,7 @@ def descend(
             candidate = _halfway(experts, candidate)
             there, candidate_value = at(candidate)
         gain = value - candidate_value
-        converged = not gain > tol
+        converged = not gain > max(tol * candidate_value, _EXACT)
         if gain >= 0:  # else rounding is all that is left
             experts, here, value = candidate, there, candidate_value
             trace.append(value)

@@ -1,7 +1,8 @@
 """The experts of all sites at the support points, and what an aggregate of them receives.
 
-Sums over the support are taken block by block, so that memory does not grow with the number of
-support points times the number of experts; what fits a fixed budget is kept between passes.
+Everything is a sum over cells, blocks of support points times groups of sites that fit the cache:
+memory does not grow with the number of points times the number of experts, and time is linear in
+both.
 """
 
 from __future__ import annotations
@@ -21,27 +22,34 @@ from otmoe.plans import collected
 from otmoe.pooled import Ensemble
 from otmoe.rows import Scaling, take_rows
 
-_BLOCK = 2**19  # numbers in one (rows, L) array of a block
-_DEVICE_BLOCK = 2**25
+_GROUP = 512  # experts in a cell, if no site has more
+_CELL = 2**18  # experts times points in a cell
+_DEVICE_CELL = 2**24
 _KEEP = 2**24  # numbers that may be kept from one pass to the next
 
 
 @dataclass(frozen=True)
 class Cell:
-    """The sources at a block of support points.
+    """Some of the sources at some of the support points.
 
     Attributes
     ----------
+    rows : slice
+        The points.
+    experts : slice
+        The sources.
     Z : array of shape (n, p)
         Standardised design.
-    weight : array of shape (n, L)
+    weight : array of shape (n, l)
         Mass of each source, lambda_m(x) pi_ml(x).
     response : Response
-        What the sources predict, (n, L).
-    own : ndarray of shape (L,)
+        What the sources predict, (n, l).
+    own : ndarray of shape (l,)
         Weighted sum over the points of each source's own expected log density.
     """
 
+    rows: slice
+    experts: slice
     Z: Array
     weight: Array
     response: Response
@@ -61,77 +69,123 @@ class Sources:
     scaling : Scaling
         Standardisation under which targets are fitted.
     pool : Executor, optional
-        Threads over which blocks are spread.
+        Threads over which cells are spread.
+    kept : bool
+        Keep the cells from one pass to the next, if they are small enough.
     """
 
     ensemble: Ensemble
     X: Array
     scaling: Scaling
     pool: Executor | None = field(default=None, repr=False)
+    kept: bool = False
 
     def __len__(self) -> int:
         return int(self.X.shape[0])
+
+    @property
+    def n_sources(self) -> int:
+        """Number of experts of all sites, L."""
+        return self.ensemble.experts.n_experts
 
     @cached_property
     def experts(self) -> Experts:
         """The L experts on the standardised scale."""
         return self.ensemble.experts.rescaled(self.scaling.inverse)
 
+    @property
+    def Z(self) -> Array:
+        """The standardised design, (S, p)."""
+        return design(self.X, self.scaling.x_center, self.scaling.x_scale)
+
     @cached_property
     def mass(self) -> Floats:
         """Mean mass of each source over the support, (L,)."""
-        return np.asarray(sum(self.each(lambda cell: _sum(cell.weight))) / len(self))
+        total = sum(self.each(lambda cell: self._placed(cell, _sum(cell.weight))))
+        return np.asarray(total / len(self))
 
     def few(self, size: int, rng: np.random.Generator) -> Sources:
         """Return the sources at `size` of the points, drawn without replacement, in NumPy."""
         index = np.arange(len(self))
         if len(index) > size:
             index = np.sort(rng.choice(index, size, replace=False))
-        return replace(self, X=take_rows(self.X, index))
+        return replace(self, X=take_rows(self.X, index), kept=True)
 
     def each(self, function: Callable[[Cell], Any]) -> Iterable[Any]:
-        """Apply a function to every block; results come in the order of the blocks."""
+        """Apply a function to every cell; results come in the order of the cells."""
         apply = map if self.pool is None else self.pool.map
-        if self._kept is not None:
-            return apply(function, self._kept)
-        return apply(lambda rows: function(self._cell(rows)), self._slices)
+        if self._cells is not None:
+            return apply(function, self._cells)
+        return apply(lambda place: function(self._cell(*place)), self._places)
+
+    def _placed(self, cell: Cell, values: Floats) -> Floats:
+        """Return values of the sources of a cell in their places among all, (L, ...)."""
+        out = np.zeros((self.n_sources, *values.shape[1:]))
+        out[cell.experts] = values
+        return out
 
     @cached_property
-    def _kept(self) -> list[Cell] | None:
+    def _cells(self) -> list[Cell] | None:
         arrays = 1 + getattr(self.experts, "n_classes", 1)
-        numbers = len(self) * (self.experts.n_experts * arrays + self.X.shape[1] + 1)
+        if not self.kept or len(self) * self.n_sources * arrays > _KEEP:
+            return None
         apply = map if self.pool is None else self.pool.map
-        return list(apply(self._cell, self._slices)) if numbers <= _KEEP else None
+        return list(apply(lambda place: self._cell(*place), self._places))
 
     @cached_property
-    def _slices(self) -> list[slice]:
-        budget = _BLOCK if isinstance(self.X, np.ndarray) else _DEVICE_BLOCK
-        size = max(budget // self.experts.n_experts, 64)
-        starts = range(0, len(self), size)
-        return [slice(start, min(start + size, len(self))) for start in starts]
+    def _groups(self) -> list[tuple[slice, Ensemble]]:
+        """Sites next to each other, as ensembles of their own: (their experts, they)."""
+        gate, experts = self.ensemble.gate, self.ensemble.experts
+        sizes = np.array([g.n_experts for g in gate.gates])
+        ends = np.concatenate([[0], np.cumsum(sizes)])
+        per_group = max(_GROUP // int(sizes.max()), 1)
+        groups = []
+        for m in range(0, len(sizes), per_group):
+            stop = min(m + per_group, len(sizes))
+            mine = slice(int(ends[m]), int(ends[stop]))
+            part = Ensemble(gate.group(m, stop), experts.take(mine))
+            groups.append((mine, part))
+        return groups
 
-    def _cell(self, rows: slice) -> Cell:
+    @cached_property
+    def _places(self) -> list[tuple[slice, int]]:
+        budget = _CELL if isinstance(self.X, np.ndarray) else _DEVICE_CELL
+        largest = max(mine.stop - mine.start for mine, _ in self._groups)
+        size = max(budget // largest, 64)
+        starts = range(0, len(self), size)
+        blocks = [slice(start, min(start + size, len(self))) for start in starts]
+        return [(rows, g) for rows in blocks for g in range(len(self._groups))]
+
+    @cached_property
+    def _heard(self) -> Array | None:
+        """The weight of the sites that have a say at each point, (S,); None if it is 1."""
+        gate = self.ensemble.gate
+        return gate.heard(design(self.X))
+
+    def _cell(self, rows: slice, group: int) -> Cell:
         xp = namespace(self.X)
+        mine, part = self._groups[group]
         X = design(self.X[rows, :])
-        experts = self.ensemble.experts
-        eta = experts.predictor(X)
-        response = experts.response(eta)
-        weight = self.ensemble.gate.prob(X)
-        own = xp.sum(weight * experts.expected_log_prob(eta, response), axis=0)
+        eta = part.experts.predictor(X)
+        response = part.experts.response(eta)
+        weight = part.gate.shares(X)
+        if self._heard is not None:
+            weight = weight / self._heard[rows][:, None]
+        own = xp.sum(weight * part.experts.expected_log_prob(eta, response), axis=0)
         Z = design(self.X[rows, :], self.scaling.x_center, self.scaling.x_scale)
-        return Cell(Z, weight, response, to_numpy(own))
+        return Cell(rows, mine, Z, weight, response, to_numpy(own))
 
 
 @dataclass(frozen=True)
 class Look:
-    """What target experts receive from the sources, summed over the support (maths 9).
+    """What target experts receive from the sources, summed over the support (maths 11).
 
     Attributes
     ----------
     statistics : FitStatistics
         For one step of the targets.
     cost : ndarray of shape (L,)
-        Mass times divergence of each source to the nearest target.
+        Mass times divergence of each source to its target.
     """
 
     statistics: FitStatistics
@@ -156,9 +210,8 @@ def look(sources: Sources, experts: Experts, labels: Floats | None = None) -> Lo
     def block(cell: Cell) -> Look:
         index, value = _sent(experts, cell, labels)
         mass, response = _received(experts, cell, index)
-        return Look(
-            experts.statistics(cell.Z, response, mass), cell.own - _sum(cell.weight * value)
-        )
+        cost = cell.own - _sum(cell.weight * value)
+        return Look(experts.statistics(cell.Z, response, mass), sources._placed(cell, cost))
 
     return reduce(add, sources.each(block))
 
@@ -166,7 +219,7 @@ def look(sources: Sources, experts: Experts, labels: Floats | None = None) -> Lo
 def target_gate(
     sources: Sources, experts: Experts, labels: Floats, slack: Floats | None = None
 ) -> Array:
-    """Return the mass a_sk that each target receives at each support point, (S, K) (maths 9).
+    """Return the mass a_sk that each target receives at each support point, (S, K) (maths 11).
 
     Parameters
     ----------
@@ -179,17 +232,19 @@ def target_gate(
         to the nearest instead.
     """
 
-    def block(cell: Cell) -> Array:
+    def block(cell: Cell) -> tuple[slice, Array]:
         index, value = _sent(experts, cell, labels)
         if slack is not None:
             xp = namespace(value)
             nearest, best = _sent(experts, cell, None)
-            leaves = best - value > like(slack, value)[None, :]
+            leaves = best - value > like(slack[cell.experts], value)[None, :]
             index = xp.where(leaves, xp.astype(nearest, index.dtype), index)
-        return _received(experts, cell, index)[0]
+        return cell.rows, _received(experts, cell, index)[0]
 
-    parts = list(sources.each(block))
-    return namespace(parts[0]).concat(parts)
+    target = like(np.zeros((len(sources), experts.n_experts)), sources.X)
+    for rows, mass in sources.each(block):
+        target[rows, :] += mass
+    return target
 
 
 def flows(sources: Sources, experts: Experts) -> tuple[Floats, Floats]:
@@ -202,16 +257,34 @@ def flows(sources: Sources, experts: Experts) -> tuple[Floats, Floats]:
     cost : ndarray of shape (L,)
         Mass times divergence, summed over the support.
     """
+    mass = np.zeros((sources.n_sources, experts.n_experts))
+    cost = np.zeros(sources.n_sources)
 
-    def block(cell: Cell) -> tuple[Floats, Floats]:
+    def block(cell: Cell) -> tuple[slice, Floats, Floats]:
         xp = namespace(cell.Z)
         index, value = _sent(experts, cell, None)
         zero = xp.zeros_like(cell.weight)
         sent = [_sum(xp.where(index == k, cell.weight, zero)) for k in range(experts.n_experts)]
-        return np.stack(sent, axis=1), cell.own - _sum(cell.weight * value)
+        return cell.experts, np.stack(sent, axis=1), cell.own - _sum(cell.weight * value)
 
-    masses, costs = zip(*sources.each(block), strict=True)
-    return sum(masses), np.maximum(sum(costs), 0.0)
+    for mine, sent, spent in sources.each(block):
+        mass[mine] += sent
+        cost[mine] += spent
+    return mass, np.maximum(cost, 0.0)
+
+
+def _sent(experts: Experts, cell: Cell, labels: Floats | None) -> tuple[Array, Array]:
+    """Return the target of each source and its expected log density there, (n, l)."""
+    eta = experts.predictor(cell.Z)
+    if labels is None:
+        return experts.nearest(eta, cell.response)
+    xp = namespace(eta)
+    value = xp.zeros_like(cell.weight)
+    index = like(labels[cell.experts], eta)[None, :] + value
+    for k in range(experts.n_experts):
+        log_prob = experts.take([k]).expected_log_prob(eta[:, k : k + 1, ...], cell.response)
+        value = xp.where(index == k, log_prob, value)
+    return xp.astype(index, xp.int32), value
 
 
 def _received(experts: Experts, cell: Cell, index: Array) -> tuple[Array, Response]:
@@ -219,19 +292,6 @@ def _received(experts: Experts, cell: Cell, index: Array) -> tuple[Array, Respon
     var = cell.response.var if experts.n_constant else None
     mass, mean, spread = collected(index, cell.weight, cell.response.mean, var, experts.n_experts)
     return mass, Response(mean, spread)
-
-
-def _sent(experts: Experts, cell: Cell, labels: Floats | None) -> tuple[Array, Array]:
-    """Return the target of each source and its expected log density there, (n, L)."""
-    eta = experts.predictor(cell.Z)
-    if labels is None:
-        return experts.nearest(eta, cell.response)
-    value = namespace(eta).zeros_like(cell.weight)
-    index = like(labels, eta)[None, :] + value
-    for k in range(experts.n_experts):
-        log_prob = experts.take([k]).expected_log_prob(eta[:, k : k + 1, ...], cell.response)
-        value = namespace(eta).where(index == k, log_prob, value)
-    return namespace(eta).astype(index, namespace(eta).int32), value
 
 
 def _sum(a: Array) -> Floats:

@@ -1,4 +1,4 @@
-"""Where the reduction begins: few support points, many starts (maths 9)."""
+"""Where the reduction begins: few support points, many starts (maths 11)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def search(sources: Sources, n_experts: int, rng: np.random.Generator) -> list[D
     rng : Generator
     """
     runs = [
-        descend(sources, start, max_iter=_SHORT, tol=1e-9)
+        descend(sources, start, max_iter=_SHORT, tol=1e-4)
         for start in candidates(sources, n_experts, rng)
     ]
     return sorted(runs, key=lambda run: run.trace[-1])
@@ -69,7 +69,7 @@ def clusterings(sources: Sources, n_experts: int, rng: np.random.Generator) -> I
     On that scale a squared distance is the mean squared difference of two predictors.
     """
     experts = sources.experts
-    gram = sum(sources.each(lambda cell: np.asarray(cell.Z.T @ cell.Z))) / len(sources)
+    gram = sources.Z.T @ sources.Z / len(sources)
     values, vectors = np.linalg.eigh(gram)
     root = vectors * np.sqrt(np.maximum(values, 0.0)) @ vectors.T
     points = (experts.coef @ root).reshape(experts.n_experts, -1)
