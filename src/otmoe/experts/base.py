@@ -1,4 +1,4 @@
-"""What an expert family is: the protocol, the response it is fitted to, and the KL cost.
+"""What an expert family is: the protocol, the response it is fitted to, the costs between experts.
 
 K experts of one family are stacked on the first axis of their parameters, so that concatenating
 the experts of many sites, or picking some of them, is plain indexing.
@@ -177,6 +177,20 @@ class Experts(ABC):
         """Return the derivatives of :meth:`expected_log_prob` in the predictors."""
 
     @abstractmethod
+    def log_affinity(self, eta: Array, other: Self, other_eta: Array) -> Array:
+        """Return the log of the integral of sqrt(phi_l phi_k), (n, L, K) (maths 9).
+
+        Parameters
+        ----------
+        eta : array of shape (n, L), or (n, L, C) for C classes
+            Predictors of these experts.
+        other : Experts
+            K experts of this family.
+        other_eta : array of shape (n, K), or (n, K, C)
+            Their predictors.
+        """
+
+    @abstractmethod
     def step(self, statistics: FitStatistics, *, floor: float = 0.0, ridge: float = 0.0) -> Self:
         """Return the experts after one weighted fitting step; an expert without weight stays.
 
@@ -267,6 +281,15 @@ class Experts(ABC):
         )  # (n, L, K)
         gap = entropy[:, :, None] - cross
         return xp.where(gap > 0, gap, xp.zeros_like(gap))  # rounding may leave -1e-16
+
+    def hellinger_cost(self, X: Array, other: Self) -> Array:
+        """Return the squared Hellinger distance of self_l and other_k, (n, L, K) (maths 9).
+
+        It is 1 - the integral of sqrt(phi_l phi_k): symmetric, and never above 1.
+        """
+        xp = namespace(X)
+        cost = -xp.expm1(self.log_affinity(self.predictor(X), other, other.predictor(X)))
+        return xp.where(cost > 0, cost, xp.zeros_like(cost))  # rounding may leave -1e-16
 
     def fit_weights(
         self, eta: Array, response: Response, weight: Array

@@ -70,6 +70,12 @@ class GaussianExperts(Experts):
             score=(a, half - 0.5), curvature={(0, 0): precision, (0, 1): a, (1, 1): half}
         )
 
+    def log_affinity(self, eta: Array, other: Self, other_eta: Array) -> Array:
+        total = self.var[:, None] + other.var  # (L, K)
+        scales = 2 * np.sqrt(self.var)[:, None] * np.sqrt(other.var) / total
+        gap = eta[:, :, None] - other_eta[:, None, :]
+        return like(0.5 * np.log(scales), eta) - gap * gap * like(0.25 / total, eta)
+
     def step(self, statistics: FitStatistics, *, floor: float = 0.0, ridge: float = 0.0) -> Self:
         # Weighted least squares in increments: the step d solves G d = X'W(m - X beta), and the
         # weighted sum of squares around the NEW mean is the old one less d' X'W(m - X beta). (The

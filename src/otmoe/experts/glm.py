@@ -24,6 +24,17 @@ _LARGEST_LOG_MEAN = 300.0  # a Poisson mean beyond e^300 overflows in sums befor
 class NewtonExperts(Experts):
     """Experts without dispersions, whose weighted fit is a concave problem: Newton solves it."""
 
+    @staticmethod
+    @abstractmethod
+    def cumulant(eta: Array) -> Array:
+        """Return b(eta): elementwise, or over the last axis where that holds classes."""
+
+    def log_affinity(self, eta: Array, other: Self, other_eta: Array) -> Array:
+        # The root of a product of two densities is the density halfway, but for its constant.
+        halfway = self.cumulant(0.5 * (eta[:, :, None, ...] + other_eta[:, None, ...]))
+        ends = self.cumulant(eta)[:, :, None] + self.cumulant(other_eta)[:, None, :]
+        return halfway - 0.5 * ends
+
     def step(self, statistics: FitStatistics, *, floor: float = 0.0, ridge: float = 0.0) -> Self:
         # One Newton step for each expert; the caller halves it where it overshoots.
         free = self.to_vector().reshape(self.n_experts, -1)
@@ -91,11 +102,6 @@ class CanonicalExperts(NewtonExperts):
     coef : ndarray of shape (K, p)
         Coefficients, intercept in column 0.
     """
-
-    @staticmethod
-    @abstractmethod
-    def cumulant(eta: Array) -> Array:
-        """Return b(eta), elementwise."""
 
     @staticmethod
     @abstractmethod
@@ -195,6 +201,12 @@ class PoissonExperts(CanonicalExperts):
         return xp.exp(xp.where(eta < _LARGEST_LOG_MEAN, eta, xp.full_like(eta, _LARGEST_LOG_MEAN)))
 
     cumulant = variance = mean
+
+    def log_affinity(self, eta: Array, other: Self, other_eta: Array) -> Array:
+        # As above, written as a square so that large means do not cancel.
+        own, others = self.mean(0.5 * eta), self.mean(0.5 * other_eta)  # roots of the means
+        gap = own[:, :, None] - others[:, None, :]
+        return -0.5 * gap * gap
 
     def working(self, y: Array) -> Array:
         return namespace(y).log(y + 0.5)
