@@ -19,6 +19,7 @@ ORDER = """
     experts/__init__.py
     gate.py
     model.py
+    transport.py
     rows.py
     information.py
     steps.py

@@ -21,6 +21,7 @@ import numpy as np
 from otmoe.numerics import (
     Array,
     Floats,
+    like,
     namespace,
     stack_rows,
     times,
@@ -280,7 +281,7 @@ class Experts(ABC):
             other.predictor(X)[:, None, ...], Response(response.mean[:, :, None, ...], var)
         )  # (n, L, K)
         gap = entropy[:, :, None] - cross
-        return xp.where(gap > 0, gap, xp.zeros_like(gap))  # rounding may leave -1e-16
+        return xp.maximum(gap, like(0.0, gap))  # rounding may leave -1e-16
 
     def hellinger_cost(self, X: Array, other: Self) -> Array:
         """Return the squared Hellinger distance of self_l and other_k, (n, L, K) (maths 9).
@@ -289,7 +290,7 @@ class Experts(ABC):
         """
         xp = namespace(X)
         cost = -xp.expm1(self.log_affinity(self.predictor(X), other, other.predictor(X)))
-        return xp.where(cost > 0, cost, xp.zeros_like(cost))  # rounding may leave -1e-16
+        return xp.maximum(cost, like(0.0, cost))  # rounding may leave -1e-16
 
     def fit_weights(
         self, eta: Array, response: Response, weight: Array
