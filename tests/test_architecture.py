@@ -29,6 +29,7 @@ ORDER = """
     validation.py
     datasets/simulation.py
     datasets/__init__.py
+    metrics.py
     estimators/base.py
     estimators/regressor.py
     estimators/classifier.py
