@@ -46,6 +46,7 @@ ORDER = """
     distributed.py
     datasets/simulation.py
     datasets/__init__.py
+    metrics.py
     estimators/base.py
     estimators/regressor.py
     estimators/classifier.py

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import array_api_strict as strict
 import numpy as np
 import pytest
@@ -163,6 +165,41 @@ def test_kl_agrees_with_quadrature(family, experts, X, rng):
         assert_allclose(cost[:, k], np.sum(prob[..., [k]] * gap, axis=0), rtol=1e-8, atol=1e-11)
 
 
+# -- Hellinger distance ------------------------------------------------------------------------
+
+
+def test_hellinger_is_zero_to_itself_symmetric_and_at_most_one(family, experts, X, rng):
+    other = family.make(rng, 3, P)
+    cost = experts.hellinger_cost(X, other)
+    assert np.all((cost > 0) & (cost < 1))
+    assert_allclose(cost, other.hellinger_cost(X, experts).swapaxes(1, 2), rtol=1e-12)
+    itself = np.diagonal(experts.hellinger_cost(X, experts), axis1=1, axis2=2)
+    assert_allclose(itself, 0, atol=1e-14)
+
+
+def test_hellinger_agrees_with_quadrature(family, experts, X, rng):
+    other = family.make(rng, 3, P)
+    y, prob = family.quadrature(experts, X)
+    own = family.log_prob(experts, X, y)
+    cost = experts.hellinger_cost(X, other)
+    for k in range(K):
+        gap = family.log_prob(other, X, y[..., [k]]) - own[..., [k]]  # (G, n, 3)
+        affinity = np.sum(prob[..., [k]] * np.exp(gap / 2), axis=0)
+        assert_allclose(cost[:, k], 1 - affinity, rtol=1e-8, atol=1e-11)
+
+
+@pytest.mark.parametrize("scale", [1e-9, 1e3])
+def test_hellinger_keeps_its_bounds_between_close_and_between_distant_experts(
+    family, experts, X, rng, scale
+):
+    other = family.make(rng, K, P)
+    coef = experts.coef + scale * (other.coef - experts.coef)
+    cost = experts.hellinger_cost(X, replace(experts, coef=coef))
+    assert np.all((cost >= 0) & (cost <= 1))
+    itself = np.diagonal(cost, axis1=1, axis2=2)
+    assert itself.max() < 1e-14 if scale < 1 else itself.max() > 0.5
+
+
 # -- the weighted fit --------------------------------------------------------------------------
 
 
@@ -297,8 +334,8 @@ def test_other_array_libraries_give_the_same(experts, X, y, weight):
     def everything(convert):
         A, B = convert(X), convert(y)
         sums = experts.statistics(A, experts.observe(B), convert(weight))
-        arrays = [experts.log_prob(A, B), experts.kl_cost(A, experts), *vars(sums).values()]
-        return [np.asarray(a) for a in arrays]
+        costs = [experts.kl_cost(A, experts), experts.hellinger_cost(A, experts)]
+        return [np.asarray(a) for a in (experts.log_prob(A, B), *costs, *vars(sums).values())]
 
     for plain, other in zip(everything(np.asarray), everything(strict.asarray), strict=True):
         assert_allclose(other, plain, rtol=1e-12, atol=1e-12)

@@ -1,4 +1,4 @@
-"""Compiled kernels for NumPy arrays, reached through :mod:`otmoe.numerics` alone.
+"""Compiled kernels for NumPy arrays, called where :mod:`otmoe.numerics` offers them.
 
 They release the GIL and start no threads of their own: the caller runs them on a thread pool over
 fixed blocks of rows. (numba's ``parallel=True`` aborts the process when two Python threads enter
@@ -276,3 +276,150 @@ def collect_spread(
             k = index[s, r]
             d = mean[s, r] - center[k, r]
             spread[k, r] += weight[s, r] * (d * d + (var[s, 0] if shared else var[s, r]))
+
+
+@numba.njit(nogil=True, cache=True)
+def transport(
+    cost: np.ndarray, supply: np.ndarray, demand: np.ndarray, most_moves: int, out: np.ndarray
+) -> None:
+    """Solve n small transport problems exactly, by successive shortest paths (maths 9).
+
+    Every source sends all it has to its cheapest sink. Mass then moves from sinks that hold too
+    much to sinks that hold too little, along cheapest paths between sinks. A plan needs about as
+    many moves as there are sources that must change their sink.
+
+    Parameters
+    ----------
+    cost : ndarray of shape (n, L, K), C-contiguous
+        Finite. Fastest with L >= K.
+    supply : ndarray of shape (n, L)
+    demand : ndarray of shape (n, K)
+    most_moves : int
+    out : ndarray of shape (n,)
+        The least costs; NaN where `most_moves` were not enough.
+    """
+    n, n_sources, n_sinks = cost.shape
+    flow = np.empty((n_sources, n_sinks))
+    surplus = np.empty(n_sinks)  # what a sink holds, less its demand
+    arc = np.empty((n_sinks, n_sinks))  # cost of moving mass from one sink on to another
+    mover = np.empty((n_sinks, n_sinks), dtype=np.int64)  # the source whose mass that is
+    potential = np.empty(n_sinks)
+    distance = np.empty(n_sinks)
+    before = np.empty(n_sinks, dtype=np.int64)  # the sink before this one on the path, or -1
+    through = np.empty(n_sinks, dtype=np.int64)  # the source whose mass moves between the two
+    closed = np.empty(n_sinks, dtype=np.bool_)
+    for row in range(n):
+        c = cost[row]
+        flow[:] = 0.0
+        surplus[:] = -demand[row]
+        arc[:] = np.inf
+        potential[:] = 0.0
+        for source in range(n_sources):
+            if supply[row, source] > 0.0:
+                nearest = int(np.argmin(c[source]))
+                flow[source, nearest] = supply[row, source]
+                surplus[nearest] += supply[row, source]
+                _offer(c, source, nearest, arc, mover)
+        moves = 0
+        while True:
+            end = _cheapest_path(arc, surplus, potential, distance, before, closed)
+            if end < 0 or moves == most_moves:
+                break
+            moves += 1
+            # 1) how much the path carries, from its end to its start
+            amount = -surplus[end]
+            k = end
+            while before[k] >= 0:
+                j = before[k]
+                source = mover[j, k]
+                while before[j] >= 0 and mover[before[j], j] == source:
+                    j = before[j]  # a source that moves twice in a row may as well move once
+                before[k] = j
+                through[k] = source
+                amount = min(amount, flow[source, j])
+                k = j
+            amount = min(amount, surplus[k])
+            # 2) move it
+            surplus[k] -= amount
+            surplus[end] += amount
+            k = end
+            while before[k] >= 0:
+                flow[through[k], before[k]] -= amount
+                flow[through[k], k] += amount
+                k = before[k]
+            # 3) the arcs that it changes
+            k = end
+            while before[k] >= 0:
+                _offer(c, through[k], k, arc, mover)
+                if flow[through[k], before[k]] == 0.0:
+                    _withdraw(c, flow, through[k], before[k], arc, mover)
+                k = before[k]
+        value = 0.0
+        for source in range(n_sources):
+            for k in range(n_sinks):
+                value += flow[source, k] * c[source, k]
+        out[row] = value if end < 0 else np.nan
+
+
+@numba.njit(nogil=True, cache=True)
+def _offer(c: np.ndarray, source: int, j: int, arc: np.ndarray, mover: np.ndarray) -> None:
+    """Let the mass of a source at sink j compete for the arcs that leave j."""
+    for k in range(c.shape[1]):
+        step = c[source, k] - c[source, j]
+        if k != j and step < arc[j, k]:
+            arc[j, k] = step
+            mover[j, k] = source
+
+
+@numba.njit(nogil=True, cache=True)
+def _withdraw(
+    c: np.ndarray, flow: np.ndarray, source: int, j: int, arc: np.ndarray, mover: np.ndarray
+) -> None:
+    """Find other sources for the arcs out of sink j along which this one's mass would move."""
+    for k in range(c.shape[1]):
+        if arc[j, k] < np.inf and mover[j, k] == source:
+            arc[j, k] = np.inf
+            for other in range(c.shape[0]):
+                step = c[other, k] - c[other, j]
+                if flow[other, j] > 0.0 and step < arc[j, k]:
+                    arc[j, k] = step
+                    mover[j, k] = other
+
+
+@numba.njit(nogil=True, cache=True)
+def _cheapest_path(
+    arc: np.ndarray,
+    surplus: np.ndarray,
+    potential: np.ndarray,
+    distance: np.ndarray,
+    before: np.ndarray,
+    closed: np.ndarray,
+) -> int:
+    """Find a cheapest path from sinks with a surplus to one with a deficit (Dijkstra).
+
+    Returns its end, or -1 if there is none; `before` leads back from there to its start. The
+    potentials keep all arcs non-negative, up to rounding, and are brought up to date.
+    """
+    n = len(surplus)
+    for k in range(n):
+        distance[k] = 0.0 if surplus[k] > 0.0 else np.inf
+        before[k] = -1
+        closed[k] = False
+    while True:
+        here = -1
+        for k in range(n):
+            if not closed[k] and (here < 0 or distance[k] < distance[here]):
+                here = k
+        if here < 0 or distance[here] == np.inf:
+            return -1
+        if surplus[here] < 0.0:
+            break
+        closed[here] = True
+        for k in range(n):
+            reduced = max(arc[here, k] + potential[here] - potential[k], 0.0)
+            if not closed[k] and distance[here] + reduced < distance[k]:
+                distance[k] = distance[here] + reduced
+                before[k] = here
+    for k in range(n):
+        potential[k] += min(distance[k], distance[here])
+    return here

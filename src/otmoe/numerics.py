@@ -125,11 +125,18 @@ def sample_rows(prob: Floats, rng: np.random.Generator) -> Floats:
 # -- rows, block by block ----------------------------------------------------------------------
 
 
-def row_blocks(n_rows: int, n_columns: int, *, on_device: bool = False) -> Iterator[slice]:
-    """Cut `n_rows` into blocks that fit the cache; the cuts depend on the shape alone."""
+def row_blocks(
+    n_rows: int, n_columns: int, *, on_device: bool = False, least: int = 296
+) -> Iterator[slice]:
+    """Cut `n_rows` into blocks that fit the cache; the cuts depend on the shape alone.
+
+    A block has at least `least` rows, however wide they are.
+    """
     budget = _DEVICE_BLOCK_BYTES if on_device else _BLOCK_BYTES
-    # Not a multiple of a page: columns that start at the same offset in one compete for cache sets.
-    size = max(budget // (8 * max(n_columns, 1)) // 256 * 256, 256) + 40
+    size = max(budget // (8 * max(n_columns, 1)), least)
+    if size > 296:
+        # Not a multiple of a page: columns that start at one offset in it compete for cache sets.
+        size = size // 256 * 256 + 40
     for start in range(0, n_rows, size):
         yield slice(start, min(start + size, n_rows))
 

@@ -1,4 +1,4 @@
-"""What an expert family is: the protocol, the response it is fitted to, and the KL cost.
+"""What an expert family is: the protocol, the response it is fitted to, the costs between experts.
 
 K experts of one family are stacked on the first axis of their parameters, so that concatenating
 the experts of many sites, or picking some of them, is plain indexing.
@@ -21,6 +21,7 @@ import numpy as np
 from otmoe.numerics import (
     Array,
     Floats,
+    like,
     namespace,
     stack_rows,
     times,
@@ -177,6 +178,20 @@ class Experts(ABC):
         """Return the derivatives of :meth:`expected_log_prob` in the predictors."""
 
     @abstractmethod
+    def log_affinity(self, eta: Array, other: Self, other_eta: Array) -> Array:
+        """Return the log of the integral of sqrt(phi_l phi_k), (n, L, K) (maths 9).
+
+        Parameters
+        ----------
+        eta : array of shape (n, L), or (n, L, C) for C classes
+            Predictors of these experts.
+        other : Experts
+            K experts of this family.
+        other_eta : array of shape (n, K), or (n, K, C)
+            Their predictors.
+        """
+
+    @abstractmethod
     def step(self, statistics: FitStatistics, *, floor: float = 0.0, ridge: float = 0.0) -> Self:
         """Return the experts after one weighted fitting step; an expert without weight stays.
 
@@ -271,7 +286,16 @@ class Experts(ABC):
             other.predictor(X)[:, None, ...], Response(response.mean[:, :, None, ...], var)
         )  # (n, L, K)
         gap = entropy[:, :, None] - cross
-        return xp.where(gap > 0, gap, xp.zeros_like(gap))  # rounding may leave -1e-16
+        return xp.maximum(gap, like(0.0, gap))  # rounding may leave -1e-16
+
+    def hellinger_cost(self, X: Array, other: Self) -> Array:
+        """Return the squared Hellinger distance of self_l and other_k, (n, L, K) (maths 9).
+
+        It is 1 - the integral of sqrt(phi_l phi_k): symmetric, and never above 1.
+        """
+        xp = namespace(X)
+        cost = -xp.expm1(self.log_affinity(self.predictor(X), other, other.predictor(X)))
+        return xp.maximum(cost, like(0.0, cost))  # rounding may leave -1e-16
 
     def nearest(self, eta: Array, response: Response) -> tuple[Array, Array]:
         """Return, for every source, the expert nearest to it in KL, and how well it does there.

@@ -75,6 +75,12 @@ class GaussianExperts(Experts):
         constant = -0.5 * (log(2 * pi) + np.log(self.var))
         return nearest_square(response.mean, response.var, eta, 1 / self.var, constant)
 
+    def log_affinity(self, eta: Array, other: Self, other_eta: Array) -> Array:
+        total = self.var[:, None] + other.var  # (L, K)
+        scales = 2 * np.sqrt(self.var)[:, None] * np.sqrt(other.var) / total
+        gap = eta[:, :, None] - other_eta[:, None, :]
+        return like(0.5 * np.log(scales), eta) - gap * gap * like(0.25 / total, eta)
+
     def step(self, statistics: FitStatistics, *, floor: float = 0.0, ridge: float = 0.0) -> Self:
         # Weighted least squares in increments: the step d solves G d = X'W(m - X beta), and the
         # weighted sum of squares around the NEW mean is the old one less d' X'W(m - X beta). (The

@@ -28,7 +28,13 @@ class NewtonExperts(Experts):
     @staticmethod
     @abstractmethod
     def cumulant(eta: Array) -> Array:
-        """Return b(eta): elementwise, or over the classes of a multinomial, (n, K)."""
+        """Return b(eta): elementwise, or over the last axis where that holds classes."""
+
+    def log_affinity(self, eta: Array, other: Self, other_eta: Array) -> Array:
+        # The root of a product of two densities is the density halfway, but for its constant.
+        halfway = self.cumulant(0.5 * (eta[:, :, None, ...] + other_eta[:, None, ...]))
+        ends = self.cumulant(eta)[:, :, None] + self.cumulant(other_eta)[:, None, :]
+        return halfway - 0.5 * ends
 
     def nearest(self, eta: Array, response: Response) -> tuple[Array, Array]:
         return nearest_linear(response.mean, eta, self.cumulant(eta))
@@ -199,6 +205,12 @@ class PoissonExperts(CanonicalExperts):
         return xp.exp(xp.where(eta < _LARGEST_LOG_MEAN, eta, xp.full_like(eta, _LARGEST_LOG_MEAN)))
 
     cumulant = variance = mean
+
+    def log_affinity(self, eta: Array, other: Self, other_eta: Array) -> Array:
+        # As above, written as a square so that large means do not cancel.
+        own, others = self.mean(0.5 * eta), self.mean(0.5 * other_eta)  # roots of the means
+        gap = own[:, :, None] - others[:, None, :]
+        return -0.5 * gap * gap
 
     def working(self, y: Array) -> Array:
         return namespace(y).log(y + 0.5)

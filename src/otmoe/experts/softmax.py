@@ -107,7 +107,7 @@ class MultinomialExperts(NewtonExperts):
 
     @staticmethod
     def cumulant(eta: Array) -> Array:
-        """Return the log of the softmax's denominator, (n, K)."""
+        """Return the log of the softmax's denominator, (..., C) -> (...)."""
         xp = namespace(eta)
         top = xp.max(eta, axis=-1)
         return top + xp.log(xp.sum(xp.exp(eta - top[..., None]), axis=-1))
