@@ -1,8 +1,8 @@
 """The whole reduction, all its starts included, against ONE plain MM iteration on whole tensors.
 
 The sites are not fitted: they are truths with errors of the size that a fit to their rows would
-have. The plain iteration is what one would write first: all S x L x K costs at once, in NumPy. It is
-given the sites' masses and predictions; the reduction computes them.
+have. The plain iteration is what one would write first: all S x L x K costs at once, in NumPy. It
+is given the sites' masses and predictions; the reduction computes them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from otmoe import LocalModel, MoE, aggregate
 from otmoe.gate import SoftmaxGate
 from otmoe.pooled import pool
 
-TOTAL = 1_000_000  # rows of all sites
+ROWS = 7812  # of a site: a million rows at 128 sites
 
 
 def cases(settings: Settings) -> list[Row]:
@@ -86,7 +86,7 @@ def problem(kind: str, M: int, S: int) -> tuple[list[LocalModel], np.ndarray]:
     """Return M sites near one truth, and S support points."""
     data = draw(kind, S, SEED)
     rng = np.random.default_rng(SEED)
-    truth, rows = data.truth, TOTAL / M
+    truth, rows = data.truth, float(ROWS)
     sd = np.sqrt(truth.experts.var * truth.n_experts / rows)[:, None]
 
     def site(m: int) -> LocalModel:

@@ -1,0 +1,189 @@
+"""The estimators that need one round, in the paper's metrics, over kinds of data and sites.
+
+For each truth: rows are drawn, fitted whole (G), and split into shards, whose local models are merged
+by every method. One row of the CSV is one estimator. Seconds are those of one core: the learning
+time of a merged model is that of the slowest shard plus that of the merging, as in the paper.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from threadpoolctl import threadpool_limits
+
+from benchmarks.harness import KINDS, OtherWork, Row, append, environment, read
+from otmoe import DistributedMoERegressor, MoE, MoERegressor, aggregate, draw_support, simulate
+from otmoe.datasets.simulation import Simulation
+from otmoe.metrics import evaluate
+
+CSV = Path(__file__).parent / "results" / "one_round.csv"
+METHODS = (
+    "reduction",
+    "middle",
+    "weighted_average",
+    "aligned_average",
+    "greedy",
+    "ensemble",
+)
+LETTERS = {"centralised": "G", "reduction": "R", "middle": "Mid", "weighted_average": "W"}
+FEATURES, EXPERTS, TEST = 20, 4, 25_000
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m paper.one_round", description=__doc__)
+    parser.add_argument("--kinds", nargs="+", default=["hard", "soft"], choices=list(KINDS))
+    parser.add_argument("--sites", nargs="+", type=int, default=[4, 16, 64, 128])
+    parser.add_argument("--truths", type=int, default=10)
+    parser.add_argument("--rows", type=int, default=100_000)
+    parser.add_argument("--out", type=Path, default=CSV)
+    parser.add_argument("--show", action="store_true", help="only print what the CSV holds")
+    args = parser.parse_args()
+    console = Console()
+    if not args.show:
+        for kind in args.kinds:
+            for truth in range(args.truths):
+                study(kind, truth, args.sites, args.rows, args.out, console)
+    show(read(args.out), console)
+
+
+def study(
+    kind: str, truth: int, sites: list[int], n: int, path: Path, console: Console
+) -> None:
+    """Add what the CSV lacks of one truth."""
+    known = {
+        (row["sites"], row["method"])
+        for row in read(path)
+        if (row["kind"], row["truth"], row["rows"]) == (kind, str(truth), str(n))
+    }
+    wanted = [M for M in sites if any((str(M), method) not in known for method in METHODS)]
+    if not wanted and ("1", "centralised") in known:
+        return
+    data = simulate(n, EXPERTS, FEATURES, random_state=truth, **KINDS[kind])
+    test = data.draw(TEST, truth + 1000)
+    about = {"kind": kind, "truth": truth, "rows": n}
+    with threadpool_limits(1):
+        if ("1", "centralised") not in known:
+            start, other = perf_counter(), OtherWork()
+            est = MoERegressor(EXPERTS, random_state=truth).fit(data.X, data.y)
+            seconds = perf_counter() - start
+            row = about | {"sites": 1, "method": "centralised"} | judged(est.model_, data, test)
+            append(path, finished(row, seconds, 0.0, "", "", other))
+        for M in wanted:
+            start = perf_counter()
+            for row in merged(about, M, data, test):
+                if (str(M), row["method"]) not in known:
+                    append(path, row)
+            console.print(
+                f"{kind} truth {truth}, {M} sites: {perf_counter() - start:.0f} s", highlight=False
+            )
+
+
+def merged(about: Row, M: int, data: Simulation, test: Simulation) -> Iterator[Row]:
+    """Fit the shards once and merge them by every method."""
+    other = OtherWork()
+    seed = about["truth"]
+    est = DistributedMoERegressor(EXPERTS, n_shards=M, random_state=seed).fit(data.X, data.y)
+    left_out = est.aggregation_.left_out
+    messages = [message for message in est.local_models_ if message.site not in left_out]
+    support = draw_support([data.X], random_state=seed)
+    for method in METHODS:
+        result = aggregate(messages, support, method=method)
+        row = about | {"sites": M, "method": method} | judged(result.model, data, test)
+        yield finished(
+            row,
+            est.timings_["local"],
+            result.timings["total"],
+            " ".join(est.refitted_),
+            " ".join(left_out),
+            other,
+        )
+
+
+def judged(model: MoE, data: Simulation, test: Simulation) -> Row:
+    """Return the paper's metrics on new rows, and the nats per row below the truth."""
+    found = evaluate(model, test.X, test.y, test.z, data.truth)
+    true = float(data.truth.log_density(test.X, test.y).mean())
+    row: Row = {"below_truth": true - found["log_likelihood"], **found}
+    for name in ("mse_gate", "mse_coef", "mse_var", "mse_total"):
+        row.setdefault(name, "")
+    return row
+
+
+def finished(
+    row: Row, local: float, merging: float, refitted: str, left_out: str, other: OtherWork
+) -> Row:
+    return (
+        row
+        | {"local_seconds": local, "merging_seconds": merging, "learning_seconds": local + merging}
+        | {"refitted": refitted, "left_out": left_out, "other_cores_busy": other.cores()}
+        | environment()
+    )
+
+
+# -- reading -----------------------------------------------------------------------------------
+
+SHOWN = {
+    "below_truth": "nats below truth",
+    "transport": "T_c",
+    "rpe": "RPE",
+    "ari": "ARI",
+    "mse_total": "MSE",
+    "learning_seconds": "seconds",
+}
+BETTER = {"log_likelihood": 1, "rpe": -1, "ari": 1, "transport": -1}
+
+
+def show(rows: list[Row], console: Console) -> None:
+    """Print medians, the worst run, and how often R beats the other two of the paper."""
+    for kind in dict.fromkeys(row["kind"] for row in rows):
+        of_kind = [row for row in rows if row["kind"] == kind]
+        title = f"{kind} gates, medians over truths"
+        table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left")
+        for head in ("sites", "estimator", "truths", *SHOWN.values(), "worst nats"):
+            table.add_column(head, justify="left" if head == "estimator" else "right")
+        places = dict.fromkeys((int(row["sites"]), row["method"]) for row in of_kind)
+        for M, method in sorted(places, key=lambda place: place[0]):
+            mine = [r for r in of_kind if (int(r["sites"]), r["method"]) == (M, method)]
+            middle = [
+                f"{median(values):.4g}" if (values := numbers(mine, key)) else "–" for key in SHOWN
+            ]
+            name = f"{method} ({LETTERS[method]})" if method in LETTERS else method
+            worst = f"{max(numbers(mine, 'below_truth')):.4g}"
+            table.add_row(str(M), name, str(len(mine)), *middle, worst)
+        console.print(table)
+        for rival in ("middle", "weighted_average"):
+            console.print(duel(of_kind, rival), highlight=False)
+
+
+def numbers(rows: list[Row], key: str) -> list[float]:
+    return [float(row[key]) for row in rows if row[key] != ""]
+
+
+def duel(rows: list[Row], rival: str) -> str:
+    """Say how often R beats a rival, metric by metric."""
+    by_run = {(r["truth"], int(r["sites"]), r["method"]): r for r in rows}
+    parts = []
+    for M in sorted({int(r["sites"]) for r in rows if r["method"] == "reduction"}):
+        truths = [t for t, sites, method in by_run if (sites, method) == (M, "reduction")]
+        wins = {
+            metric: sum(
+                sign * float(by_run[t, M, "reduction"][metric])
+                > sign * float(by_run[t, M, rival][metric])
+                for t in truths
+            )
+            for metric, sign in BETTER.items()
+        }
+        counted = ", ".join(f"{metric} {count}" for metric, count in wins.items())
+        parts.append(f"  {M} sites, of {len(truths)} truths: {counted}")
+    return "\n".join([f"R beats {rival} in", *parts])
+
+
+if __name__ == "__main__":
+    main()
