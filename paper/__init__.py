@@ -1,1 +1,1 @@
-"""The paper's study, re-run: each step writes a CSV that is tracked, and tables come from the CSV."""
+"""The paper's study, re-run: a step writes a CSV that is tracked, tables come from the CSV."""

@@ -1,13 +1,15 @@
 """The estimators that need one round, in the paper's metrics, over kinds of data and sites.
 
-For each truth: rows are drawn, fitted whole (G), and split into shards, whose local models are merged
-by every method. One row of the CSV is one estimator. Seconds are those of one core: the learning
-time of a merged model is that of the slowest shard plus that of the merging, as in the paper.
+For each truth rows are drawn, fitted whole (G), and split into shards, whose local models are
+merged by every method. One row of the CSV is one estimator. Seconds are those of one core: the
+learning time of a merged model is that of the slowest shard plus that of the merging, as in the
+paper.
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
@@ -45,7 +47,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=CSV)
     parser.add_argument("--show", action="store_true", help="only print what the CSV holds")
     args = parser.parse_args()
-    console = Console()
+    console = Console(width=None if sys.stdout.isatty() else 120)
     if not args.show:
         for kind in args.kinds:
             for truth in range(args.truths):
@@ -53,9 +55,7 @@ def main() -> None:
     show(read(args.out), console)
 
 
-def study(
-    kind: str, truth: int, sites: list[int], n: int, path: Path, console: Console
-) -> None:
+def study(kind: str, truth: int, sites: list[int], n: int, path: Path, console: Console) -> None:
     """Add what the CSV lacks of one truth."""
     known = {
         (row["sites"], row["method"])
