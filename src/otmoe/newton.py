@@ -34,18 +34,26 @@ def solve_psd(H: Floats, g: Floats) -> Floats:
     >>> solve_psd(np.array([[1.0, 1.0], [1.0, 1.0]]), np.array([2.0, 2.0]))
     array([1., 1.])
     """
-    try:
-        pivots = np.diagonal(np.linalg.cholesky(H), axis1=-2, axis2=-1)
-        largest = np.max(np.diagonal(H, axis1=-2, axis2=-1), axis=-1, initial=0.0)
-        if np.all(np.min(pivots, axis=-1, initial=np.inf) ** 2 > RANK_TOLERANCE * largest):
-            return np.linalg.solve(H, g[..., None])[..., 0]
-    except np.linalg.LinAlgError:
-        pass
+    if H.ndim > 2:
+        return np.stack([solve_psd(*pair) for pair in zip(H, g, strict=True)])
+    largest = np.max(np.diagonal(H), initial=0.0)
+    solution = _solve_definite(H, g, RANK_TOLERANCE * largest)
+    if solution is not None:
+        return solution
     values, vectors = np.linalg.eigh(H)
-    keep = values > RANK_TOLERANCE * np.max(values, axis=-1, keepdims=True, initial=0.0)
+    keep = values > RANK_TOLERANCE * np.max(values, initial=0.0)
     inverse = np.where(keep, 1 / np.where(keep, values, 1.0), 0.0)
-    along = np.einsum("...ij,...i->...j", vectors, g)
-    return np.einsum("...ij,...j->...i", vectors, inverse * along)
+    return vectors @ (inverse * (vectors.T @ g))
+
+
+def _solve_definite(H: Floats, g: Floats, least: float) -> Floats | None:
+    """Solve ``H d = g`` by Cholesky's method; None unless every squared pivot exceeds `least`."""
+    if not len(H):
+        return g
+    factor, failed = linalg.lapack.dpotrf(H, lower=True)
+    if failed or np.min(np.diagonal(factor)) ** 2 <= least:
+        return None
+    return np.asarray(linalg.lapack.dpotrs(factor, g, lower=True)[0])
 
 
 @dataclass(frozen=True)
@@ -102,6 +110,7 @@ def newton(
     tol: float = 1e-10,
     max_iter: int = 100,
     report: Callable[[int, float], None] | None = None,
+    glance: Callable[[Floats, NewtonPoint], NewtonPoint] | None = None,
 ) -> NewtonResult:
     """Maximise by Newton's method with Levenberg-Marquardt damping.
 
@@ -120,23 +129,35 @@ def newton(
         Bound on the number of evaluations after the first.
     report : callable, optional
         Called as report(number of accepted steps, objective).
+    glance : callable, (theta, NewtonPoint) -> NewtonPoint, optional
+        A cheaper `evaluate` that takes the information from a point close by. It serves where a
+        step from a decrement below ``sqrt(tol)`` is likely to end below `tol`.
 
     Returns
     -------
     NewtonResult
     """
+
+    def near(theta: Floats, point: NewtonPoint) -> NewtonPoint:
+        return evaluate(theta) if glance is None else glance(theta, point)
+
     theta = np.asarray(start, dtype=np.float64)
     point = evaluate(theta)
     trace = [point.value]
     n_evaluations = 0
     damping = 0.0
+    borrowed = False  # is the information that of a point close by?
     while True:
         # 1) the step at the present damping, and the undamped decrement
         step, decrement, damping = _damped_step(point, damping)
+        if borrowed and decrement >= tol:
+            point, borrowed = evaluate(theta), False
+            n_evaluations += 1
+            continue
         # 2) stop where the quadratic model promises less than tol, one exact step further on
         if decrement < tol:
             more = decrement > _EXACT and n_evaluations < max_iter
-            last = evaluate(theta + step) if more else point
+            last = near(theta + step, point) if more else point
             if more and last.value >= point.value - 1e-12 * (1.0 + abs(point.value)):
                 theta, point = theta + step, last
                 trace.append(point.value)
@@ -147,10 +168,11 @@ def newton(
         if n_evaluations >= max_iter or not np.all(np.isfinite(step)):
             return NewtonResult(theta, point, decrement, tuple(trace), n_evaluations, False)
         # 3) try it; 4) take it and trust the model more, or damp
-        candidate = evaluate(theta + step)
+        close = decrement**2 < tol
+        candidate = near(theta + step, point) if close else evaluate(theta + step)
         n_evaluations += 1
         if candidate.value >= point.value:
-            theta, point = theta + step, candidate
+            theta, point, borrowed = theta + step, candidate, close and glance is not None
             trace.append(point.value)
             if report is not None:
                 report(len(trace) - 1, point.value)
@@ -171,6 +193,10 @@ def _damped_step(point: NewtonPoint, damping: float) -> tuple[Floats, float, flo
     scale = 1 / np.sqrt(np.maximum(diagonal, least))
     H = information * scale[:, None] * scale  # unit diagonal: blocks of any units are comparable
     b = g * scale
+    if damping == 0:
+        d = _solve_definite(H, b, RANK_TOLERANCE * len(H))
+        if d is not None:
+            return scale * d, float(b @ d), 0.0
     values, vectors = linalg.eigh(H)
     b = vectors.T @ b
     cut = RANK_TOLERANCE * np.max(np.abs(values), initial=1e-300)

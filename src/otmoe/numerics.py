@@ -8,7 +8,7 @@ reductions over experts and dot products over rows both run along contiguous mem
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor
 from functools import cache, reduce
 from typing import Any
@@ -166,10 +166,16 @@ def design(X: Array, center: Floats | None = None, scale: Floats | None = None) 
     return columns.T
 
 
-def block_sum(function: Callable[[Any], Any], blocks: Iterator[Any], pool: Executor | None) -> Any:
+def in_order(
+    function: Callable[[Any], Any], items: Iterable[Any], pool: Executor | None
+) -> Iterator[Any]:
+    """Apply `function` to items, on the threads of a pool if there is one, and keep their order."""
+    return map(function, items) if pool is None else pool.map(function, items)
+
+
+def block_sum(function: Callable[[Any], Any], blocks: Iterable[Any], pool: Executor | None) -> Any:
     """Sum `function` over blocks, in the order of the blocks whatever the number of threads."""
-    results = map(function, blocks) if pool is None else pool.map(function, blocks)
-    return reduce(operator.add, results)
+    return reduce(operator.add, in_order(function, blocks, pool))
 
 
 def weighted_sum(X: Array, weights: Array) -> Array:
@@ -216,13 +222,19 @@ def weighted_gram(X: Array, weights: Array) -> Array:
         p = X.shape[1]
         out = np.zeros((weights.shape[1], p, p))
         _kernels.weighted_gram(np.ascontiguousarray(X.T), np.ascontiguousarray(weights.T), out)
-        upper = np.triu_indices(p, 1)
-        out[:, upper[1], upper[0]] = out[:, upper[0], upper[1]]
+        rows, columns = _upper(p)
+        out[:, columns, rows] = out[:, rows, columns]
         return out
     triton = _triton() if getattr(X, "is_cuda", False) else None
     if triton is not None and X.shape[0] and 0 < X.shape[1] <= triton.MOST_COLUMNS:
         return triton.weighted_gram(X, weights)
     return weighted_gram_plain(X, weights)
+
+
+@cache
+def _upper(p: int) -> tuple[Floats, Floats]:
+    """Return rows and columns of the entries above the diagonal."""
+    return np.triu_indices(p, 1)
 
 
 @cache

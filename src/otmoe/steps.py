@@ -195,19 +195,21 @@ def polish(
     penalty = penalty_matrix(model, alpha)
     floor = min(VARIANCE_FLOOR, model.experts.smallest_dispersion) * (1 - 1e-9)
 
-    def evaluate(theta: Floats) -> NewtonPoint:
+    def evaluate(theta: Floats, near: NewtonPoint | None = None) -> NewtonPoint:
         at = model.with_vector(theta)
         if not at.experts.smallest_dispersion >= floor:
             return NewtonPoint(-np.inf, theta, penalty)
-        information = observed_information(at, rows)
+        found = observed_information(at, rows, matrix=near is None)
         return NewtonPoint(
-            information.log_likelihood - 0.5 * float(theta @ penalty @ theta),
-            information.score - penalty @ theta,
-            information.matrix + penalty,
-            information,
+            found.log_likelihood - 0.5 * float(theta @ penalty @ theta),
+            found.score - penalty @ theta,
+            found.matrix + penalty if near is None else near.information,
+            found,
         )
 
-    end = newton(evaluate, model.to_vector(), tol=tol, max_iter=max_iter, report=report)
+    end = newton(
+        evaluate, model.to_vector(), tol=tol, max_iter=max_iter, report=report, glance=evaluate
+    )
     at_end: Information = end.point.detail
     return Run(
         model.with_vector(end.theta),
