@@ -18,8 +18,8 @@ from otmoe.model import MoE
 from otmoe.newton import RANK_TOLERANCE
 from otmoe.numerics import Array, Floats
 from otmoe.rows import Rows
-from otmoe.starts import candidates, subsample
-from otmoe.steps import VARIANCE_FLOOR, Report, Run, climb, polish
+from otmoe.starts import candidates, led_on, subsample
+from otmoe.steps import VARIANCE_FLOOR, Report, Run, climb, newton_serves, on_floor, polish
 
 Progress = Callable[[str, int, float], None]
 """Called as progress(stage, iteration, penalised log-likelihood)."""
@@ -31,10 +31,8 @@ TOL = 1e-10
 
 _WARM_UP = 20  # EM iterations before Newton takes over
 _FEW = 2  # the same, where a fit to some of the rows has led the way
-_STAGE = 8192  # rows of that fit
-_RIVALS = 3  # starts that compete in it, in a few iterations
-_SHORT = 15
-_NEWTON_LIMIT = 1500  # parameters above which the information is too large to factor each step
+_SOME = 15_000  # rows of the first such fit; the next one has _GROWTH times as many
+_GROWTH = 7
 
 
 @dataclass(frozen=True)
@@ -187,17 +185,16 @@ def em(
         clock.lap("starts")
 
         # 2) EM, from the best start that keeps its experts
-        newton = starts[0].n_parameters <= _NEWTON_LIMIT
-        warm_up = _WARM_UP if newton else max_iter
-        if newton and init is None and len(rows) >= 2 * _STAGE:
-            starts = _fitted_to_some(rows, starts, alpha, rng)
+        warm_up = _WARM_UP
+        if init is None and len(rows) >= 2 * _SOME:
+            starts = [_fitted_to_some(rows, starts[0], alpha, rng), *starts[1:]]
             warm_up = _FEW
         run = _climb_best(rows, starts, alpha, min(warm_up, max_iter), tol, report("em"))
         clock.lap("em")
 
-        # 3) Newton on the observed likelihood; EM again where a variance on its floor stops it
+        # 3) Newton on the observed likelihood; EM goes on where it does not serve
         options: dict[str, Any] = {"alpha": alpha, "tol": tol, "report": report("newton")}
-        if newton and not _on_floor(run.model):
+        if newton_serves(run.model):
             run = run.then(polish(rows, run.model, max_iter=max_iter - run.n_iter, **options))
         if not run.converged and run.n_iter < max_iter:
             run = run.then(climb(rows, run.model, max_iter=max_iter - run.n_iter, **options))
@@ -220,19 +217,13 @@ def em(
     )
 
 
-def _fitted_to_some(
-    rows: Rows, starts: list[MoE], alpha: float, rng: np.random.Generator
-) -> list[MoE]:
-    """Return the starts, the best of the first few led on by a fit to some of the rows.
-
-    Many rows are then passed over only to correct what some of them have found.
-    """
-    some = subsample(rows, _STAGE, rng)
-    runs = [climb(some, start, alpha=alpha, max_iter=_SHORT, tol=0.1) for start in starts[:_RIVALS]]
-    least = _least_mass(some.total_weight, starts[0])
-    best = max(runs, key=lambda run: (run.mass.min() >= least, run.trace[-1]))
-    led = polish(some, best.model, alpha=alpha, max_iter=_WARM_UP, tol=0.1)
-    return [led.model, *starts]
+def _fitted_to_some(rows: Rows, start: MoE, alpha: float, rng: np.random.Generator) -> MoE:
+    """Return a start fitted to more and more of the rows, so that all need few passes."""
+    size = _SOME
+    while size <= len(rows) / 2:
+        start = led_on(subsample(rows, size, rng), start, alpha).model
+        size *= _GROWTH
+    return start
 
 
 def _climb_best(
@@ -273,10 +264,6 @@ def _minimum_norm(model: MoE, correlation: Floats) -> MoE:
     )
 
 
-def _on_floor(model: MoE) -> bool:
-    return model.experts.smallest_dispersion <= VARIANCE_FLOOR * (1 + 1e-6)
-
-
 def _status(run: Run, max_iter: int) -> str:
     if not run.converged and run.n_iter >= max_iter:
         return f"stopped after {max_iter} passes over the rows, before convergence"
@@ -309,7 +296,7 @@ def _warnings(run: Run, rows: Rows, correlation: Floats) -> tuple[str, ...]:
         found.append(
             f"{lost} of {model.n_experts} experts answer for hardly any row: use fewer experts."
         )
-    if _on_floor(model):
+    if on_floor(model):
         found.append(
             "an expert fits its rows exactly, so that its variance stopped at the floor "
             f"({VARIANCE_FLOOR:g} of the variance of y): use fewer experts or more rows."

@@ -9,6 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import ceil
 
 import numpy as np
 from sklearn.cluster import KMeans
@@ -17,11 +18,14 @@ from sklearn.exceptions import ConvergenceWarning
 from otmoe.experts import Experts
 from otmoe.gate import SoftmaxGate
 from otmoe.model import MoE
-from otmoe.numerics import Floats, scaled, to_numpy
+from otmoe.numerics import Floats, in_order, scaled, to_numpy
 from otmoe.rows import Block, Rows
-from otmoe.steps import VARIANCE_FLOOR, Report, Run, climb, polish
+from otmoe.steps import VARIANCE_FLOOR, Report, Run, climb, newton_serves, polish
 
 _CONFIDENCE = 0.98
+_NEGLIGIBLE = 0.1  # nats on which no ranking depends
+_CLOSE = 10.0  # squared standard errors from the maximum; one more step makes little of them
+_POLISH = 15  # iterations at most that lead a start there
 _RIDGE = 1.0  # first gates and experts only point the way; hard labels would separate them
 
 
@@ -35,20 +39,20 @@ class Plan:
         Starts, unless the user asks for another number.
     subsample : int
         Rows to search on.
-    labels : tuple of callable
-        Ways to make first labels, used in turn.
-    sweeps : int
-        Reassignments of rows to experts.
-    em, newton : int
+    ways : tuple of (callable, int)
+        What makes first labels and how often rows are then handed on, used in turn. Different ways
+        miss different optima.
+    em : int
         Iterations after which a start is judged.
+    finalists : float
+        Share of the starts, the best, that are led to their maximum and judged again.
     """
 
     n_init: int
     subsample: int
-    labels: tuple[Callable[[Experts, Block, np.random.Generator], Floats], ...]
-    sweeps: int
+    ways: tuple[tuple[Callable[[Experts, Block, np.random.Generator], Floats], int], ...]
     em: int
-    newton: int
+    finalists: float
 
 
 def subsample(rows: Rows, size: int, rng: np.random.Generator) -> Rows:
@@ -132,14 +136,26 @@ def model_from_labels(
     weight = scaled(soft, block.weight)
     experts = _roughly_fitted(experts.neutral(), block, weight)
     gate = SoftmaxGate.blank(K, block.X.shape[1], columns)
-    gate = gate.fit(block.X, weight, alpha=_RIDGE, tol=10.0, max_iter=3)
+    gate = gate.step(gate.statistics(block.X, weight), alpha=_RIDGE)
     return MoE(gate, experts.floored(VARIANCE_FLOOR))
 
 
-# A number or a count tells its expert, so rows can be handed from plane to plane. A class hardly
-# does: regions of x have to, more rows are needed, and only a converged start shows its worth.
-TELLING = Plan(10, 2000, (plane_labels, cluster_labels), sweeps=15, em=10, newton=0)
-NOT_TELLING = Plan(20, 5000, (region_labels, cluster_labels), sweeps=1, em=20, newton=15)
+# A number or a count tells its expert, so rows can be handed from plane to plane, and EM soon
+# shows what a start is worth. A class hardly does: more rows are needed, and convergence.
+TELLING = Plan(
+    n_init=9,
+    subsample=2000,
+    ways=((plane_labels, 15), (region_labels, 15), (region_labels, 1)),
+    em=20,
+    finalists=0.25,
+)
+NOT_TELLING = Plan(
+    n_init=20,
+    subsample=5000,
+    ways=((region_labels, 1), (cluster_labels, 1)),
+    em=20,
+    finalists=1.0,
+)
 
 
 def candidates(
@@ -154,25 +170,42 @@ def candidates(
     """Return `n_init` models fitted to a subsample, the most likely first."""
     plan = TELLING if blank.telling else NOT_TELLING
     n_init = plan.n_init if n_init is None else n_init
-    few = subsample(rows, plan.subsample, rng)
-    block = few.block(slice(None))
+    block = subsample(rows, plan.subsample, rng).block(slice(None))
+    few = Rows(block.X[:, 1:], block.y, block.weight, block.offset)  # standardised for good
+
+    # 1) first labels, in one thread: what is drawn must not depend on how many there are
+    ways = [plan.ways[i % len(plan.ways)] for i in range(n_init if blank.n_experts > 1 else 1)]
+    attempts = [(first_labels(blank, block, rng), sweeps) for first_labels, sweeps in ways]
+
+    # 2) a short EM from each
+    def search(attempt: tuple[Floats, int]) -> Run:
+        experts, labels = k_planes(blank, block, *attempt)
+        start = model_from_labels(experts, block, labels, columns)
+        return climb(few, start, alpha=alpha, max_iter=plan.em, tol=_NEGLIGIBLE)
+
     found: list[Run] = []
-    for attempt in range(n_init if blank.n_experts > 1 else 1):
-        labels = plan.labels[attempt % len(plan.labels)](blank, block, rng)
-        experts, labels = k_planes(blank, block, labels, plan.sweeps)
-        run = climb(
-            few,
-            model_from_labels(experts, block, labels, columns),
-            alpha=alpha,
-            max_iter=plan.em,
-        )
-        if plan.newton:
-            run = polish(few, run.model, alpha=alpha, max_iter=plan.newton, tol=0.1)
+    for run in in_order(search, attempts, rows.pool):
         found.append(run)
         if report is not None:
-            best = max(run.trace[-1] for run in found)
-            report(attempt + 1, best * rows.total_weight / few.total_weight)  # as for all rows
-    return [run.model for run in sorted(found, key=lambda run: -run.trace[-1])]
+            best = max(map(_value, found))
+            report(len(found), best * rows.total_weight / few.total_weight)  # as for all rows
+
+    # 3) the best of them close to their maxima, and judged again
+    found.sort(key=_value, reverse=True)
+    last = ceil(plan.finalists * len(found))
+    finalists = in_order(lambda run: led_on(few, run.model, alpha), found[:last], rows.pool)
+    return [run.model for run in sorted([*finalists, *found[last:]], key=_value, reverse=True)]
+
+
+def led_on(rows: Rows, model: MoE, alpha: float) -> Run:
+    """Return a start led close to its maximum on these rows, which may be some of all."""
+    if not newton_serves(model):
+        return climb(rows, model, alpha=alpha, max_iter=_POLISH, tol=_NEGLIGIBLE)
+    return polish(rows, model, alpha=alpha, max_iter=_POLISH, tol=_CLOSE)
+
+
+def _value(run: Run) -> float:
+    return run.trace[-1]
 
 
 def _roughly_fitted(experts: Experts, block: Block, weight: Floats) -> Experts:
