@@ -18,7 +18,7 @@ from otmoe.model import MoE
 from otmoe.newton import RANK_TOLERANCE
 from otmoe.numerics import Array, Floats
 from otmoe.rows import Rows
-from otmoe.starts import candidates, led_on, subsample
+from otmoe.starts import candidates, led_on, plan_for, subsample
 from otmoe.steps import VARIANCE_FLOOR, Report, Run, climb, newton_serves, on_floor, polish
 
 Progress = Callable[[str, int, float], None]
@@ -31,7 +31,7 @@ TOL = 1e-10
 
 _WARM_UP = 20  # EM iterations before Newton takes over
 _FEW = 2  # the same, where a fit to some of the rows has led the way
-_SOME = 15_000  # rows of the first such fit; the next one has _GROWTH times as many
+_SOME = 10_000  # rows of the first such fit; the next one has _GROWTH times as many
 _GROWTH = 7
 
 
@@ -187,7 +187,8 @@ def em(
         # 2) EM, from the best start that keeps its experts
         warm_up = _WARM_UP
         if init is None and len(rows) >= 2 * _SOME:
-            starts = [_fitted_to_some(rows, starts[0], alpha, rng), *starts[1:]]
+            rivals = starts[: plan_for(blank).rivals]
+            starts = [_fitted_to_some(rows, rivals, alpha, rng), *starts]
             warm_up = _FEW
         run = _climb_best(rows, starts, alpha, min(warm_up, max_iter), tol, report("em"))
         clock.lap("em")
@@ -217,13 +218,16 @@ def em(
     )
 
 
-def _fitted_to_some(rows: Rows, start: MoE, alpha: float, rng: np.random.Generator) -> MoE:
-    """Return a start fitted to more and more of the rows, so that all need few passes."""
+def _fitted_to_some(rows: Rows, starts: list[MoE], alpha: float, rng: np.random.Generator) -> MoE:
+    """Return the best start, fitted to more and more of the rows, so that all need few passes."""
     size = _SOME
     while size <= len(rows) / 2:
-        start = led_on(subsample(rows, size, rng), start, alpha).model
+        some = subsample(rows, size, rng)
+        least = _least_mass(some.total_weight, starts[0])
+        runs = [led_on(some, start, alpha) for start in starts]
+        starts = [max(runs, key=lambda run: (run.mass.min() >= least, run.trace[-1])).model]
         size *= _GROWTH
-    return start
+    return starts[0]
 
 
 def _climb_best(

@@ -130,8 +130,8 @@ def newton(
     report : callable, optional
         Called as report(number of accepted steps, objective).
     glance : callable, (theta, NewtonPoint) -> NewtonPoint, optional
-        A cheaper `evaluate` that takes the information from a point close by. It serves where a
-        step from a decrement below ``sqrt(tol)`` is likely to end below `tol`.
+        A cheaper `evaluate` that takes the information from a point close by. It serves where the
+        next decrement, about a hundredth of this one's square, is likely to be below `tol`.
 
     Returns
     -------
@@ -168,7 +168,7 @@ def newton(
         if n_evaluations >= max_iter or not np.all(np.isfinite(step)):
             return NewtonResult(theta, point, decrement, tuple(trace), n_evaluations, False)
         # 3) try it; 4) take it and trust the model more, or damp
-        close = decrement**2 < tol
+        close = 0.01 * decrement**2 < tol
         candidate = near(theta + step, point) if close else evaluate(theta + step)
         n_evaluations += 1
         if candidate.value >= point.value:

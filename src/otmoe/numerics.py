@@ -8,7 +8,7 @@ reductions over experts and dot products over rows both run along contiguous mem
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from functools import cache, reduce
 from typing import Any
@@ -166,16 +166,10 @@ def design(X: Array, center: Floats | None = None, scale: Floats | None = None) 
     return columns.T
 
 
-def in_order(
-    function: Callable[[Any], Any], items: Iterable[Any], pool: Executor | None
-) -> Iterator[Any]:
-    """Apply `function` to items, on the threads of a pool if there is one, and keep their order."""
-    return map(function, items) if pool is None else pool.map(function, items)
-
-
-def block_sum(function: Callable[[Any], Any], blocks: Iterable[Any], pool: Executor | None) -> Any:
+def block_sum(function: Callable[[Any], Any], blocks: Iterator[Any], pool: Executor | None) -> Any:
     """Sum `function` over blocks, in the order of the blocks whatever the number of threads."""
-    return reduce(operator.add, in_order(function, blocks, pool))
+    results = map(function, blocks) if pool is None else pool.map(function, blocks)
+    return reduce(operator.add, results)
 
 
 def weighted_sum(X: Array, weights: Array) -> Array:

@@ -18,14 +18,14 @@ from sklearn.exceptions import ConvergenceWarning
 from otmoe.experts import Experts
 from otmoe.gate import SoftmaxGate
 from otmoe.model import MoE
-from otmoe.numerics import Floats, in_order, scaled, to_numpy
+from otmoe.numerics import Floats, scaled, to_numpy
 from otmoe.rows import Block, Rows
 from otmoe.steps import VARIANCE_FLOOR, Report, Run, climb, newton_serves, polish
 
 _CONFIDENCE = 0.98
 _NEGLIGIBLE = 0.1  # nats on which no ranking depends
 _CLOSE = 10.0  # squared standard errors from the maximum; one more step makes little of them
-_POLISH = 15  # iterations at most that lead a start there
+_FEW, _MOST = 3, 15  # iterations of EM and of Newton's method that lead a start there
 _RIDGE = 1.0  # first gates and experts only point the way; hard labels would separate them
 
 
@@ -46,6 +46,8 @@ class Plan:
         Iterations after which a start is judged.
     finalists : float
         Share of the starts, the best, that are led to their maximum and judged again.
+    rivals : int
+        How many of these compete once more where there are more rows to judge by.
     """
 
     n_init: int
@@ -53,6 +55,7 @@ class Plan:
     ways: tuple[tuple[Callable[[Experts, Block, np.random.Generator], Floats], int], ...]
     em: int
     finalists: float
+    rivals: int
 
 
 def subsample(rows: Rows, size: int, rng: np.random.Generator) -> Rows:
@@ -147,7 +150,8 @@ TELLING = Plan(
     subsample=2000,
     ways=((plane_labels, 15), (region_labels, 15), (region_labels, 1)),
     em=20,
-    finalists=0.25,
+    finalists=0.2,
+    rivals=1,
 )
 NOT_TELLING = Plan(
     n_init=20,
@@ -155,7 +159,13 @@ NOT_TELLING = Plan(
     ways=((region_labels, 1), (cluster_labels, 1)),
     em=20,
     finalists=1.0,
+    rivals=3,
 )
+
+
+def plan_for(experts: Experts) -> Plan:
+    """Return how starts of a family are searched."""
+    return TELLING if experts.telling else NOT_TELLING
 
 
 def candidates(
@@ -168,40 +178,38 @@ def candidates(
     report: Report | None = None,
 ) -> list[MoE]:
     """Return `n_init` models fitted to a subsample, the most likely first."""
-    plan = TELLING if blank.telling else NOT_TELLING
+    plan = plan_for(blank)
     n_init = plan.n_init if n_init is None else n_init
     block = subsample(rows, plan.subsample, rng).block(slice(None))
     few = Rows(block.X[:, 1:], block.y, block.weight, block.offset)  # standardised for good
 
-    # 1) first labels, in one thread: what is drawn must not depend on how many there are
-    ways = [plan.ways[i % len(plan.ways)] for i in range(n_init if blank.n_experts > 1 else 1)]
-    attempts = [(first_labels(blank, block, rng), sweeps) for first_labels, sweeps in ways]
-
-    # 2) a short EM from each
-    def search(attempt: tuple[Floats, int]) -> Run:
-        experts, labels = k_planes(blank, block, *attempt)
-        start = model_from_labels(experts, block, labels, columns)
-        return climb(few, start, alpha=alpha, max_iter=plan.em, tol=_NEGLIGIBLE)
-
+    # 1) a short EM from each start
     found: list[Run] = []
-    for run in in_order(search, attempts, rows.pool):
-        found.append(run)
+    for attempt in range(n_init if blank.n_experts > 1 else 1):
+        first_labels, n_sweeps = plan.ways[attempt % len(plan.ways)]
+        experts, labels = k_planes(blank, block, first_labels(blank, block, rng), n_sweeps)
+        start = model_from_labels(experts, block, labels, columns)
+        found.append(climb(few, start, alpha=alpha, max_iter=plan.em, tol=_NEGLIGIBLE))
         if report is not None:
             best = max(map(_value, found))
             report(len(found), best * rows.total_weight / few.total_weight)  # as for all rows
 
-    # 3) the best of them close to their maxima, and judged again
+    # 2) the best of them close to their maxima, and judged again
     found.sort(key=_value, reverse=True)
     last = ceil(plan.finalists * len(found))
-    finalists = in_order(lambda run: led_on(few, run.model, alpha), found[:last], rows.pool)
-    return [run.model for run in sorted([*finalists, *found[last:]], key=_value, reverse=True)]
+    found[:last] = [led_on(few, run.model, alpha) for run in found[:last]]
+    return [run.model for run in sorted(found, key=_value, reverse=True)]
 
 
 def led_on(rows: Rows, model: MoE, alpha: float) -> Run:
-    """Return a start led close to its maximum on these rows, which may be some of all."""
-    if not newton_serves(model):
-        return climb(rows, model, alpha=alpha, max_iter=_POLISH, tol=_NEGLIGIBLE)
-    return polish(rows, model, alpha=alpha, max_iter=_POLISH, tol=_CLOSE)
+    """Return a start led close to its maximum on these rows, which may be some of all.
+
+    From where fewer rows have led, EM first takes the way that Newton's method would overshoot.
+    """
+    run = climb(rows, model, alpha=alpha, max_iter=_FEW, tol=_NEGLIGIBLE)
+    if not newton_serves(run.model):
+        return run
+    return run.then(polish(rows, run.model, alpha=alpha, max_iter=_MOST, tol=_CLOSE))
 
 
 def _value(run: Run) -> float:
