@@ -146,7 +146,7 @@ def em(
     alpha : float
         Centred ridge of the gate, on standardised features (maths 3).
     n_init : int, optional
-        Number of starts; by default 10, or 20 for the logistic and multinomial families.
+        Number of starts; by default 9, or 20 for the logistic and multinomial families.
     max_iter : int
         Bound on the passes over all rows.
     tol : float

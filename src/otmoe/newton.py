@@ -11,6 +11,7 @@ from scipy import linalg
 
 from otmoe.numerics import Floats
 
+_NEAR = 0.01  # decrement at which the information hardly changes any more
 _EXACT = 1e-16  # decrement at which another step changes nothing that can be seen
 
 RANK_TOLERANCE = 1e-11
@@ -130,8 +131,8 @@ def newton(
     report : callable, optional
         Called as report(number of accepted steps, objective).
     glance : callable, (theta, NewtonPoint) -> NewtonPoint, optional
-        A cheaper `evaluate` that takes the information from a point close by. It serves where the
-        next decrement, about a hundredth of this one's square, is likely to be below `tol`.
+        A cheaper `evaluate` that takes the information from a point close by. It serves once the
+        decrement is small, for as long as every step makes it ten thousand times smaller.
 
     Returns
     -------
@@ -146,14 +147,15 @@ def newton(
     trace = [point.value]
     n_evaluations = 0
     damping = 0.0
-    borrowed = False  # is the information that of a point close by?
+    borrowed, before = False, np.inf  # is the information that of a point close by?
     while True:
         # 1) the step at the present damping, and the undamped decrement
         step, decrement, damping = _damped_step(point, damping)
-        if borrowed and decrement >= tol:
+        if borrowed and decrement >= max(tol, 1e-4 * before):
             point, borrowed = evaluate(theta), False
             n_evaluations += 1
             continue
+        before = decrement
         # 2) stop where the quadratic model promises less than tol, one exact step further on
         if decrement < tol:
             more = decrement > _EXACT and n_evaluations < max_iter
@@ -168,7 +170,7 @@ def newton(
         if n_evaluations >= max_iter or not np.all(np.isfinite(step)):
             return NewtonResult(theta, point, decrement, tuple(trace), n_evaluations, False)
         # 3) try it; 4) take it and trust the model more, or damp
-        close = 0.01 * decrement**2 < tol
+        close = decrement < _NEAR
         candidate = near(theta + step, point) if close else evaluate(theta + step)
         n_evaluations += 1
         if candidate.value >= point.value:
@@ -197,7 +199,7 @@ def _damped_step(point: NewtonPoint, damping: float) -> tuple[Floats, float, flo
         d = _solve_definite(H, b, RANK_TOLERANCE * len(H))
         if d is not None:
             return scale * d, float(b @ d), 0.0
-    values, vectors = linalg.eigh(H)
+    values, vectors = linalg.eigh(H, driver="evd")
     b = vectors.T @ b
     cut = RANK_TOLERANCE * np.max(np.abs(values), initial=1e-300)
     live = np.abs(values) > cut  # directions in which the objective changes at all

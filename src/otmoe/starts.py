@@ -1,4 +1,4 @@
-"""Where EM begins: k-planes on a subsample, a short EM from each try, the most likely first.
+"""Where EM begins: first labels and a short EM on a subsample, the most likely start first.
 
 Starts decide which optimum a fit ends in, so they are searched widely where rows are few and
 cheap (maths 4).
