@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 from families import FAMILIES
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 from oracles import jacobian, log_likelihood, random_model, random_rows, responsibilities
 
 from otmoe import numerics
@@ -66,3 +66,14 @@ def test_information_adds_up_over_rows_and_blocks(rng, family, monkeypatch):
     for name, value in vars(whole).items():
         assert_allclose(getattr(parts, name), value, rtol=1e-9, atol=1e-9)
         assert_allclose(getattr(blocks, name), value, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("columns", [None, (0, 2)])
+def test_without_the_matrix_the_rest_is_the_same(rng, family, columns):
+    model = random_model(rng, 3, 2, columns, family)
+    X, y = random_rows(rng, model)
+    rows = Rows(X, y, rng.uniform(0, 3, len(y)))
+    whole, rest = (observed_information(model, rows, matrix=matrix) for matrix in (True, False))
+    assert rest.matrix.size == 0 and rest.log_likelihood == whole.log_likelihood
+    assert_array_equal(rest.score, whole.score)
+    assert_array_equal(rest.mass, whole.mass)

@@ -113,3 +113,32 @@ def test_progress_counts_accepted_steps():
 
     found = newton(evaluate, np.array([3.0, -2.0]), report=lambda *args: seen.append(args))
     assert seen == list(enumerate(found.trace))[1:]
+
+
+def test_borrowed_information_saves_evaluations_but_no_accuracy(rng):
+    curved, glanced = [], []
+    weight, top = rng.uniform(1, 9, 3), rng.normal(size=3)
+
+    def evaluate(x, near=None):
+        (curved if near is None else glanced).append(x)
+        e = np.exp(x - top)
+        information = np.diag(weight * e) if near is None else near.information
+        return NewtonPoint(np.sum(weight * (x - e)), weight * (1 - e), information)
+
+    exact = newton(evaluate, np.zeros(3))
+    n_curved = len(curved)
+    found = newton(evaluate, np.zeros(3), glance=evaluate)
+    assert glanced and len(curved) - n_curved < n_curved
+    assert found.converged and found.decrement < 1e-16
+    assert_allclose(found.theta, exact.theta, rtol=1e-9)
+
+
+def test_borrowed_information_that_misleads_is_replaced():
+    # Half the information makes steps twice too long.
+    def evaluate(x, near=None):
+        information = np.diag(np.cosh(x)) if near is None else near.information / 2
+        return NewtonPoint(-np.sum(np.cosh(x)), -np.sinh(x), information)
+
+    found = newton(evaluate, np.array([0.3, -0.2]), tol=1e-4, glance=evaluate)
+    assert found.converged and np.diff(found.trace).min() >= 0
+    assert_allclose(found.theta, 0, atol=1e-3)

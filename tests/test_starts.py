@@ -1,3 +1,5 @@
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 from families import FAMILIES
@@ -44,6 +46,20 @@ def test_candidates_come_with_the_most_likely_first(rng, family):
     single = candidates(type(model.experts).blank(1, 3, 3), rows, None, 0.1, 6, rng)
     assert len(single) == 1
     assert value[0] > log_likelihood(rows.scaling.to_user(single[0]), X, y)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_threads_find_the_same_candidates(rng, family):
+    model = random_model(rng, 2, 2, family=family)
+    X, y = random_rows(rng, model, n=200)
+    blank = type(model.experts).blank(2, 3, 3)
+    with ThreadPoolExecutor(3) as pool:
+        alone, together = (
+            candidates(blank, Rows(X, y, pool=p), None, 0.1, 5, np.random.default_rng(0))
+            for p in (None, pool)
+        )
+    for a, b in zip(alone, together, strict=True):
+        assert_array_equal(a.to_vector(), b.to_vector())
 
 
 def test_candidates_use_the_columns_of_the_gate(rng):

@@ -18,8 +18,8 @@ from otmoe.model import MoE
 from otmoe.newton import RANK_TOLERANCE
 from otmoe.numerics import Array, Floats
 from otmoe.rows import Rows
-from otmoe.starts import candidates, subsample
-from otmoe.steps import VARIANCE_FLOOR, Report, Run, climb, polish
+from otmoe.starts import candidates, led_on, plan_for, subsample
+from otmoe.steps import VARIANCE_FLOOR, Report, Run, climb, newton_serves, on_floor, polish
 
 Progress = Callable[[str, int, float], None]
 """Called as progress(stage, iteration, penalised log-likelihood)."""
@@ -31,10 +31,8 @@ TOL = 1e-10
 
 _WARM_UP = 20  # EM iterations before Newton takes over
 _FEW = 2  # the same, where a fit to some of the rows has led the way
-_STAGE = 8192  # rows of that fit
-_RIVALS = 3  # starts that compete in it, in a few iterations
-_SHORT = 15
-_NEWTON_LIMIT = 1500  # parameters above which the information is too large to factor each step
+_SOME = 10_000  # rows of the first such fit; the next one has _GROWTH times as many
+_GROWTH = 7
 
 
 @dataclass(frozen=True)
@@ -151,7 +149,7 @@ def em(
     alpha : float
         Centred ridge of the gate, on standardised features (maths 3).
     n_init : int, optional
-        Number of starts; by default 10, or 20 for the logistic and multinomial families.
+        Number of starts; by default 9, or 20 for the logistic and multinomial families.
     max_iter : int
         Bound on the passes over all rows.
     tol : float
@@ -190,17 +188,17 @@ def em(
         clock.lap("starts")
 
         # 2) EM, from the best start that keeps its experts
-        newton = starts[0].n_parameters <= _NEWTON_LIMIT
-        warm_up = _WARM_UP if newton else max_iter
-        if newton and init is None and len(rows) >= 2 * _STAGE:
-            starts = _fitted_to_some(rows, starts, alpha, rng)
+        warm_up = _WARM_UP
+        if init is None and len(rows) >= 2 * _SOME:
+            rivals = starts[: plan_for(blank).rivals]
+            starts = [_fitted_to_some(rows, rivals, alpha, rng), *starts]
             warm_up = _FEW
         run = _climb_best(rows, starts, alpha, min(warm_up, max_iter), tol, report("em"))
         clock.lap("em")
 
-        # 3) Newton on the observed likelihood; EM again where a variance on its floor stops it
+        # 3) Newton on the observed likelihood; EM goes on where it does not serve
         options: dict[str, Any] = {"alpha": alpha, "tol": tol, "report": report("newton")}
-        if newton and not _on_floor(run.model):
+        if newton_serves(run.model):
             run = run.then(polish(rows, run.model, max_iter=max_iter - run.n_iter, **options))
         if not run.converged and run.n_iter < max_iter:
             run = run.then(climb(rows, run.model, max_iter=max_iter - run.n_iter, **options))
@@ -224,19 +222,16 @@ def em(
     )
 
 
-def _fitted_to_some(
-    rows: Rows, starts: list[MoE], alpha: float, rng: np.random.Generator
-) -> list[MoE]:
-    """Return the starts, the best of the first few led on by a fit to some of the rows.
-
-    Many rows are then passed over only to correct what some of them have found.
-    """
-    some = subsample(rows, _STAGE, rng)
-    runs = [climb(some, start, alpha=alpha, max_iter=_SHORT, tol=0.1) for start in starts[:_RIVALS]]
-    least = _least_mass(some.total_weight, starts[0])
-    best = max(runs, key=lambda run: (run.mass.min() >= least, run.trace[-1]))
-    led = polish(some, best.model, alpha=alpha, max_iter=_WARM_UP, tol=0.1)
-    return [led.model, *starts]
+def _fitted_to_some(rows: Rows, starts: list[MoE], alpha: float, rng: np.random.Generator) -> MoE:
+    """Return the best start, fitted to more and more of the rows, so that all need few passes."""
+    size = _SOME
+    while size <= len(rows) / 2:
+        some = subsample(rows, size, rng)
+        least = _least_mass(some.total_weight, starts[0])
+        runs = [led_on(some, start, alpha) for start in starts]
+        starts = [max(runs, key=lambda run: (run.mass.min() >= least, run.trace[-1])).model]
+        size *= _GROWTH
+    return starts[0]
 
 
 def _climb_best(
@@ -277,10 +272,6 @@ def _minimum_norm(model: MoE, correlation: Floats) -> MoE:
     )
 
 
-def _on_floor(model: MoE) -> bool:
-    return model.experts.smallest_dispersion <= VARIANCE_FLOOR * (1 + 1e-6)
-
-
 def _status(run: Run, max_iter: int) -> str:
     if not run.converged and run.n_iter >= max_iter:
         return f"stopped after {max_iter} passes over the rows, before convergence"
@@ -313,7 +304,7 @@ def _warnings(run: Run, rows: Rows, correlation: Floats) -> tuple[str, ...]:
         found.append(
             f"{lost} of {model.n_experts} experts answer for hardly any row: use fewer experts."
         )
-    if _on_floor(model):
+    if on_floor(model):
         found.append(
             "an expert fits its rows exactly, so that its variance stopped at the floor "
             f"({VARIANCE_FLOOR:g} of the variance of y): use fewer experts or more rows."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Self
 
 import numpy as np
@@ -144,8 +145,7 @@ class SoftmaxGate:
 
     def penalty_matrix(self, alpha: float) -> Floats:
         """Return the Hessian of :meth:`penalty` in the free coefficients."""
-        K = self.n_experts
-        return alpha * np.kron(np.eye(K - 1) - 1 / K, np.eye(self.n_free_columns))
+        return alpha * _centred_ridge(self.n_experts, self.n_free_columns)
 
     def pair_weights(self, prob: Array, weight: Array | None) -> Array:
         """Return ``w pi_i pi_j`` for i < j, (n, K (K - 1) / 2): row weights of the information.
@@ -183,6 +183,22 @@ class SoftmaxGate:
         information = blocks[:-1, :-1].swapaxes(1, 2).reshape(size, size)
         return GateStatistics(to_numpy(linear)[:-1].ravel(), information)
 
+    def statistics(self, X: Array, target: Array) -> GateStatistics:
+        """Return the sums over these rows that one :meth:`step` towards `target` needs.
+
+        Parameters
+        ----------
+        X : array of shape (n, p)
+        target : array of shape (n, K)
+            Non-negative; a row's sum is its weight.
+        """
+        weight = namespace(X).sum(target, axis=1)
+        prob, design = self.prob(X), self.design(X)
+        return self.assemble(
+            weighted_sum(design, target - weight[:, None] * prob),
+            weighted_gram(design, self.pair_weights(prob, weight)),
+        )
+
     def step(self, statistics: GateStatistics, alpha: float = 0.0) -> Self:
         """Return the gate after one penalised Newton step."""
         theta = self.to_vector()
@@ -215,19 +231,13 @@ class SoftmaxGate:
         max_iter : int
         """
         xp = namespace(X)
-        weight = xp.sum(target, axis=1)
-        design = self.design(X)
         penalty = self.penalty_matrix(alpha)
 
         def evaluate(theta: Floats) -> NewtonPoint:
             gate = self.with_vector(theta)
-            logits = gate.logits(X)
-            prob, log_sum = softmax(logits)
-            residual = target - weight[:, None] * prob
-            gram = weighted_gram(design, gate.pair_weights(prob, weight))
-            sums = gate.assemble(weighted_sum(design, residual), gram)
+            sums = gate.statistics(X, target)
             return NewtonPoint(
-                float(xp.sum(target * (logits - log_sum[:, None]))) - gate.penalty(alpha),
+                float(xp.sum(target * gate.log_prob(X))) - gate.penalty(alpha),
                 sums.score - penalty @ theta,
                 sums.information + penalty,
             )
@@ -235,3 +245,9 @@ class SoftmaxGate:
         return self.with_vector(
             newton(evaluate, self.to_vector(), tol=tol, max_iter=max_iter).theta
         )
+
+
+@cache
+def _centred_ridge(n_experts: int, n_columns: int) -> Floats:
+    """Return the Hessian of half the squared length of the centred coefficients."""
+    return np.kron(np.eye(n_experts - 1) - 1 / n_experts, np.eye(n_columns))

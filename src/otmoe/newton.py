@@ -11,6 +11,7 @@ from scipy import linalg
 
 from otmoe.numerics import Floats
 
+_NEAR = 0.01  # decrement at which the information hardly changes any more
 _EXACT = 1e-16  # decrement at which another step changes nothing that can be seen
 
 RANK_TOLERANCE = 1e-11
@@ -34,18 +35,26 @@ def solve_psd(H: Floats, g: Floats) -> Floats:
     >>> solve_psd(np.array([[1.0, 1.0], [1.0, 1.0]]), np.array([2.0, 2.0]))
     array([1., 1.])
     """
-    try:
-        pivots = np.diagonal(np.linalg.cholesky(H), axis1=-2, axis2=-1)
-        largest = np.max(np.diagonal(H, axis1=-2, axis2=-1), axis=-1, initial=0.0)
-        if np.all(np.min(pivots, axis=-1, initial=np.inf) ** 2 > RANK_TOLERANCE * largest):
-            return np.linalg.solve(H, g[..., None])[..., 0]
-    except np.linalg.LinAlgError:
-        pass
+    if H.ndim > 2:
+        return np.stack([solve_psd(*pair) for pair in zip(H, g, strict=True)])
+    largest = np.max(np.diagonal(H), initial=0.0)
+    solution = _solve_definite(H, g, RANK_TOLERANCE * largest)
+    if solution is not None:
+        return solution
     values, vectors = np.linalg.eigh(H)
-    keep = values > RANK_TOLERANCE * np.max(values, axis=-1, keepdims=True, initial=0.0)
+    keep = values > RANK_TOLERANCE * np.max(values, initial=0.0)
     inverse = np.where(keep, 1 / np.where(keep, values, 1.0), 0.0)
-    along = np.einsum("...ij,...i->...j", vectors, g)
-    return np.einsum("...ij,...j->...i", vectors, inverse * along)
+    return vectors @ (inverse * (vectors.T @ g))
+
+
+def _solve_definite(H: Floats, g: Floats, least: float) -> Floats | None:
+    """Solve ``H d = g`` by Cholesky's method; None unless every squared pivot exceeds `least`."""
+    if not len(H):
+        return g
+    factor, failed = linalg.lapack.dpotrf(H, lower=True)
+    if failed or np.min(np.diagonal(factor)) ** 2 <= least:
+        return None
+    return np.asarray(linalg.lapack.dpotrs(factor, g, lower=True)[0])
 
 
 @dataclass(frozen=True)
@@ -102,6 +111,7 @@ def newton(
     tol: float = 1e-10,
     max_iter: int = 100,
     report: Callable[[int, float], None] | None = None,
+    glance: Callable[[Floats, NewtonPoint], NewtonPoint] | None = None,
 ) -> NewtonResult:
     """Maximise by Newton's method with Levenberg-Marquardt damping.
 
@@ -120,23 +130,36 @@ def newton(
         Bound on the number of evaluations after the first.
     report : callable, optional
         Called as report(number of accepted steps, objective).
+    glance : callable, (theta, NewtonPoint) -> NewtonPoint, optional
+        A cheaper `evaluate` that takes the information from a point close by. It serves once the
+        decrement is small, for as long as every step makes it ten thousand times smaller.
 
     Returns
     -------
     NewtonResult
     """
+
+    def near(theta: Floats, point: NewtonPoint) -> NewtonPoint:
+        return evaluate(theta) if glance is None else glance(theta, point)
+
     theta = np.asarray(start, dtype=np.float64)
     point = evaluate(theta)
     trace = [point.value]
     n_evaluations = 0
     damping = 0.0
+    borrowed, before = False, np.inf  # is the information that of a point close by?
     while True:
         # 1) the step at the present damping, and the undamped decrement
         step, decrement, damping = _damped_step(point, damping)
+        if borrowed and decrement >= max(tol, 1e-4 * before):
+            point, borrowed = evaluate(theta), False
+            n_evaluations += 1
+            continue
+        before = decrement
         # 2) stop where the quadratic model promises less than tol, one exact step further on
         if decrement < tol:
             more = decrement > _EXACT and n_evaluations < max_iter
-            last = evaluate(theta + step) if more else point
+            last = near(theta + step, point) if more else point
             if more and last.value >= point.value - 1e-12 * (1.0 + abs(point.value)):
                 theta, point = theta + step, last
                 trace.append(point.value)
@@ -147,10 +170,11 @@ def newton(
         if n_evaluations >= max_iter or not np.all(np.isfinite(step)):
             return NewtonResult(theta, point, decrement, tuple(trace), n_evaluations, False)
         # 3) try it; 4) take it and trust the model more, or damp
-        candidate = evaluate(theta + step)
+        close = decrement < _NEAR
+        candidate = near(theta + step, point) if close else evaluate(theta + step)
         n_evaluations += 1
         if candidate.value >= point.value:
-            theta, point = theta + step, candidate
+            theta, point, borrowed = theta + step, candidate, close and glance is not None
             trace.append(point.value)
             if report is not None:
                 report(len(trace) - 1, point.value)
@@ -171,7 +195,11 @@ def _damped_step(point: NewtonPoint, damping: float) -> tuple[Floats, float, flo
     scale = 1 / np.sqrt(np.maximum(diagonal, least))
     H = information * scale[:, None] * scale  # unit diagonal: blocks of any units are comparable
     b = g * scale
-    values, vectors = linalg.eigh(H)
+    if damping == 0:
+        d = _solve_definite(H, b, RANK_TOLERANCE * len(H))
+        if d is not None:
+            return scale * d, float(b @ d), 0.0
+    values, vectors = linalg.eigh(H, driver="evd")
     b = vectors.T @ b
     cut = RANK_TOLERANCE * np.max(np.abs(values), initial=1e-300)
     live = np.abs(values) > cut  # directions in which the objective changes at all

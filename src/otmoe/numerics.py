@@ -225,13 +225,19 @@ def weighted_gram(X: Array, weights: Array) -> Array:
         p = X.shape[1]
         out = np.zeros((weights.shape[1], p, p))
         kernels.weighted_gram(np.ascontiguousarray(X.T), np.ascontiguousarray(weights.T), out)
-        upper = np.triu_indices(p, 1)
-        out[:, upper[1], upper[0]] = out[:, upper[0], upper[1]]
+        rows, columns = _upper(p)
+        out[:, columns, rows] = out[:, rows, columns]
         return out
     triton = _triton() if getattr(X, "is_cuda", False) else None
     if triton is not None and X.shape[0] and 0 < X.shape[1] <= triton.MOST_COLUMNS:
         return triton.weighted_gram(X, weights)
     return weighted_gram_plain(X, weights)
+
+
+@cache
+def _upper(p: int) -> tuple[Floats, Floats]:
+    """Return rows and columns of the entries above the diagonal."""
+    return np.triu_indices(p, 1)
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Where EM begins: k-planes on a subsample, a short EM from each try, the most likely first.
+"""Where EM begins: first labels and a short EM on a subsample, the most likely start first.
 
 Starts decide which optimum a fit ends in, so they are searched widely where rows are few and
 cheap (maths 4).
@@ -9,6 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import ceil
 
 import numpy as np
 from sklearn.cluster import KMeans
@@ -19,9 +20,12 @@ from otmoe.gate import SoftmaxGate
 from otmoe.model import MoE
 from otmoe.numerics import Floats, scaled, to_numpy
 from otmoe.rows import Block, Rows
-from otmoe.steps import VARIANCE_FLOOR, Report, Run, climb, polish
+from otmoe.steps import VARIANCE_FLOOR, Report, Run, climb, newton_serves, polish
 
 _CONFIDENCE = 0.98
+_NEGLIGIBLE = 0.1  # nats on which no ranking depends
+_CLOSE = 10.0  # squared standard errors from the maximum; one more step makes little of them
+_FEW, _MOST = 3, 15  # iterations of EM and of Newton's method that lead a start there
 _RIDGE = 1.0  # first gates and experts only point the way; hard labels would separate them
 
 
@@ -35,20 +39,23 @@ class Plan:
         Starts, unless the user asks for another number.
     subsample : int
         Rows to search on.
-    labels : tuple of callable
-        Ways to make first labels, used in turn.
-    sweeps : int
-        Reassignments of rows to experts.
-    em, newton : int
+    ways : tuple of (callable, int)
+        What makes first labels and how often rows are then handed on, used in turn. Different ways
+        miss different optima.
+    em : int
         Iterations after which a start is judged.
+    finalists : float
+        Share of the starts, the best, that are led to their maximum and judged again.
+    rivals : int
+        How many of these compete once more where there are more rows to judge by.
     """
 
     n_init: int
     subsample: int
-    labels: tuple[Callable[[Experts, Block, np.random.Generator], Floats], ...]
-    sweeps: int
+    ways: tuple[tuple[Callable[[Experts, Block, np.random.Generator], Floats], int], ...]
     em: int
-    newton: int
+    finalists: float
+    rivals: int
 
 
 def subsample(rows: Rows, size: int, rng: np.random.Generator) -> Rows:
@@ -132,14 +139,33 @@ def model_from_labels(
     weight = scaled(soft, block.weight)
     experts = _roughly_fitted(experts.neutral(), block, weight)
     gate = SoftmaxGate.blank(K, block.X.shape[1], columns)
-    gate = gate.fit(block.X, weight, alpha=_RIDGE, tol=10.0, max_iter=3)
+    gate = gate.step(gate.statistics(block.X, weight), alpha=_RIDGE)
     return MoE(gate, experts.floored(VARIANCE_FLOOR))
 
 
-# A number or a count tells its expert, so rows can be handed from plane to plane. A class hardly
-# does: regions of x have to, more rows are needed, and only a converged start shows its worth.
-TELLING = Plan(10, 2000, (plane_labels, cluster_labels), sweeps=15, em=10, newton=0)
-NOT_TELLING = Plan(20, 5000, (region_labels, cluster_labels), sweeps=1, em=20, newton=15)
+# A number or a count tells its expert, so rows can be handed from plane to plane, and EM soon
+# shows what a start is worth. A class hardly does: more rows are needed, and convergence.
+TELLING = Plan(
+    n_init=9,
+    subsample=2000,
+    ways=((plane_labels, 15), (region_labels, 15), (region_labels, 1)),
+    em=20,
+    finalists=0.2,
+    rivals=1,
+)
+NOT_TELLING = Plan(
+    n_init=20,
+    subsample=5000,
+    ways=((region_labels, 1), (cluster_labels, 1)),
+    em=20,
+    finalists=1.0,
+    rivals=3,
+)
+
+
+def plan_for(experts: Experts) -> Plan:
+    """Return how starts of a family are searched."""
+    return TELLING if experts.telling else NOT_TELLING
 
 
 def candidates(
@@ -152,27 +178,42 @@ def candidates(
     report: Report | None = None,
 ) -> list[MoE]:
     """Return `n_init` models fitted to a subsample, the most likely first."""
-    plan = TELLING if blank.telling else NOT_TELLING
+    plan = plan_for(blank)
     n_init = plan.n_init if n_init is None else n_init
-    few = subsample(rows, plan.subsample, rng)
-    block = few.block(slice(None))
+    block = subsample(rows, plan.subsample, rng).block(slice(None))
+    few = Rows(block.X[:, 1:], block.y, block.weight, block.offset)  # standardised for good
+
+    # 1) a short EM from each start
     found: list[Run] = []
     for attempt in range(n_init if blank.n_experts > 1 else 1):
-        labels = plan.labels[attempt % len(plan.labels)](blank, block, rng)
-        experts, labels = k_planes(blank, block, labels, plan.sweeps)
-        run = climb(
-            few,
-            model_from_labels(experts, block, labels, columns),
-            alpha=alpha,
-            max_iter=plan.em,
-        )
-        if plan.newton:
-            run = polish(few, run.model, alpha=alpha, max_iter=plan.newton, tol=0.1)
-        found.append(run)
+        first_labels, n_sweeps = plan.ways[attempt % len(plan.ways)]
+        experts, labels = k_planes(blank, block, first_labels(blank, block, rng), n_sweeps)
+        start = model_from_labels(experts, block, labels, columns)
+        found.append(climb(few, start, alpha=alpha, max_iter=plan.em, tol=_NEGLIGIBLE))
         if report is not None:
-            best = max(run.trace[-1] for run in found)
-            report(attempt + 1, best * rows.total_weight / few.total_weight)  # as for all rows
-    return [run.model for run in sorted(found, key=lambda run: -run.trace[-1])]
+            best = max(map(_value, found))
+            report(len(found), best * rows.total_weight / few.total_weight)  # as for all rows
+
+    # 2) the best of them close to their maxima, and judged again
+    found.sort(key=_value, reverse=True)
+    last = ceil(plan.finalists * len(found))
+    found[:last] = [led_on(few, run.model, alpha) for run in found[:last]]
+    return [run.model for run in sorted(found, key=_value, reverse=True)]
+
+
+def led_on(rows: Rows, model: MoE, alpha: float) -> Run:
+    """Return a start led close to its maximum on these rows, which may be some of all.
+
+    From where fewer rows have led, EM first takes the way that Newton's method would overshoot.
+    """
+    run = climb(rows, model, alpha=alpha, max_iter=_FEW, tol=_NEGLIGIBLE)
+    if not newton_serves(run.model):
+        return run
+    return run.then(polish(rows, run.model, alpha=alpha, max_iter=_MOST, tol=_CLOSE))
+
+
+def _value(run: Run) -> float:
+    return run.trace[-1]
 
 
 def _roughly_fitted(experts: Experts, block: Block, weight: Floats) -> Experts:

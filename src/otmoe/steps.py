@@ -37,6 +37,9 @@ finite what separable rows would send to infinity.
 """
 
 
+_NEWTON_LIMIT = 1500  # parameters above which the information is too large to factor each step
+
+
 @dataclass(frozen=True)
 class Statistics:
     """All that an EM iteration needs of the rows; sums over shards give the pooled iteration.
@@ -103,6 +106,16 @@ def penalty_matrix(model: MoE, alpha: float) -> Floats:
     return linalg.block_diag(
         model.gate.penalty_matrix(alpha), model.experts.penalty_matrix(EXPERT_RIDGE)
     )
+
+
+def on_floor(model: MoE) -> bool:
+    """Say whether a variance stands at its floor."""
+    return model.experts.smallest_dispersion <= VARIANCE_FLOOR * (1 + 1e-6)
+
+
+def newton_serves(model: MoE) -> bool:
+    """Say whether Newton's method can finish: no variance at its floor, not too many parameters."""
+    return model.n_parameters <= _NEWTON_LIMIT and not on_floor(model)
 
 
 def midpoint(a: MoE, b: MoE) -> MoE:
@@ -195,19 +208,21 @@ def polish(
     penalty = penalty_matrix(model, alpha)
     floor = min(VARIANCE_FLOOR, model.experts.smallest_dispersion) * (1 - 1e-9)
 
-    def evaluate(theta: Floats) -> NewtonPoint:
+    def evaluate(theta: Floats, near: NewtonPoint | None = None) -> NewtonPoint:
         at = model.with_vector(theta)
         if not at.experts.smallest_dispersion >= floor:
             return NewtonPoint(-np.inf, theta, penalty)
-        information = observed_information(at, rows)
+        found = observed_information(at, rows, matrix=near is None)
         return NewtonPoint(
-            information.log_likelihood - 0.5 * float(theta @ penalty @ theta),
-            information.score - penalty @ theta,
-            information.matrix + penalty,
-            information,
+            found.log_likelihood - 0.5 * float(theta @ penalty @ theta),
+            found.score - penalty @ theta,
+            found.matrix + penalty if near is None else near.information,
+            found,
         )
 
-    end = newton(evaluate, model.to_vector(), tol=tol, max_iter=max_iter, report=report)
+    end = newton(
+        evaluate, model.to_vector(), tol=tol, max_iter=max_iter, report=report, glance=evaluate
+    )
     at_end: Information = end.point.detail
     return Run(
         model.with_vector(end.theta),
