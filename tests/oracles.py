@@ -128,3 +128,57 @@ def maximum_likelihood(start, X, y, alpha=0.0, weight=None):
     )
     assert np.abs(found.jac).max() < 1e-4, found.message
     return start.with_vector(found.x)
+
+
+# -- relaxed transport -------------------------------------------------------------------------
+
+
+def nearest_targets(value):
+    """Return the first target of the largest value, and that value, for values (n, L, K)."""
+    n, L, K = value.shape
+    index, best = np.zeros((n, L), dtype=int), np.empty((n, L))
+    for i in range(n):
+        for s in range(L):
+            best[i, s] = value[i, s, 0]
+            for k in range(1, K):
+                if value[i, s, k] > best[i, s]:
+                    index[i, s], best[i, s] = k, value[i, s, k]
+    return index, best
+
+
+def square_values(mean, var, center, precision, constant):
+    """Return constant - precision / 2 * ((mean - center)^2 + var), (n, L, K)."""
+    (n, L), K = mean.shape, len(precision)
+    var = np.broadcast_to(var, (n, L))
+    value = np.empty((n, L, K))
+    for i, s, k in np.ndindex(n, L, K):
+        square = (mean[i, s] - center[i, k]) ** 2 + var[i, s]
+        value[i, s, k] = constant[k] - precision[k] / 2 * square
+    return value
+
+
+def linear_values(mean, eta, cumulant):
+    """Return mean' eta - cumulant, (n, L, K)."""
+    n, L, K = *mean.shape[:2], eta.shape[1]
+    value = np.empty((n, L, K))
+    for i, s, k in np.ndindex(n, L, K):
+        value[i, s, k] = np.dot(mean[i, s], eta[i, k]) - cumulant[i, k]
+    return value
+
+
+def collected(index, weight, mean, var, n_targets):
+    """Return mass, mean and variance of what every target receives, (n, K) each."""
+    n, L = index.shape
+    var = np.broadcast_to(var, (n, L))
+    mass, spread = np.zeros((n, n_targets)), np.zeros((n, n_targets))
+    center = np.zeros((n, n_targets, *mean.shape[2:]))
+    for i, k in np.ndindex(n, n_targets):
+        mine = [s for s in range(L) if index[i, s] == k and weight[i, s] > 0]
+        if mine:
+            w = weight[i, mine]
+            mass[i, k] = w.sum()
+            center[i, k] = np.average(mean[i, mine], axis=0, weights=w)
+            if mean.ndim == 2:
+                square = var[i, mine] + (mean[i, mine] - center[i, k]) ** 2
+                spread[i, k] = np.average(square, weights=w)
+    return mass, center, spread
