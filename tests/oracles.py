@@ -5,6 +5,7 @@ from families import FAMILIES
 from scipy import optimize, special
 
 from otmoe.gate import SoftmaxGate
+from otmoe.message import LocalModel
 from otmoe.model import MoE
 from otmoe.steps import EXPERT_RIDGE
 
@@ -182,3 +183,80 @@ def collected(index, weight, mean, var, n_targets):
                 square = var[i, mine] + (mean[i, mine] - center[i, k]) ** 2
                 spread[i, k] = np.average(square, weights=w)
     return mass, center, spread
+
+
+# -- aggregation -------------------------------------------------------------------------------
+
+
+def message(model, site="a", n_samples=100.0, **changes):
+    """Return a message about a model that was never fitted."""
+    known = {"log_likelihood": -150.0, "converged": True, "status": "made by hand"}
+    return LocalModel(site=site, model=model, n_samples=n_samples, **known | changes)
+
+
+def messages(models, weight=None):
+    """Return a message for each model; its number of rows is its weight."""
+    weight = np.ones(len(models)) if weight is None else np.asarray(weight)
+    return [
+        message(model, f"site {m}", float(w))
+        for m, (model, w) in enumerate(zip(models, weight, strict=True))
+    ]
+
+
+def source_mass(models, weight, X):
+    """Return lambda_m pi_ml(x) for the experts of all models, (n, L)."""
+    share = np.asarray(weight) / np.sum(weight)
+    gates = [special.softmax(with_ones(X) @ model.gate.coef.T, axis=1) for model in models]
+    return np.hstack([w * gate for w, gate in zip(share, gates, strict=True)])
+
+
+def source_costs(models, experts, X):
+    """Return KL from the experts of all models to these, (n, L, K)."""
+    return np.hstack([model.experts.kl_cost(with_ones(X), experts) for model in models])
+
+
+def relaxed_cost(models, weight, experts, X):
+    """Return R_c(f^W, g): every source goes to the nearest expert of g."""
+    nearest = source_costs(models, experts, X).min(axis=2)
+    return np.mean(np.sum(source_mass(models, weight, X) * nearest, axis=1))
+
+
+def nearest_plan(models, experts, X):
+    """Return the nearest expert of each source at each row, (n, L)."""
+    return source_costs(models, experts, X).argmin(axis=2)
+
+
+def plan_cost(models, weight, experts, X, plan):
+    """Return what a given plan costs: with the nearest plan of g_t, the majoriser S(., g_t)."""
+    costs = np.take_along_axis(source_costs(models, experts, X), plan[:, :, None], axis=2)
+    return np.mean(np.sum(source_mass(models, weight, X) * costs[:, :, 0], axis=1))
+
+
+def best_experts(models, weight, start, X, plan):
+    """Return the experts that minimise the cost of a plan, by a general-purpose optimiser."""
+
+    def loss(vector):
+        return plan_cost(models, weight, start.with_vector(vector), X, plan)
+
+    found = optimize.minimize(
+        loss,
+        start.to_vector(),
+        method="BFGS",
+        jac=lambda vector: jacobian(loss, vector),
+        options={"gtol": 1e-8},
+    )
+    assert np.abs(found.jac).max() < 1e-6, found.message
+    return start.with_vector(found.x)
+
+
+def transport_cost(f, g, X):
+    """Return T_c(f, g): at every row, the linear program with both gates as marginals."""
+    D = with_ones(X)
+    supply, demand = (special.softmax(D @ model.gate.coef.T, axis=1) for model in (f, g))
+    cost = f.experts.kl_cost(D, g.experts)
+    L, K = cost.shape[1:]
+    sums = np.vstack([np.kron(np.eye(L), np.ones(K)), np.kron(np.ones(L), np.eye(K))])
+    total = 0.0
+    for c, a, b in zip(cost, supply, demand, strict=True):
+        total += optimize.linprog(c.ravel(), A_eq=sums[:-1], b_eq=np.append(a, b)[:-1]).fun
+    return total / len(X)
