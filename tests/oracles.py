@@ -5,6 +5,7 @@ from families import FAMILIES
 from scipy import optimize, special
 
 from otmoe.gate import SoftmaxGate
+from otmoe.message import LocalModel
 from otmoe.model import MoE
 from otmoe.steps import EXPERT_RIDGE
 
@@ -128,3 +129,134 @@ def maximum_likelihood(start, X, y, alpha=0.0, weight=None):
     )
     assert np.abs(found.jac).max() < 1e-4, found.message
     return start.with_vector(found.x)
+
+
+# -- relaxed transport -------------------------------------------------------------------------
+
+
+def nearest_targets(value):
+    """Return the first target of the largest value, and that value, for values (n, L, K)."""
+    n, L, K = value.shape
+    index, best = np.zeros((n, L), dtype=int), np.empty((n, L))
+    for i in range(n):
+        for s in range(L):
+            best[i, s] = value[i, s, 0]
+            for k in range(1, K):
+                if value[i, s, k] > best[i, s]:
+                    index[i, s], best[i, s] = k, value[i, s, k]
+    return index, best
+
+
+def square_values(mean, var, center, precision, constant):
+    """Return constant - precision / 2 * ((mean - center)^2 + var), (n, L, K)."""
+    (n, L), K = mean.shape, len(precision)
+    var = np.broadcast_to(var, (n, L))
+    value = np.empty((n, L, K))
+    for i, s, k in np.ndindex(n, L, K):
+        square = (mean[i, s] - center[i, k]) ** 2 + var[i, s]
+        value[i, s, k] = constant[k] - precision[k] / 2 * square
+    return value
+
+
+def linear_values(mean, eta, cumulant):
+    """Return mean' eta - cumulant, (n, L, K)."""
+    n, L, K = *mean.shape[:2], eta.shape[1]
+    value = np.empty((n, L, K))
+    for i, s, k in np.ndindex(n, L, K):
+        value[i, s, k] = np.dot(mean[i, s], eta[i, k]) - cumulant[i, k]
+    return value
+
+
+def collected(index, weight, mean, var, n_targets):
+    """Return mass, mean and variance of what every target receives, (n, K) each."""
+    n, L = index.shape
+    var = np.broadcast_to(var, (n, L))
+    mass, spread = np.zeros((n, n_targets)), np.zeros((n, n_targets))
+    center = np.zeros((n, n_targets, *mean.shape[2:]))
+    for i, k in np.ndindex(n, n_targets):
+        mine = [s for s in range(L) if index[i, s] == k and weight[i, s] > 0]
+        if mine:
+            w = weight[i, mine]
+            mass[i, k] = w.sum()
+            center[i, k] = np.average(mean[i, mine], axis=0, weights=w)
+            if mean.ndim == 2:
+                square = var[i, mine] + (mean[i, mine] - center[i, k]) ** 2
+                spread[i, k] = np.average(square, weights=w)
+    return mass, center, spread
+
+
+# -- aggregation -------------------------------------------------------------------------------
+
+
+def message(model, site="a", n_samples=100.0, **changes):
+    """Return a message about a model that was never fitted."""
+    known = {"log_likelihood": -150.0, "converged": True, "status": "made by hand"}
+    return LocalModel(site=site, model=model, n_samples=n_samples, **known | changes)
+
+
+def messages(models, weight=None):
+    """Return a message for each model; its number of rows is its weight."""
+    weight = np.ones(len(models)) if weight is None else np.asarray(weight)
+    return [
+        message(model, f"site {m}", float(w))
+        for m, (model, w) in enumerate(zip(models, weight, strict=True))
+    ]
+
+
+def source_mass(models, weight, X):
+    """Return lambda_m pi_ml(x) for the experts of all models, (n, L)."""
+    share = np.asarray(weight) / np.sum(weight)
+    gates = [special.softmax(with_ones(X) @ model.gate.coef.T, axis=1) for model in models]
+    return np.hstack([w * gate for w, gate in zip(share, gates, strict=True)])
+
+
+def source_costs(models, experts, X):
+    """Return KL from the experts of all models to these, (n, L, K)."""
+    return np.hstack([model.experts.kl_cost(with_ones(X), experts) for model in models])
+
+
+def relaxed_cost(models, weight, experts, X):
+    """Return R_c(f^W, g): every source goes to the nearest expert of g."""
+    nearest = source_costs(models, experts, X).min(axis=2)
+    return np.mean(np.sum(source_mass(models, weight, X) * nearest, axis=1))
+
+
+def nearest_plan(models, experts, X):
+    """Return the nearest expert of each source at each row, (n, L)."""
+    return source_costs(models, experts, X).argmin(axis=2)
+
+
+def plan_cost(models, weight, experts, X, plan):
+    """Return what a given plan costs: with the nearest plan of g_t, the majoriser S(., g_t)."""
+    costs = np.take_along_axis(source_costs(models, experts, X), plan[:, :, None], axis=2)
+    return np.mean(np.sum(source_mass(models, weight, X) * costs[:, :, 0], axis=1))
+
+
+def best_experts(models, weight, start, X, plan):
+    """Return the experts that minimise the cost of a plan, by a general-purpose optimiser."""
+
+    def loss(vector):
+        return plan_cost(models, weight, start.with_vector(vector), X, plan)
+
+    found = optimize.minimize(
+        loss,
+        start.to_vector(),
+        method="BFGS",
+        jac=lambda vector: jacobian(loss, vector),
+        options={"gtol": 1e-8},
+    )
+    assert np.abs(found.jac).max() < 1e-6, found.message
+    return start.with_vector(found.x)
+
+
+def transport_cost(f, g, X):
+    """Return T_c(f, g): at every row, the linear program with both gates as marginals."""
+    D = with_ones(X)
+    supply, demand = (special.softmax(D @ model.gate.coef.T, axis=1) for model in (f, g))
+    cost = f.experts.kl_cost(D, g.experts)
+    L, K = cost.shape[1:]
+    sums = np.vstack([np.kron(np.eye(L), np.ones(K)), np.kron(np.ones(L), np.eye(K))])
+    total = 0.0
+    for c, a, b in zip(cost, supply, demand, strict=True):
+        total += optimize.linprog(c.ravel(), A_eq=sums[:-1], b_eq=np.append(a, b)[:-1]).fun
+    return total / len(X)

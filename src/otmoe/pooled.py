@@ -16,6 +16,9 @@ Constant = Mapping[int, float]
 """Features that never varied at a site, by index, and the value they had there."""
 
 
+_SAME = 1e-7  # relative: one of the two values may have been in single precision
+
+
 @dataclass(frozen=True)
 class PooledGate:
     """The gate of f^W: lambda_m(x) times the gate of site m (maths 11).
@@ -83,7 +86,7 @@ class PooledGate:
         for constant in self.constant:
             heard = ones > 0
             for feature, value in constant.items():
-                heard = heard & (xp.abs(X[:, feature + 1] - value) <= 1e-9 * (1 + abs(value)))
+                heard = heard & (xp.abs(X[:, feature + 1] - value) <= _SAME * abs(value))
             columns.append(heard)
         return xp.stack(columns).T
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from otmoe.aggregation.sources import Sources, flows, target_gate
 from otmoe.experts import Experts
 from otmoe.gate import SoftmaxGate
 from otmoe.model import MoE
+from otmoe.newton import RANK_TOLERANCE
 from otmoe.numerics import Array, Floats, design, namespace, to_numpy
 
 _FEW = 2000  # points on which the regression is led on, where there are many
@@ -43,6 +46,7 @@ def gated(sources: Sources, experts: Experts, labels: Floats | None = None) -> M
     live = np.flatnonzero(mass > 1e-12 * mass.sum())
     start = _mean_gate(sources, experts, labels).take(live)
     Z = design(sources.X, sources.scaling.x_center, sources.scaling.x_scale)
+    experts = _with_unseen(sources, experts, labels, Z)
     gate = _regression(start, Z, target if len(live) == len(mass) else _columns(target, live))
     if len(live) < len(mass):
         gate = _with_absent(gate, live, len(mass), Z)
@@ -91,6 +95,25 @@ def _gate_columns(gates: tuple[SoftmaxGate, ...]) -> tuple[int, ...] | None:
     if any(gate.columns is None for gate in gates):
         return None
     return tuple(sorted(set().union(*(gate.columns for gate in gates if gate.columns))))
+
+
+def _with_unseen(sources: Sources, experts: Experts, labels: Floats, Z: Array) -> Experts:
+    """Return the experts with the mean of their sources in what the support does not show.
+
+    Where the support is constant or collinear it says nothing about some directions, and a fit
+    leaves them as they were in the start that happened to win.
+    """
+    values, vectors = np.linalg.eigh(to_numpy(Z.T @ Z))
+    blind = vectors[:, values <= RANK_TOLERANCE * values[-1]]
+    share = (labels == np.arange(experts.n_experts)[:, None]) * sources.mass  # (K, L)
+    live = share.sum(axis=1) > 0
+    if not blind.shape[1] or not live.any():
+        return experts
+    share = share[live] / share[live].sum(axis=1, keepdims=True)
+    mean = np.tensordot(share, sources.experts.coef, axes=1)
+    coef = experts.coef.copy()
+    coef[live] += ((mean - coef[live]) @ blind) @ blind.T
+    return replace(experts, coef=coef)
 
 
 def _columns(a: Array, index: Floats) -> Array:

@@ -108,11 +108,12 @@ def greedy_labels(sources: Sources, n_experts: int) -> tuple[Floats, Experts]:
     now = parts(sources)
     L = len(now.weight)
     alive = now.weight > 0
+    if alive.sum() < n_experts:  # experts of sites that have no say anywhere: some stay as they are
+        alive[np.flatnonzero(~alive)[: n_experts - int(alive.sum())]] = True
     cost = np.full((L, L), np.inf)
-    for i in range(L - 1):
-        others = np.arange(i + 1, L)
-        cost[i, others] = now.costs(i, others)
-    cost[~alive] = cost[:, ~alive] = np.inf
+    for first in np.flatnonzero(alive).tolist() if alive.sum() > n_experts else []:
+        others = np.flatnonzero(alive[first + 1 :]) + first + 1
+        cost[first, others] = now.costs(first, others)
     owner = np.arange(L)
     for _ in range(int(alive.sum()) - n_experts):
         i, j = map(int, np.unravel_index(np.argmin(cost), cost.shape))

@@ -17,7 +17,7 @@ from otmoe.aggregation.sources import look
 from otmoe.aggregation.starting import FEW, search
 from otmoe.gate import SoftmaxGate
 from otmoe.model import MoE
-from otmoe.numerics import Floats, design, to_numpy
+from otmoe.numerics import Floats, design
 from otmoe.transport import kl, transport_costs
 
 Method = Callable[[Problem, np.random.Generator], Outcome]
@@ -87,8 +87,7 @@ def middle(problem: Problem, rng: np.random.Generator) -> Outcome:
             f"no site has {problem.n_experts} experts, and the middle model is one of the local "
             "ones: ask for another n_experts, or use method='reduction'."
         )
-    free = [u for u in sites if not problem.constant[u]]
-    sites = np.array(free) if free else sites  # a model that lacks a coefficient, only if all do
+    sites = _knowing(problem, sites)
     if len(sites) > _CANDIDATES:
         sites = np.sort(rng.choice(sites, _CANDIDATES, replace=False))
     n_pairs = len(sites) * len(problem.models)
@@ -138,17 +137,23 @@ def weighted_average(problem: Problem, rng: np.random.Generator) -> Outcome:
 
 
 def aligned_average(problem: Problem, rng: np.random.Generator) -> Outcome:
-    """Average the parameters after matching each site's experts to those of a central site."""
+    """Average the parameters after matching each site's experts to those of a central site.
+
+    They are compared where the site has a say: elsewhere its experts mean nothing.
+    """
     _check_equal(problem)
     few = problem.sources.few(FEW, rng)
     gate = few.ensemble.gate
-    costs = [
-        look(few, few.experts.take(np.flatnonzero(gate.site == u))).cost.sum()
-        for u in range(len(problem.models))[:_CANDIDATES]
-    ]
-    reference = int(np.argmin(costs))
-    X = to_numpy(few.X)
-    aligned = [model.aligned_to(problem.models[reference], X) for model in problem.models]
+    sites = _knowing(problem, np.arange(len(problem.models)))[:_CANDIDATES]
+    costs = [look(few, few.experts.take(np.flatnonzero(gate.site == u))).cost.sum() for u in sites]
+    reference = int(sites[np.argmin(costs)])
+    voters = gate.voters(design(few.X))
+    aligned = []
+    for u, model in enumerate(problem.models):
+        X = few.X
+        if voters is not None and np.any(both := voters[:, u] & voters[:, reference]):
+            X = X[both]
+        aligned.append(model.aligned_to(problem.models[reference], X))
     model = _averaged(problem, aligned)
     status = (
         f"averaged {len(problem.messages)} models, their experts matched to those of "
@@ -173,6 +178,12 @@ METHODS: dict[str, Method] = {
     "greedy": greedy,
     "ensemble": ensemble,
 }
+
+
+def _knowing(problem: Problem, sites: Floats) -> Floats:
+    """Return those of some models that lack no coefficient; all of them if each lacks one."""
+    free = [u for u in sites if not problem.constant[u]]
+    return np.array(free) if free else sites
 
 
 def _check_equal(problem: Problem) -> None:
@@ -206,7 +217,8 @@ def _averaged(problem: Problem, models: list[MoE]) -> MoE:
     def mean(coefs: list[Floats]) -> Floats:
         stacked = np.stack(coefs)  # (U, K, p) or (U, K, C, p)
         result = np.einsum("u...p,up->...p", stacked, share)
-        result[..., 0] -= np.einsum("u,up,...p->...", share[:, 0], fixed, result)
+        known = np.einsum("u,up,u...p->...", share[:, 0], fixed, stacked)
+        result[..., 0] += known - np.einsum("u,up,...p->...", share[:, 0], fixed, result)
         return result
 
     experts = models[0].experts

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -12,6 +12,9 @@ from otmoe.numerics import Floats
 
 _EXACT = 1e-12  # nats
 _LOST = 1e-12  # share of all mass below which a target counts as empty
+_LEAP = 5.0  # how far a Newton step may move an expert, in predictors at standardised x
+_ROUNDING = 1e-13  # rise of R_c, relative to 1 + R_c, at which the last step is taken all the same
+_STUCK = 1e-6  # the same after all halvings, from which on there is no way down
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,7 @@ class Descent:
     mass : ndarray of shape (K,)
         Mean mass of each target.
     converged : bool
+        The last step gained less than the tolerance; False also where no step could be found.
     """
 
     experts: Experts
@@ -72,31 +76,48 @@ def descend(
 
     def at(experts: Experts) -> tuple[Look, float]:
         seen = look(sources, experts, labels)
-        return seen, float(seen.cost.sum()) / n
+        return seen, max(float(seen.cost.sum()) / n, 0.0)  # rounding may leave -1e-17
 
     here, value = at(experts)
     trace = [value]
     converged = value <= _EXACT
     while len(trace) <= max_iter and not converged:
-        candidate = experts.step(here.statistics, floor=floor)
+        candidate = _no_leap(experts, experts.step(here.statistics, floor=floor))
         if labels is None:
             candidate = _reseeded(candidate, here, sources, _EXACT * n)
         there, candidate_value = at(candidate)
+        # R_c is flat at its minimum: a step whose gain is lost in rounding still doubles the right
+        # digits of the parameters, so that they do not depend on the rounding.
+        slack = _ROUNDING * (1 + value)
         for _ in range(12):
-            if candidate_value <= value:
+            if candidate_value <= value + slack:
                 break
             candidate = _halfway(experts, candidate)
             there, candidate_value = at(candidate)
         gain = value - candidate_value
-        converged = not gain > max(tol * candidate_value, _EXACT)
-        if gain >= 0:  # else rounding is all that is left
-            experts, here, value = candidate, there, candidate_value
+        if gain >= -slack:
+            experts, here, value = candidate, there, min(value, candidate_value)
             trace.append(value)
+        if not gain > max(tol * value, _EXACT):
+            converged = gain > -_STUCK * (1 + value)
+            break
     return Descent(experts, tuple(trace), here.statistics.weight / n, converged)
 
 
 def _halfway(a: Experts, b: Experts) -> Experts:
     return a.with_vector(0.5 * (a.to_vector() + b.to_vector()))
+
+
+def _no_leap(a: Experts, b: Experts) -> Experts:
+    """Shorten Newton steps from where there is hardly curvature, expert by expert.
+
+    From log-odds of 40 the undamped step is of order 1e17, and one such expert would hold up all.
+    """
+    if a.n_constant:  # not a Newton step, but the exact answer
+        return b
+    move = b.coef - a.coef
+    length = np.sqrt(np.sum(move**2, axis=tuple(range(1, move.ndim)), keepdims=True))
+    return replace(a, coef=a.coef + move * (_LEAP / np.maximum(length, _LEAP)))
 
 
 def _reseeded(experts: Experts, here: Look, sources: Sources, least: float) -> Experts:

@@ -125,6 +125,8 @@ def prepare(
 
 
 def _check_messages(messages: Iterable[LocalModel]) -> tuple[LocalModel, ...]:
+    if isinstance(messages, LocalModel):
+        raise TypeError("messages is a LocalModel; give a list of them.")
     messages = tuple(messages)
     if not messages:
         raise ValueError("there is no message to aggregate: give at least one LocalModel.")
@@ -163,23 +165,29 @@ def _check_against(message: LocalModel, first: LocalModel) -> None:
         raise ValueError(_name_trouble(who, model, first))
     ours = None if model.classes is None else list(np.asarray(model.classes).tolist())
     theirs = None if other.classes is None else list(np.asarray(other.classes).tolist())
-    if ours != theirs or model.experts.coef.shape[1:] != other.experts.coef.shape[1:]:
+    shape, shape_there = model.experts.coef.shape[1:], other.experts.coef.shape[1:]
+    if shape != shape_there:
+        raise ValueError(
+            f"{who} has {shape[0]} classes, but site {first.site!r} has {shape_there[0]}: declare "
+            "the same classes, in the same order, at every site."
+        )
+    if ours != theirs:
         raise ValueError(
             f"{who} has the classes {ours}, but site {first.site!r} has {theirs}: declare the same "
             "classes, in the same order, at every site."
         )
     dispersion = model.experts.dispersion
-    if dispersion is not None and not np.all(dispersion > 0):
-        k = int(np.flatnonzero(~(dispersion > 0))[0])
+    if dispersion is not None and not np.all((dispersion > 0) & np.isfinite(dispersion)):
+        k = int(np.flatnonzero(~((dispersion > 0) & np.isfinite(dispersion)))[0])
         raise ValueError(
-            f"{who}: the variance of expert {k} is {dispersion[k]:g}; it must be positive. Fit the "
-            "site again."
+            f"{who}: the variance of expert {k} is {dispersion[k]:g}; it must be positive and "
+            "finite. Fit the site again."
         )
-    for part, coef in (("gate", model.gate.coef), ("expert", model.experts.coef)):
+    for part, coef in (("gate", model.gate.coef), ("experts", model.experts.coef)):
         if not np.all(np.isfinite(coef)):
             raise ValueError(
-                f"{who}: a {part} coefficient is NaN or infinite. Fit the site again, or leave it "
-                "out."
+                f"{who}: a coefficient of the {part} is NaN or infinite. Fit the site again, or "
+                "leave it out."
             )
     if not (np.isfinite(message.n_samples) and message.n_samples > 0):
         raise ValueError(
@@ -221,7 +229,10 @@ def _check_weight(site_weight: Any, messages: Sequence[LocalModel]) -> Floats:
             trouble = f"names unknown sites {unknown}" if unknown else f"lacks the sites {missing}"
             raise ValueError(f"site_weight {trouble}: give one weight for each of {names}.")
         site_weight = [site_weight[name] for name in names]
-    weight = np.asarray(site_weight, dtype=np.float64)
+    try:
+        weight = np.asarray(site_weight, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"site_weight must hold numbers, one per site ({error}).") from error
     if weight.shape != (len(names),):
         raise ValueError(
             f"site_weight has shape {weight.shape}, but there are {len(names)} messages: give one "
