@@ -332,7 +332,8 @@ def test_many_blocks_give_the_same(monkeypatch, family):
     problem = around_a_truth(family, 0)
     problem = replace(problem, X=np.vstack([problem.X, 0.9 * problem.X, 1.1 * problem.X]))
     whole = problem.aggregate()
-    monkeypatch.setattr(sources, "_BLOCK", 1)  # 64 rows at a time
+    monkeypatch.setattr(sources, "_CELL", 1)  # 64 rows at a time
+    monkeypatch.setattr(sources, "_GROUP", 1)  # of one site
     for keep in (0, 2**24):
         monkeypatch.setattr(sources, "_KEEP", keep)
         for n_jobs in (1, 2):
