@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from math import isnan
 
 from rich.progress import (
     BarColumn,
@@ -36,20 +37,21 @@ def fit_progress(
         TextColumn("{task.description:<16}"),
         BarColumn(),
         MofNCompleteColumn(),
-        TextColumn("log-likelihood {task.fields[value]:,.1f}"),
+        TextColumn("{task.fields[value]}"),
         TimeElapsedColumn(),
     )
     with Progress(*columns) as bars:
         tasks: dict[str, TaskID] = {}
 
         def report(stage: str, iteration: int, value: float) -> None:
+            shown = "" if isnan(value) else f"log-likelihood {value:,.1f}"
             if stage not in tasks:
                 for done in tasks.values():  # earlier stages end when the next begins
                     bars.update(done, total=bars.tasks[done].completed)
                 tasks[stage] = bars.add_task(
-                    STAGES.get(stage, stage), total=totals.get(stage), value=value
+                    STAGES.get(stage, stage), total=totals.get(stage), value=shown
                 )
-            bars.update(tasks[stage], completed=iteration, value=value)
+            bars.update(tasks[stage], completed=iteration, value=shown)
 
         yield report
         for done in tasks.values():

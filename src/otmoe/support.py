@@ -47,6 +47,8 @@ def draw_support(
     """
     if not len(samples):
         raise ValueError("there is no sample to draw support points from.")
+    if not isinstance(n_points, (int, np.integer)) or n_points < 1:
+        raise ValueError(f"n_points is {n_points!r}; give a whole number of at least 1.")
     columns = [list(map(str, s.columns)) for s in samples if hasattr(s, "columns")]
     for names in columns:
         if names != columns[0]:
@@ -62,11 +64,14 @@ def draw_support(
                 f"{arrays[0].shape[-1]} columns: give arrays (n_m, d) of the same columns."
             )
     rows = np.array([array.shape[0] for array in arrays])
+    if not rows.sum():
+        raise ValueError("the samples have no rows to draw support points from.")
     weight = rows if site_weight is None else np.asarray(site_weight, dtype=np.float64)
-    if weight.shape != rows.shape or not np.all(weight >= 0) or not weight.sum() > 0:
+    total = weight.sum()
+    if weight.shape != rows.shape or not np.all(weight >= 0) or not 0 < total < np.inf:
         raise ValueError(f"site_weight must be {len(rows)} numbers, not all zero, none negative.")
     rng = generator(random_state)
-    counts = _shares(n_points, weight / weight.sum(), rows)
+    counts = _shares(n_points, weight / total, rows)
     parts = [
         _draw(array, int(count), rng) for array, count in zip(arrays, counts, strict=True) if count
     ]

@@ -7,6 +7,7 @@ from concurrent.futures import Executor
 from typing import Any, Self
 
 import numpy as np
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from otmoe.aggregation import METHODS, Aggregation
@@ -37,6 +38,17 @@ class DistributedMoE(BaseMoE):
                 raise ValueError(f"{name} is {value!r}; give a whole number of at least 1.")
         if self.method not in METHODS:
             raise ValueError(f"method is {self.method!r}; choose one of {sorted(METHODS)}.")
+
+    def __sklearn_clone__(self) -> Self:
+        # An executor cannot be copied: clones share it.
+        executor = self.executor
+        parameters = self.get_params(deep=False) | {"executor": None}
+        copy = type(self)(**{name: clone(v, safe=False) for name, v in parameters.items()})
+        return copy.set_params(executor=executor)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Nor can it be saved: it stays behind.
+        return {**super().__getstate__(), "executor": None}
 
     def _fit(
         self, X: Array, y: Array, sample_weight: Any, offset: Any, family: str, n_classes: int = 2
@@ -83,6 +95,8 @@ class DistributedMoE(BaseMoE):
 
         # 2) local fits and their aggregation, on support points drawn from all shards
         support = draw_support([_take(X, rows)], max(self.n_support, p), random_state=rng)
+        if len(support) < p:  # fewer rows than columns: each several times, which changes nothing
+            support = np.tile(support, (-(-p // len(support)), 1))
         with fit_progress(self.verbose > 0, {"shards": len(tasks)}) as report:
             fit = fit_tasks(
                 tasks,
@@ -152,7 +166,8 @@ class DistributedMoERegressor(DistributedMoE, MoERegressor):
     n_support : int
         Rows of X at which local models are compared.
     executor : concurrent.futures.Executor, optional
-        Runs the local fits; by default one after another in this process.
+        Runs the local fits; by default one after another in this process. Clones share it, saved
+        estimators lack it.
     family, gate_features, alpha, n_init, max_iter, tol, random_state, verbose
         As in :class:`MoERegressor`.
     n_jobs : int, optional
@@ -239,7 +254,8 @@ class DistributedMoEClassifier(DistributedMoE, MoEClassifier):
     n_support : int
         Rows of X at which local models are compared.
     executor : concurrent.futures.Executor, optional
-        Runs the local fits; by default one after another in this process.
+        Runs the local fits; by default one after another in this process. Clones share it, saved
+        estimators lack it.
     classes, gate_features, alpha, n_init, max_iter, tol, random_state, verbose
         As in :class:`MoEClassifier`.
     n_jobs : int, optional
