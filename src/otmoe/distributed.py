@@ -16,7 +16,7 @@ from otmoe.experts import FAMILIES
 from otmoe.message import LocalModel
 from otmoe.numerics import Array, Floats
 from otmoe.screening import THRESHOLD, likelihood_deviations
-from otmoe.starts import NOT_TELLING, TELLING
+from otmoe.starts import plan_for
 
 ROWS_PER_PARAMETER = 3
 """Rows per parameter that a shard has at least."""
@@ -191,7 +191,7 @@ def _with_more_starts(task: Task) -> Task:
     options = dict(task.options)
     if options.get("n_init") is None:
         family = FAMILIES[options.get("family", "gaussian")]
-        options["n_init"] = (TELLING if family.telling else NOT_TELLING).n_init
+        options["n_init"] = plan_for(family).n_init
     options["n_init"] *= _MORE_STARTS
     return replace(task, seed=task.seed + 1, options=options)
 

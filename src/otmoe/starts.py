@@ -163,9 +163,9 @@ NOT_TELLING = Plan(
 )
 
 
-def plan_for(experts: Experts) -> Plan:
+def plan_for(family: Experts | type[Experts]) -> Plan:
     """Return how starts of a family are searched."""
-    return TELLING if experts.telling else NOT_TELLING
+    return TELLING if family.telling else NOT_TELLING
 
 
 def candidates(
