@@ -28,6 +28,7 @@ from otmoe import (
     simulate,
 )
 from otmoe.distributed import Task, fit_local, fit_tasks, split
+from otmoe.starts import TELLING
 
 QUICK = {"n_init": 3, "random_state": 0}
 N_SHARDS = 8
@@ -270,7 +271,7 @@ def test_a_second_chance_has_more_starts_also_where_none_were_asked_for(monkeypa
 
     monkeypatch.setattr(distributed, "fit_local", fit)
     fit_tasks([replace(task, options={}) for task in tasks], data.X[:300])
-    assert starts == [None] * N_SHARDS + [30]  # ten is the default of this family
+    assert starts == [None] * N_SHARDS + [3 * TELLING.n_init]
 
 
 def test_a_fit_that_was_stopped_at_once_is_left_out(tasks, data):

@@ -12,7 +12,7 @@ from otmoe.numerics import Floats
 THRESHOLD = 5.0
 """Deviations below the median from which a shard counts as badly fitted."""
 
-_LEAST_SPREAD = 0.5  # standard deviation of a row's log density that can be taken for granted
+_LEAST_SPREAD = 1.0  # about the standard deviation of the log density of one row
 
 
 def likelihood_deviations(messages: Sequence[LocalModel]) -> Floats:
