@@ -448,7 +448,7 @@ def test_fewer_rows_than_columns_give_one_warning():
 
 
 def test_shards_that_stop_early_give_one_warning(data):
-    est = DistributedMoERegressor(2, n_shards=3, max_iter=1, **QUICK)
+    est = DistributedMoERegressor(2, n_shards=3, max_iter=1, tol=0.0, **QUICK)
     said = one_warning(est, data.X, data.y)
     assert "stopped before convergence: raise max_iter" in said and "shard 1" in said
     assert not est.converged_
