@@ -25,6 +25,7 @@ from otmoe import DistributedMoERegressor, MoE, MoERegressor, aggregate, draw_su
 from otmoe.datasets.simulation import Simulation
 from otmoe.metrics import evaluate
 
+PAGE = Path(__file__).parents[1] / "docs" / "one_round.md"
 CSV = Path(__file__).parent / "results" / "one_round.csv"
 METHODS = (
     "reduction",
@@ -46,7 +47,11 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=100_000)
     parser.add_argument("--out", type=Path, default=CSV)
     parser.add_argument("--show", action="store_true", help="only print what the CSV holds")
+    parser.add_argument("--docs", action="store_true", help="write the tables of docs/one_round.md")
     args = parser.parse_args()
+    if args.docs:
+        write_page(read(args.out))
+        return
     console = Console(width=None if sys.stdout.isatty() else 120)
     if not args.show:
         for kind in args.kinds:
@@ -137,41 +142,76 @@ SHOWN = {
     "mse_total": "MSE",
     "learning_seconds": "seconds",
 }
+WORDS = {"log_likelihood": "log-likelihood", "rpe": "RPE", "ari": "ARI", "transport": "T_c"}
 BETTER = {"log_likelihood": 1, "rpe": -1, "ari": 1, "transport": -1}
+
+
+def tables(rows: list[Row], kind: str) -> tuple[list[str], list[list[str]]]:
+    """Return headings and cells: medians over truths, and the worst run."""
+    of_kind = [row for row in rows if row["kind"] == kind]
+    heads = ["sites", "estimator", "truths", *SHOWN.values(), "worst nats"]
+    body = []
+    places = dict.fromkeys((int(row["sites"]), row["method"]) for row in of_kind)
+    for M, method in sorted(places, key=lambda place: place[0]):
+        mine = [r for r in of_kind if (int(r["sites"]), r["method"]) == (M, method)]
+        middle = [
+            f"{median(values):.3g}" if (values := numbers(mine, key)) else "–" for key in SHOWN
+        ]
+        name = f"{method} ({LETTERS[method]})" if method in LETTERS else method
+        worst = f"{max(numbers(mine, 'below_truth')):.3g}"
+        body.append([str(M), name.replace("_", " "), str(len(mine)), *middle, worst])
+    return heads, body
 
 
 def show(rows: list[Row], console: Console) -> None:
     """Print medians, the worst run, and how often R beats the other two of the paper."""
     for kind in dict.fromkeys(row["kind"] for row in rows):
-        of_kind = [row for row in rows if row["kind"] == kind]
         title = f"{kind} gates, medians over truths"
         table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left")
-        for head in ("sites", "estimator", "truths", *SHOWN.values(), "worst nats"):
+        heads, body = tables(rows, kind)
+        for head in heads:
             table.add_column(head, justify="left" if head == "estimator" else "right")
-        places = dict.fromkeys((int(row["sites"]), row["method"]) for row in of_kind)
-        for M, method in sorted(places, key=lambda place: place[0]):
-            mine = [r for r in of_kind if (int(r["sites"]), r["method"]) == (M, method)]
-            middle = [
-                f"{median(values):.4g}" if (values := numbers(mine, key)) else "–" for key in SHOWN
-            ]
-            name = f"{method} ({LETTERS[method]})" if method in LETTERS else method
-            worst = f"{max(numbers(mine, 'below_truth')):.4g}"
-            table.add_row(str(M), name, str(len(mine)), *middle, worst)
+        for cells in body:
+            table.add_row(*cells)
         console.print(table)
         for rival in ("middle", "weighted_average"):
-            console.print(duel(of_kind, rival), highlight=False)
+            console.print("\n".join(duel(rows, kind, rival)), highlight=False)
+
+
+def write_page(rows: list[Row]) -> None:
+    """Put the tables where docs/one_round.md has its marks."""
+    text = PAGE.read_text()
+    for kind in dict.fromkeys(row["kind"] for row in rows):
+        heads, body = tables(rows, kind)
+        rules = ["---" if head == "estimator" else "---:" for head in heads]
+        lines = [f"| {' | '.join(cells)} |" for cells in (heads, rules, *body)]
+        for rival in ("middle", "weighted_average"):
+            first, *others = duel(rows, kind, rival)
+            lines += ["", f"{first}:", "", *(f"* {line.strip()}" for line in others)]
+        lines += ["", f"Measured on: {rows[-1]['machine']}, Python {rows[-1]['python']}."]
+        begin, end = f"<!-- {kind} -->\n", f"<!-- end of {kind} -->"
+        before, _, rest = text.partition(begin)
+        _, _, after = rest.partition(end)
+        text = before + begin + "\n" + "\n".join(lines) + "\n\n" + end + after
+    PAGE.write_text(text)
 
 
 def numbers(rows: list[Row], key: str) -> list[float]:
-    return [float(row[key]) for row in rows if row[key] != ""]
+    """Return the values of a column; the experts of an ensemble are no clusters of anything."""
+    return [
+        float(row[key])
+        for row in rows
+        if row[key] != "" and not (key == "ari" and row["method"] == "ensemble")
+    ]
 
 
-def duel(rows: list[Row], rival: str) -> str:
+def duel(rows: list[Row], kind: str, rival: str) -> list[str]:
     """Say how often R beats a rival, metric by metric."""
-    by_run = {(r["truth"], int(r["sites"]), r["method"]): r for r in rows}
-    parts = []
-    for M in sorted({int(r["sites"]) for r in rows if r["method"] == "reduction"}):
+    by_run = {(r["truth"], int(r["sites"]), r["method"]): r for r in rows if r["kind"] == kind}
+    lines = [f"R beats the {rival.replace('_', ' ')} in"]
+    for M in sorted({sites for _, sites, method in by_run if method == "reduction"}):
         truths = [t for t, sites, method in by_run if (sites, method) == (M, "reduction")]
+        truths = [t for t in truths if (t, M, rival) in by_run]
         wins = {
             metric: sum(
                 sign * float(by_run[t, M, "reduction"][metric])
@@ -180,9 +220,9 @@ def duel(rows: list[Row], rival: str) -> str:
             )
             for metric, sign in BETTER.items()
         }
-        counted = ", ".join(f"{metric} {count}" for metric, count in wins.items())
-        parts.append(f"  {M} sites, of {len(truths)} truths: {counted}")
-    return "\n".join([f"R beats {rival} in", *parts])
+        counted = ", ".join(f"{WORDS[metric]} {count}" for metric, count in wins.items())
+        lines.append(f"  {M} sites, of {len(truths)} truths: {counted}")
+    return lines
 
 
 if __name__ == "__main__":
