@@ -10,7 +10,8 @@ from otmoe.estimators import (
     MoEClassifier,
     MoERegressor,
 )
-from otmoe.message import LocalModel, load_model, save_model
+from otmoe.features import FeatureSpec
+from otmoe.message import LocalModel, load_features, load_model, save_model
 from otmoe.model import MoE
 from otmoe.support import draw_support
 
@@ -20,6 +21,7 @@ __all__ = [
     "Aggregation",
     "DistributedMoEClassifier",
     "DistributedMoERegressor",
+    "FeatureSpec",
     "LocalModel",
     "MoE",
     "MoEClassifier",
@@ -27,6 +29,7 @@ __all__ = [
     "__version__",
     "aggregate",
     "draw_support",
+    "load_features",
     "load_model",
     "save_model",
     "simulate",
