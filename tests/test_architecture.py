@@ -37,7 +37,10 @@ ORDER = """
     schema.py
     message.py
     shards/files.py
+    shards/sources.py
+    shards/gathering.py
     shards/reading.py
+    shards/memory.py
     shards/cutting.py
     shards/__init__.py
     screening.py

@@ -1,7 +1,9 @@
 import json
 import os
 import pickle
+import re
 from decimal import Decimal
+from pathlib import Path
 
 import cloudpickle
 import numpy as np
@@ -367,6 +369,16 @@ def test_a_specification_is_checked_when_it_is_made():
         FeatureSpec([Column("a", "category", ("x", "y"), center=3.0)])
     with pytest.raises(TypeError, match='^features: "a" is no Column; .*of_names'):
         FeatureSpec(["a"])
+
+
+def test_the_example_in_the_documentation_is_a_specification():
+    text = (Path(__file__).parent.parent / "docs" / "shards.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"```json\n(.*?)```", text, flags=re.DOTALL)
+    (code,) = re.findall(r"```python\n(.*?)```", text.split("Its features are")[1], flags=re.DOTALL)
+    assert FeatureSpec.from_json(example).to_json() == example
+    exec(code, scope := {"text": example})
+    assert str(scope["X"]).replace("\n", "\n# ") in code
+    assert scope["spec"].feature_names == ("age", "wind=N", "wind=NE")
 
 
 # -- beside a model ----------------------------------------------------------------------------

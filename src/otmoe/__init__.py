@@ -13,6 +13,7 @@ from otmoe.estimators import (
 from otmoe.features import FeatureSpec
 from otmoe.message import LocalModel, load_features, load_model, save_model
 from otmoe.model import MoE
+from otmoe.shards import shards_from
 from otmoe.support import draw_support
 
 __version__ = version("otmoe")
@@ -32,5 +33,6 @@ __all__ = [
     "load_features",
     "load_model",
     "save_model",
+    "shards_from",
     "simulate",
 ]

@@ -21,7 +21,7 @@ from otmoe.numerics import Floats
 from otmoe.records import SCHEMA_VERSION, List, Record, check_distinct, check_version, typed
 from otmoe.tables import as_arrow, names_of
 
-_BATCH = 1 << 15  # rows that are encoded at a time
+_BATCH = 1 << 13  # rows that are encoded at a time, few enough to stay in cache
 
 
 class FeaturesRecord(Record):
@@ -59,8 +59,8 @@ class Tally:
     Attributes
     ----------
     n_rows : int
-    missing, infinite : Counter
-        Rows by column.
+    missing, infinite, negative : Counter
+        Rows by column; a negative weight is wrong, a negative feature is not.
     unknown : dict
         Counter of values that are no level, by column.
     """
@@ -68,6 +68,7 @@ class Tally:
     n_rows: int = 0
     missing: Counter[str] = field(default_factory=Counter)
     infinite: Counter[str] = field(default_factory=Counter)
+    negative: Counter[str] = field(default_factory=Counter)
     unknown: dict[str, Counter[str]] = field(default_factory=dict)
 
     def add(self, name: str, values: Floats) -> None:
@@ -92,6 +93,11 @@ class Tally:
         for name, count in self.infinite.items():
             if count:
                 raise ValueError(f"column {name!r} is infinite in {count} rows; mend them.")
+        for name, count in self.negative.items():
+            if count:
+                raise ValueError(
+                    f"column {name!r}, the weight, is negative in {count} rows; give zero or more."
+                )
         for name, values in self.unknown.items():
             if values and unknown == "error":
                 most = ", ".join(f"{shown(value)} ({n} rows)" for value, n in values.most_common(3))
@@ -172,12 +178,28 @@ class FeatureSpec:
         ndarray of float64 of shape (n, d)
         """
         tally = Tally()
+        X = self.encode_table(table, tally)
+        tally.check(missing, self.unknown)
+        return X
+
+    def encode_table(self, table: Any, tally: Tally) -> Floats:
+        """Return features, NaN where missing, and count what is wrong with them.
+
+        Parameters
+        ----------
+        table : as in :meth:`encode`, of n rows
+        tally : Tally
+            New; its :meth:`Tally.check` raises.
+
+        Returns
+        -------
+        ndarray of float64 of shape (n, d)
+        """
         arrow = as_arrow(table, self.names)
         X = np.empty((arrow.num_rows, len(self.feature_names)))
         for batch in arrow.to_batches(max_chunksize=_BATCH):
             begin = tally.n_rows
             self.encode_batch(batch, tally, X[begin : begin + batch.num_rows])
-        tally.check(missing, self.unknown)
         return X
 
     def encode_batch(self, batch: pa.RecordBatch, tally: Tally, out: Floats) -> None:

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from array_api_compat import is_array_api_obj
 
-from otmoe.numerics import Floats
+from otmoe.numerics import Floats, to_numpy
 
 _TEXT = pa.large_string()
 
@@ -62,7 +63,7 @@ def as_arrow(table: Any, columns: Sequence[str]) -> pa.Table:
         return table.select(columns)
     try:
         if isinstance(table, Mapping):
-            return pa.table({name: _array(table[name], name) for name in columns})
+            return pa.table({name: array(table[name], name) for name in columns})
         part = table[columns]
         if hasattr(part, "iloc"):  # pandas has an index, which is no column
             return pa.Table.from_pandas(part, preserve_index=False)
@@ -71,9 +72,14 @@ def as_arrow(table: Any, columns: Sequence[str]) -> pa.Table:
         raise ValueError(f"the table cannot be read: {first_line(error)}.") from error
 
 
-def _array(values: Any, name: str) -> Any:
-    if isinstance(values, pa.Array | pa.ChunkedArray):
+def array(values: Any, name: str) -> pa.Array:
+    """Return n values of any kind as an Arrow array."""
+    if isinstance(values, pa.Array):
         return values
+    if isinstance(values, pa.ChunkedArray):
+        return values.combine_chunks()
+    if is_array_api_obj(values):
+        values = to_numpy(values)
     if getattr(values, "ndim", 1) != 1:
         raise ValueError(f"column {name!r} has shape {values.shape}; give one value per row.")
     return pa.array(values, from_pandas=True)
@@ -81,7 +87,8 @@ def _array(values: Any, name: str) -> Any:
 
 def first_line(error: BaseException) -> str:
     """Return the first line of what an error says, without its full stop."""
-    text = str(error.args[0]) if error.args else str(error)
+    many = isinstance(error, pa.ArrowException) and error.args  # from pandas, it has two parts
+    text = str(error.args[0]) if many else str(error)
     return next(iter(text.splitlines()), type(error).__name__).rstrip(". ")
 
 
