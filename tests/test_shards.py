@@ -231,6 +231,13 @@ def test_csv_may_have_quotes_lines_and_truth(tmp_path):
     assert_array_equal(shard.read().X, [[0, 1], [1, 0], [1, 1]])
 
 
+def test_na_in_quotes_is_text_and_without_is_missing(tmp_path):
+    (tmp_path / "a.csv").write_text('y,code\n1,"NA"\n2,NA\n3,\n4,b\n')
+    spec = FeatureSpec((Column("code", "category", ("NA", "b")),))
+    (shard,) = shards_from(tmp_path, target="y", features=spec, missing="drop")
+    assert shard.read().y.tolist() == [1.0, 4.0]
+
+
 @pytest.mark.parametrize("suffix", ["parquet", "csv"])
 def test_a_column_of_sites_makes_the_shards(tmp_path, suffix):
     rows = pa.concat_tables([table(100), table(50, 1, 100)])
