@@ -30,8 +30,19 @@ ORDER = """
     progress.py
     validation.py
     jsontext.py
+    records.py
+    tables.py
+    columns.py
+    features.py
     schema.py
     message.py
+    shards/files.py
+    shards/sources.py
+    shards/gathering.py
+    shards/reading.py
+    shards/memory.py
+    shards/cutting.py
+    shards/__init__.py
     screening.py
     support.py
     aggregation/sources.py

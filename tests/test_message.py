@@ -13,7 +13,7 @@ from numpy.testing import assert_array_equal
 from oracles import random_model
 
 import otmoe
-from otmoe import LocalModel, MoE, MoEClassifier, MoERegressor, load_model, save_model
+from otmoe import FeatureSpec, LocalModel, MoE, MoEClassifier, MoERegressor, load_model, save_model
 from otmoe.experts import GaussianExperts, MultinomialExperts, PoissonExperts
 from otmoe.gate import SoftmaxGate
 from otmoe.message import MessageError
@@ -605,7 +605,8 @@ def test_the_example_in_the_documentation_is_a_message():
 def test_the_documentation_has_every_field():
     text = (Path(__file__).parent.parent / "docs" / "message.md").read_text(encoding="utf-8")
     documented = set(re.findall(r"^\| `([\w.]+)`", text, flags=re.MULTILINE))
-    document = json.loads(local(MODELS["gaussian"]).to_json())
+    features = FeatureSpec.of_names(["a", "b", "c"])
+    document = json.loads(local(MODELS["gaussian"], features=features).to_json())
 
     def paths(value, prefix=""):
         for key, inner in value.items():

@@ -10,8 +10,10 @@ from otmoe.estimators import (
     MoEClassifier,
     MoERegressor,
 )
-from otmoe.message import LocalModel, load_model, save_model
+from otmoe.features import FeatureSpec
+from otmoe.message import LocalModel, load_features, load_model, save_model
 from otmoe.model import MoE
+from otmoe.shards import shards_from
 from otmoe.support import draw_support
 
 __version__ = version("otmoe")
@@ -20,6 +22,7 @@ __all__ = [
     "Aggregation",
     "DistributedMoEClassifier",
     "DistributedMoERegressor",
+    "FeatureSpec",
     "LocalModel",
     "MoE",
     "MoEClassifier",
@@ -27,7 +30,9 @@ __all__ = [
     "__version__",
     "aggregate",
     "draw_support",
+    "load_features",
     "load_model",
     "save_model",
+    "shards_from",
     "simulate",
 ]

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import secrets
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NoReturn
 
 _QUOTED = 40  # characters of an offending value that are shown
@@ -12,7 +16,7 @@ _DIGITS = 300  # an integer of more digits may be too large even for a float
 
 
 class MessageError(ValueError):
-    """A message or model file that cannot be used; its text names the place and says what to do."""
+    """A file that cannot be used; the error names the place and says what to do."""
 
 
 def path_of(place: Sequence[int | str]) -> str:
@@ -155,3 +159,23 @@ def shown(value: Any) -> str:
     except (TypeError, ValueError):
         text = repr(value)
     return text if len(text) <= _QUOTED else f"{text[:_QUOTED]}..."
+
+
+def write_whole(path: str | os.PathLike[str], text: str) -> None:
+    """Write a text file, whole or not at all: under another name first, then under its own."""
+    path = Path(path)
+    if not path.parent.is_dir():
+        raise FileNotFoundError(
+            f"cannot write {path.name}: there is no folder {path.parent}; make it first."
+        )
+    temporary = path.with_name(f".{secrets.token_hex(8)}.tmp")
+    try:
+        with temporary.open("xb") as file:
+            file.write(text.encode())
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            temporary.unlink()
+        raise

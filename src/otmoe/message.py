@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import os
 import platform
-import secrets
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -19,12 +17,14 @@ import numpy as np
 
 from otmoe.em import Fit
 from otmoe.experts import FAMILIES
+from otmoe.features import FeatureSpec
 from otmoe.gate import SoftmaxGate
-from otmoe.jsontext import MessageError, parse, shown, to_text
+from otmoe.jsontext import MessageError, parse, shown, to_text, write_whole
 from otmoe.model import MoE
-from otmoe.schema import SCHEMA_VERSION, LocalModelRecord, ModelRecord, check
+from otmoe.records import SCHEMA_VERSION
+from otmoe.schema import LocalModelRecord, ModelFileRecord, ModelRecord, check
 
-__all__ = ["LocalModel", "MessageError", "load_model", "save_model"]
+__all__ = ["LocalModel", "MessageError", "load_features", "load_model", "save_model"]
 
 
 def _versions() -> dict[str, str]:
@@ -60,6 +60,8 @@ class LocalModel:
         be estimated, by name (``model.terms[1:]``), and that value.
     versions : dict
         Of otmoe, Python and NumPy, by name.
+    features : FeatureSpec, optional
+        How the site's columns became the model's features; None for plain numbers.
 
     Examples
     --------
@@ -82,6 +84,7 @@ class LocalModel:
     warnings: tuple[str, ...] = ()
     constant: dict[str, float] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=_versions)
+    features: FeatureSpec | None = None
 
     def __post_init__(self) -> None:
         check(self._document(), f"site {shown(self.site)}")
@@ -93,6 +96,7 @@ class LocalModel:
         site: str,
         feature_names: Sequence[str] | None = None,
         classes: Any = None,
+        features: FeatureSpec | None = None,
     ) -> Self:
         """Return the message about a fit.
 
@@ -102,9 +106,14 @@ class LocalModel:
         site : str
             Name of the site, up to 200 characters.
         feature_names : sequence of d str, optional
+            By default those of `features`, if given.
         classes : array-like of shape (C,), optional
             Class labels: text, numbers or booleans.
+        features : FeatureSpec, optional
+            How columns became the d features.
         """
+        if feature_names is None and features is not None:
+            feature_names = features.feature_names
         model = replace(
             fit.model,
             feature_names=None if feature_names is None else tuple(feature_names),
@@ -119,6 +128,7 @@ class LocalModel:
             status=fit.status,
             warnings=tuple(fit.warnings),
             constant={model.terms[j + 1]: value for j, value in fit.constant.items()},
+            features=features,
         )
 
     def _document(self) -> dict[str, Any]:
@@ -134,6 +144,7 @@ class LocalModel:
                 "warnings": list(self.warnings),
             },
             "constant_features": self.constant,
+            **_features_part(self.features),
             "model": _model_document(self.model),
             "versions": self.versions,
         }
@@ -171,6 +182,7 @@ class LocalModel:
             warnings=tuple(record.fit.warnings),
             constant=record.constant_features,
             versions=record.versions,
+            features=_features(record),
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -181,7 +193,7 @@ class LocalModel:
         path : str or path
             Its folder has to exist.
         """
-        _write(path, self.to_json())
+        write_whole(path, self.to_json())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
@@ -195,7 +207,10 @@ class LocalModel:
 
 
 def save_model(
-    model: MoE, path: str | os.PathLike[str], about: dict[str, Any] | None = None
+    model: MoE,
+    path: str | os.PathLike[str],
+    about: dict[str, Any] | None = None,
+    features: FeatureSpec | None = None,
 ) -> None:
     """Write a model to a file, whole or not at all.
 
@@ -207,6 +222,8 @@ def save_model(
     about : dict, optional
         What else the file should say: text, numbers or booleans by name. It is there for readers
         of the file; :func:`load_model` does not return it.
+    features : FeatureSpec, optional
+        How columns become the model's features; :func:`load_features` returns it.
 
     Examples
     --------
@@ -224,11 +241,12 @@ def save_model(
         "otmoe": "model",
         "schema_version": SCHEMA_VERSION,
         "about": {} if about is None else about,
+        **_features_part(features),
         "model": _model_document(model),
         "versions": _versions(),
     }
     check(document, "model")
-    _write(path, to_text(document) + "\n")
+    write_whole(path, to_text(document) + "\n")
 
 
 def load_model(path: str | os.PathLike[str]) -> MoE:
@@ -244,6 +262,34 @@ def load_model(path: str | os.PathLike[str]) -> MoE:
     """
     source = os.fspath(path)
     return _model(check(parse(Path(path).read_bytes(), source), source).model)
+
+
+def load_features(path: str | os.PathLike[str]) -> FeatureSpec | None:
+    """Read how columns become features, from a model file, a message or a file of features.
+
+    Parameters
+    ----------
+    path : str or path
+
+    Returns
+    -------
+    FeatureSpec or None
+        None where the model takes plain numbers.
+    """
+    source = os.fspath(path)
+    text = Path(path).read_bytes()
+    document = parse(text, source)
+    if document.get("otmoe") == "features":
+        return FeatureSpec.from_json(text, source)
+    return _features(check(document, source))
+
+
+def _features_part(features: FeatureSpec | None) -> dict[str, Any]:
+    return {} if features is None else {"features": features.document()}
+
+
+def _features(record: LocalModelRecord | ModelFileRecord) -> FeatureSpec | None:
+    return None if record.features is None else FeatureSpec.from_record(record.features)
 
 
 def _model_document(model: MoE) -> dict[str, Any]:
@@ -277,23 +323,3 @@ def _model(record: ModelRecord) -> MoE:
         None if record.feature_names is None else tuple(record.feature_names),
         None if record.classes is None else np.array(record.classes),
     )
-
-
-def _write(path: str | os.PathLike[str], text: str) -> None:
-    """Write a file under another name in the same folder, then give it its own."""
-    path = Path(path)
-    if not path.parent.is_dir():
-        raise FileNotFoundError(
-            f"cannot write {path.name}: there is no folder {path.parent}; make it first."
-        )
-    temporary = path.with_name(f".{secrets.token_hex(8)}.tmp")
-    try:
-        with temporary.open("xb") as file:
-            file.write(text.encode())
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        with suppress(FileNotFoundError):
-            temporary.unlink()
-        raise

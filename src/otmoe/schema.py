@@ -7,67 +7,34 @@ sentence, which names its place by a path such as ``model.experts.var[2]``.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import fields
 from functools import cache
-from math import isfinite
-from typing import Annotated, Any, Literal, TypeVar
-from unicodedata import category
+from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    ValidationError,
-    create_model,
-)
+from pydantic import AfterValidator, create_model
 from pydantic_core import PydanticCustomError
 
 from otmoe.experts import FAMILIES, Experts
-from otmoe.jsontext import Twice, fail, path_of, shown
+from otmoe.features import FeatureSpec, FeaturesRecord, check_features
+from otmoe.jsontext import fail, path_of, shown
 from otmoe.numerics import Floats
+from otmoe.records import (
+    Label,
+    Line,
+    List,
+    Matrix,
+    Name,
+    Positive,
+    Record,
+    Site,
+    Whole,
+    check_distinct,
+    check_version,
+    typed,
+)
 
-SCHEMA_VERSION = 1
-
-_LONGEST_SITE = 200
-
-# -- types ---------------------------------------------------------------------------------------
-
-
-def _whole(value: Any) -> Any:
-    """Let 3.0 pass for 3: languages with one type of number write that."""
-    return int(value) if type(value) is float and value.is_integer() else value
-
-
-def _text(allowed: str) -> Callable[[str], str]:
-    """Refuse control characters, which could forge lines or colours on somebody's screen."""
-
-    def check(text: str) -> str:
-        for character in text:
-            if category(character) in ("Cc", "Cs", "Zl", "Zp") and character not in allowed:
-                raise PydanticCustomError(
-                    "otmoe",
-                    "holds the control character U+{code}; remove it.",
-                    {"code": f"{ord(character):04X}"},
-                )
-        return text
-
-    return check
-
-
-def _site(site: str) -> str:
-    if not site.strip():
-        raise PydanticCustomError("otmoe", "is empty; give the site a name.")
-    if len(site) > _LONGEST_SITE:
-        raise PydanticCustomError(
-            "otmoe",
-            "has {length} characters; give a name of at most {most}.",
-            {"length": len(site), "most": _LONGEST_SITE},
-        )
-    return site
+# -- fields --------------------------------------------------------------------------------------
 
 
 def _family(name: str) -> str:
@@ -79,36 +46,6 @@ def _family(name: str) -> str:
             {"name": shown(name), "known": known},
         )
     return name
-
-
-def _label(value: Any) -> Any:
-    if isinstance(value, str):
-        return _text("\t\n\r")(value)
-    if isinstance(value, int) or (isinstance(value, float) and isfinite(value)):
-        return value
-    raise PydanticCustomError(
-        "otmoe", "is {value}; give text, a number, true or false.", {"value": shown(value)}
-    )
-
-
-# One wrong entry is enough to refuse a list: a million of them are not gathered.
-T = TypeVar("T")
-List = Annotated[list[T], Field(fail_fast=True)]
-Row = List[float]
-Matrix = List[Row]
-Positive = Annotated[float, Field(gt=0)]
-Whole = Annotated[int, BeforeValidator(_whole)]
-Line = Annotated[str, AfterValidator(_text(""))]
-Name = Annotated[str, AfterValidator(_text("\t\n\r"))]
-Label = Annotated[Any, AfterValidator(_label)]
-
-# -- fields --------------------------------------------------------------------------------------
-
-
-class Record(BaseModel):
-    """Fields and their types, exactly: nothing converted, nothing more, nothing infinite."""
-
-    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False, frozen=True)
 
 
 class GateRecord(Record):
@@ -141,11 +78,12 @@ class LocalModelRecord(Record):
 
     otmoe: Literal["local model"]
     schema_version: Whole
-    site: Annotated[Line, AfterValidator(_site)]
+    site: Site
     n_samples: Positive
     log_likelihood: float
     fit: FitRecord
     constant_features: dict[str, float] = {}
+    features: FeaturesRecord | None = None
     model: ModelRecord
     versions: dict[Line, Line] = {}
 
@@ -156,6 +94,7 @@ class ModelFileRecord(Record):
     otmoe: Literal["model"]
     schema_version: Whole
     about: dict[Line, Label] = {}
+    features: FeaturesRecord | None = None
     model: ModelRecord
     versions: dict[Line, Line] = {}
 
@@ -186,67 +125,24 @@ def check(document: dict[str, Any], source: str) -> LocalModelRecord | ModelFile
     """
     if "otmoe" not in document:
         fail(source, "otmoe", 'is missing; an otmoe file says "local model" or "model" there.')
-    kind, version = document["otmoe"], document.get("schema_version")
-    if type(version) not in (int, float) or version != SCHEMA_VERSION:
-        fail(
-            source,
-            "schema_version",
-            f"is {shown(version)}; this version of otmoe reads {SCHEMA_VERSION}: update otmoe, or "
-            f"ask for the file in version {SCHEMA_VERSION}.",
-        )
+    kind = document["otmoe"]
+    check_version(document, source)
     record: LocalModelRecord | ModelFileRecord
     if kind == "local model":
-        record = _typed(LocalModelRecord, document, source)
+        record = typed(LocalModelRecord, document, source)
     elif kind == "model":
-        record = _typed(ModelFileRecord, document, source)
+        record = typed(ModelFileRecord, document, source)
     else:
         fail(source, "otmoe", f'is {shown(kind)}; give "local model" or "model".')
     model = record.model
     experts = _experts_record(FAMILIES[model.family])
-    model.experts.update(_typed(experts, model.experts, source, ("model", "experts")))
+    model.experts.update(typed(experts, model.experts, source, ("model", "experts")))
     _check_model(model, source)
+    if record.features is not None:
+        _check_features(record.features, model, source)
     if isinstance(record, LocalModelRecord):
         _check_constant(record, source)
     return record
-
-
-R = TypeVar("R", bound=Record)
-
-
-def _typed(
-    schema: type[R], value: dict[str, Any], source: str, place: tuple[int | str, ...] = ()
-) -> R:
-    """Let pydantic check a part of a document, and report the first thing that it finds."""
-    try:
-        return schema.model_validate(value)
-    except ValidationError as error:
-        errors = error.errors(include_url=False)
-    twice = [error for error in errors if isinstance(error["input"], Twice)]
-    first = (twice or errors)[0]
-    if twice:
-        place, problem = (*first["loc"], first["input"].key), "occurs twice; keep one of the two."
-    elif first["type"] == "otmoe":
-        place, problem = (*place, *first["loc"]), first["msg"]
-    else:
-        problem = _PROBLEMS.get(first["type"], f"is {{value}}; {first['msg']}.")
-        place, problem = (*place, *first["loc"]), problem.format(value=shown(first["input"]))
-    fail(source, path_of(place), problem)
-
-
-_PROBLEMS = {
-    "missing": "is missing; add it.",
-    "extra_forbidden": f"is not a field of schema version {SCHEMA_VERSION}; remove it.",
-    "float_type": "is {value}; give a number.",
-    "finite_number": "is {value}; give a finite number.",
-    "greater_than": "is {value}; give a number above 0.",
-    "int_type": "is {value}; give a whole number.",
-    "bool_type": "is {value}; give true or false.",
-    "string_type": "is {value}; give text.",
-    "list_type": "is {value}; give a list.",
-    "dict_type": "is {value}; give an object.",
-    "model_type": "is {value}; give an object.",
-}
-"""What to say about the errors of pydantic, by their names there."""
 
 
 def _check_model(model: ModelRecord, source: str) -> None:
@@ -280,7 +176,7 @@ def _check_model(model: ModelRecord, source: str) -> None:
                 f"has {len(names)} names; give {p - 1}, one for each coefficient after the "
                 "intercept.",
             )
-        _check_distinct(names, "model.feature_names", source)
+        check_distinct(names, "model.feature_names", source)
     if model.classes is not None:
         n_classes = shape[1] if len(shape) == 3 else 2 if model.family == "logistic" else 0
         _check_classes(model.classes, n_classes, source)
@@ -324,7 +220,7 @@ def _check_columns(columns: list[int] | None, p: int, source: str) -> None:
     for i, column in enumerate(columns):
         if not 0 <= column < p:
             fail(source, f"{path}[{i}]", f"is {shown(column)}; columns go from 0 to {p - 1}.")
-    _check_distinct(columns, path, source)
+    check_distinct(columns, path, source)
     if 0 not in columns:
         fail(source, path, "lacks 0, the intercept; add it.")
 
@@ -335,7 +231,7 @@ def _check_classes(classes: list[Any], n_classes: int, source: str) -> None:
         fail(source, path, "is a list, but this family has no classes; give null.")
     if len(classes) != n_classes:
         fail(source, path, f"has {len(classes)} labels; give {n_classes}, as the experts have.")
-    _check_distinct(classes, path, source)
+    check_distinct(classes, path, source)
     # What NumPy makes of them has to be the same labels: no mixture of types, nothing cut off.
     array = np.array(classes)
     one_type = len({isinstance(label, bool) for label in classes}) == 1
@@ -343,12 +239,18 @@ def _check_classes(classes: list[Any], n_classes: int, source: str) -> None:
         fail(source, path, "mixes types or has too large numbers; give labels of one type.")
 
 
-def _check_distinct(values: list[Any], path: str, source: str) -> None:
-    seen = set()
-    for i, value in enumerate(values):
-        if value in seen:
-            fail(source, f"{path}[{i}]", f"is {shown(value)} a second time; give each once.")
-        seen.add(value)
+def _check_features(features: FeaturesRecord, model: ModelRecord, source: str) -> None:
+    """Check that a model is one of these features."""
+    check_features(features, source, "features.")
+    names, d = FeatureSpec.from_record(features).feature_names, len(model.gate.coef[0]) - 1
+    if len(names) != d:
+        fail(source, "features", f"makes {len(names)} features, but the model has {d}; mend it.")
+    for name, other in zip(names, model.feature_names or names, strict=True):
+        if name != other:
+            problem = (
+                f"makes {shown(name)} where `model.feature_names` has {shown(other)}; mend it."
+            )
+            fail(source, "features", problem)
 
 
 def _check_constant(record: LocalModelRecord, source: str) -> None:

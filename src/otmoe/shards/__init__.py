@@ -1,0 +1,8 @@
+"""Where rows live, in memory or in files: a description of each part that is fitted by itself."""
+
+from otmoe.shards.cutting import shards_from
+from otmoe.shards.files import ShardError
+from otmoe.shards.gathering import ShardRows
+from otmoe.shards.reading import ArrayShard, FileShard, Piece, Shard
+
+__all__ = ["ArrayShard", "FileShard", "Piece", "Shard", "ShardError", "ShardRows", "shards_from"]

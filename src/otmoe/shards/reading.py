@@ -1,0 +1,230 @@
+"""Where rows live: descriptions that travel, and are read where the work is done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from otmoe.features import FeatureSpec, Tally
+from otmoe.numerics import Floats, to_numpy
+from otmoe.shards.files import kind_of, named
+from otmoe.shards.gathering import Gathered, ShardRows, target_values, weights
+from otmoe.shards.sources import open_source
+from otmoe.tables import array, is_table, is_text, names_of, texts
+
+Missing = Literal["error", "drop"]
+
+
+class Shard(Protocol):
+    """A name, and rows that are read when they are needed."""
+
+    @property
+    def name(self) -> str:
+        """Name, up to 200 characters."""
+        ...
+
+    @property
+    def features(self) -> FeatureSpec | None:
+        """How columns become features; None for arrays."""
+        ...
+
+    @property
+    def n_rows(self) -> int | None:
+        """Rows before any are dropped, where that is known without reading them."""
+        ...
+
+    def read(self) -> ShardRows:
+        """Return the rows, or raise a :class:`ShardError` that names the shard."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class ArrayShard:
+    """Rows in memory.
+
+    Attributes
+    ----------
+    name : str
+    X : array or frame of shape (n, d)
+    y : array of shape (n,)
+        Numbers, or class labels as text.
+    weight : array of shape (n,), optional
+    features : FeatureSpec, optional
+        How the columns of a frame become features, by default as plain numbers; for an array,
+        how it came about.
+    missing : {"error", "drop"}
+        What to do about rows with missing values.
+    """
+
+    name: str
+    X: Any = field(repr=False)
+    y: Any = field(repr=False)
+    weight: Any = field(default=None, repr=False)
+    features: FeatureSpec | None = field(default=None, repr=False)
+    missing: Missing = "error"
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return len(self.y)
+
+    def read(self) -> ShardRows:
+        """Return the rows, or raise a :class:`ShardError` that names the shard.
+
+        Returns
+        -------
+        ShardRows
+        """
+        with named(self.name):
+            tally = Tally()
+            X = self._features(tally)
+            column = array(self.y, "y")
+            y, absent = target_values(column, "y", tally, is_text(column.type))
+            weight = None
+            if self.weight is not None:
+                weight = weights(array(self.weight, "weight"), "weight", tally)
+            for name, values in (("y", y), ("weight", weight)):
+                if values is not None and len(values) != len(X):
+                    raise ValueError(
+                        f"{name} has {len(values)} values and X {len(X)} rows; give one for each."
+                    )
+            if weight is not None:
+                absent = absent | np.isnan(weight)
+            tally.check(self.missing, "error" if self.features is None else self.features.unknown)
+            keep = ~(absent | np.isnan(X).any(axis=1))
+            if keep.all():
+                return ShardRows(X, y, weight)
+            left = int((~keep).sum())
+            return ShardRows(X[keep], y[keep], None if weight is None else weight[keep], left)
+
+    def _features(self, tally: Tally) -> Floats:
+        if is_table(self.X):
+            spec = self.features or FeatureSpec.of_names(names_of(self.X))
+            return spec.encode_table(self.X, tally)
+        X = np.asarray(to_numpy(self.X), np.float64)
+        if X.ndim != 2:
+            raise ValueError(f"X has shape {X.shape}; give rows and columns.")
+        names = [f"x{j}" for j in range(X.shape[1])]
+        if self.features is not None:
+            names = list(self.features.feature_names)
+        for j, name in enumerate(names):
+            tally.add(name, X[:, j])
+        tally.n_rows = len(X)
+        return X
+
+
+class Piece(NamedTuple):
+    """Some rows of a data file.
+
+    Attributes
+    ----------
+    path : str
+        Absolute path, or URL.
+    start : int
+    stop : int or None
+        The row after the last; None for the end of the file.
+    """
+
+    path: str
+    start: int = 0
+    stop: int | None = None
+
+
+@dataclass(frozen=True)
+class FileShard:
+    """Rows of Parquet or CSV files, read when they are needed, the needed columns only.
+
+    Attributes
+    ----------
+    name : str
+    pieces : tuple of Piece
+        Where the rows are.
+    target : str
+        Column of the response.
+    features : FeatureSpec
+    weight : str, optional
+        Column of case weights.
+    labels : bool
+        Whether the target is text, for a classifier.
+    site : tuple of (str, str), optional
+        Column, and the value that it has in the rows of this shard.
+    size : int, optional
+        Rows, where they have been counted.
+    missing : {"error", "drop"}
+        What to do about rows with missing values.
+
+    Examples
+    --------
+    >>> from otmoe.features import FeatureSpec
+    >>> from otmoe.shards import FileShard, Piece
+    >>> FileShard("lyon", (Piece("lyon.parquet"),), "y", FeatureSpec.of_names(["age"])).target
+    'y'
+    """
+
+    name: str
+    pieces: tuple[Piece, ...]
+    target: str
+    features: FeatureSpec = field(repr=False)
+    weight: str | None = None
+    labels: bool = False
+    site: tuple[str, str] | None = None
+    size: int | None = None
+    missing: Missing = "error"
+
+    @property
+    def n_rows(self) -> int | None:
+        """Number of rows, or None if they would have to be read to be counted.
+
+        Parquet files are opened for it, but not read.
+        """
+        if self.size is not None or self.site is not None:
+            return self.size
+        total = 0
+        with named(self.name):
+            for path, start, stop in self.pieces:
+                if stop is None:
+                    if kind_of(path) == "csv":
+                        return None
+                    stop = open_source(path).n_rows or 0
+                total += stop - start
+        return total
+
+    def read(self) -> ShardRows:
+        """Return the rows, or raise a :class:`ShardError` that names the shard.
+
+        Returns
+        -------
+        ShardRows
+        """
+        n_rows = self.n_rows
+        with named(self.name):
+            found = Gathered(self.features, self.target, self.weight, self.labels, n_rows)
+            for batch in self._batches():
+                found.add(batch)
+            return found.rows(self.missing)
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        columns = [*self.features.names, self.target]
+        categories = [c.name for c in self.features.columns if c.kind == "category"]
+        if self.labels:
+            categories.append(self.target)
+        if self.weight is not None:
+            columns.append(self.weight)
+        if self.site is not None:
+            columns.append(self.site[0])
+            categories.append(self.site[0])
+        for path, start, stop in self.pieces:
+            source = open_source(path)
+            for batch in source.batches(list(dict.fromkeys(columns)), categories, start, stop):
+                if self.site is not None:
+                    name, value = self.site
+                    here = pc.equal(
+                        texts(batch.column(name), name), pa.scalar(value, pa.large_string())
+                    )
+                    batch = batch.filter(here)
+                yield batch
