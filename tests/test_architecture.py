@@ -54,6 +54,7 @@ ORDER = """
     aggregation/result.py
     aggregation/methods.py
     aggregation/__init__.py
+    futures.py
     distributed.py
     datasets/simulation.py
     datasets/__init__.py

@@ -3,63 +3,127 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Executor, as_completed
 from dataclasses import dataclass, field, replace
-from time import perf_counter
-from typing import Any
+from time import perf_counter, sleep
+from typing import Any, Literal
 
 import numpy as np
 
 from otmoe.aggregation import Aggregation, aggregate
 from otmoe.em import em
 from otmoe.experts import FAMILIES
+from otmoe.features import FeatureSpec
+from otmoe.futures import Engine, Failure, Progress, TasksFailed, gather
 from otmoe.message import LocalModel
-from otmoe.numerics import Array, Floats
+from otmoe.numerics import Array, Floats, namespace, to_numpy
+from otmoe.rows import take_rows
 from otmoe.screening import THRESHOLD, likelihood_deviations
+from otmoe.shards import Shard, ShardError, ShardRows
 from otmoe.starts import plan_for
+from otmoe.support import N_POINTS, draw_support
+from otmoe.validation import check_counts, class_codes, generator
 
 ROWS_PER_PARAMETER = 3
-"""Rows per parameter that a shard has at least."""
+"""Rows per parameter that a shard has at least, where rows are split at random."""
 
 _MORE_STARTS = 3  # times as many starts for a shard that stands out
+_ATTEMPTS = 3  # at reading
+_LASTING = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)
+
+
+@dataclass(frozen=True, eq=False)
+class RowsShard:
+    """Some of the rows of arrays in memory; it travels as a copy of these rows alone.
+
+    Attributes
+    ----------
+    name : str
+    X : array of shape (n, d)
+    y : array of shape (n,)
+    weight, offset : array of shape (n,), optional
+    index : ndarray of int, optional
+        The rows; all if it is None.
+    """
+
+    name: str
+    X: Array = field(repr=False)
+    y: Array = field(repr=False)
+    weight: Array | None = field(default=None, repr=False)
+    offset: Array | None = field(default=None, repr=False)
+    index: Floats | None = field(default=None, repr=False)
+
+    features: FeatureSpec | None = None
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return int(self.X.shape[0]) if self.index is None else len(self.index)
+
+    def read(self) -> ShardRows:
+        """Return the rows, in the namespace and on the device of the arrays."""
+        weight, offset = (
+            None if a is None else _take(a, self.index) for a in (self.weight, self.offset)
+        )
+        X, y = _take(self.X, self.index), _take(self.y, self.index)
+        return ShardRows(X, y, weight, offset=offset)
+
+    def __reduce__(self) -> Any:
+        rows = self.read()
+        return RowsShard, (self.name, rows.X, rows.y, rows.weight, rows.offset)
 
 
 @dataclass(frozen=True)
 class Task:
-    """A local fit to be done.
+    """A local fit to be done; it travels to where the rows are.
 
     Attributes
     ----------
-    site : str
-    X : array of shape (n, d)
-    y : array of shape (n,)
+    shard : Shard
     seed : int
     n_experts : int
-    weight, offset : array of shape (n,), optional
     feature_names : tuple of str, optional
+        By default those of the shard's specification.
     classes : ndarray, optional
+        Class labels, in order.
+    coded : bool
+        Whether y holds class numbers already.
+    n_points : int
+        Rows of X to bring back as support points, at most.
     options : dict
         Of :func:`otmoe.em.em`.
     """
 
-    site: str
-    X: Array = field(repr=False)
-    y: Array = field(repr=False)
+    shard: Shard
     seed: int
     n_experts: int
-    weight: Array | None = field(default=None, repr=False)
-    offset: Array | None = field(default=None, repr=False)
     feature_names: tuple[str, ...] | None = None
     classes: Floats | None = None
+    coded: bool = True
+    n_points: int = 0
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class LocalFit:
-    """A local fit that was done, and the seconds it took."""
+    """A local fit that was done.
+
+    Attributes
+    ----------
+    message : LocalModel
+    seconds : float
+        Of reading and fitting.
+    points : ndarray of shape (s, d)
+        Some rows of X.
+    n_rows : int
+    dropped : int
+        Rows left out because a value is missing.
+    """
 
     message: LocalModel
     seconds: float
+    points: Floats = field(repr=False)
+    n_rows: int
+    dropped: int = 0
 
 
 @dataclass(frozen=True)
@@ -75,12 +139,21 @@ class DistributedFit:
         Of each local fit, second chances included.
     refitted : tuple of str
         Shards that stood out and were fitted again with more starts.
+    failures : tuple of Failure
+        Shards that could not be fitted, and why.
+    n_rows : int
+        Rows fitted.
+    dropped : int
+        Rows left out because a value is missing.
     """
 
     aggregation: Aggregation
     local_models: tuple[LocalModel, ...] = field(repr=False)
     seconds: Floats = field(repr=False)
     refitted: tuple[str, ...]
+    failures: tuple[Failure, ...] = ()
+    n_rows: int = 0
+    dropped: int = 0
 
     @property
     def timings(self) -> dict[str, float]:
@@ -90,19 +163,37 @@ class DistributedFit:
 
 
 def fit_local(task: Task) -> LocalFit:
-    """Fit one shard where its rows are."""
+    """Read one shard and fit it, where its rows are."""
     begin = perf_counter()
-    fit = em(
-        task.X,
-        task.y,
-        task.n_experts,
-        sample_weight=task.weight,
-        offset=task.offset,
-        random_state=task.seed,
-        **task.options,
+    shard = task.shard
+    rows = _read(shard)
+    n_rows, y = int(rows.X.shape[0]), rows.y
+    if n_rows < task.n_experts:
+        what = "no rows" if n_rows == 0 else f"{n_rows} rows for {task.n_experts} experts"
+        raise ShardError(f"{shard.name}: it has {what}; leave it out, or join it to another.")
+    try:
+        if not task.coded and task.classes is not None:
+            y = class_codes(to_numpy(y), task.classes)
+        if task.options.get("family") == "poisson":
+            check_counts(to_numpy(y))
+        fit = em(
+            rows.X,
+            y,
+            task.n_experts,
+            sample_weight=rows.weight,
+            offset=rows.offset,
+            random_state=task.seed,
+            **task.options,
+        )
+    except ValueError as error:
+        raise ShardError(f"{shard.name}: {error}") from error
+    message = LocalModel.from_fit(
+        fit, shard.name, task.feature_names, task.classes, features=shard.features
     )
-    message = LocalModel.from_fit(fit, task.site, task.feature_names, task.classes)
-    return LocalFit(message, perf_counter() - begin)
+    rng = np.random.default_rng(task.seed)
+    index = np.sort(rng.choice(n_rows, min(task.n_points, n_rows), replace=False))
+    points = np.asarray(take_rows(rows.X, index), dtype=np.float64)
+    return LocalFit(message, perf_counter() - begin, points, n_rows, rows.dropped)
 
 
 def split(n_rows: int, n_shards: int, n_parameters: int, rng: np.random.Generator) -> list[Floats]:
@@ -119,96 +210,209 @@ def split(n_rows: int, n_shards: int, n_parameters: int, rng: np.random.Generato
     return [np.sort(part) for part in np.array_split(rng.permutation(n_rows), n_shards)]
 
 
-def fit_tasks(
-    tasks: Sequence[Task],
-    support: Array,
+def fit_shards(
+    shards: Sequence[Shard],
+    n_experts: int,
     *,
     method: str = "reduction",
-    executor: Executor | None = None,
+    feature_names: tuple[str, ...] | None = None,
+    classes: Floats | None = None,
+    coded: bool = False,
+    n_support: int = N_POINTS,
+    options: Mapping[str, Any] | None = None,
+    engine: Engine | None = None,
+    retries: int = 2,
+    timeout: float | None = None,
+    on_error: Literal["raise", "skip"] = "raise",
     random_state: Any = 0,
     n_jobs: int | None = None,
-    progress: Callable[[int], None] | None = None,
+    progress: Progress | None = None,
 ) -> DistributedFit:
-    """Fit every shard, give those that stand out a second chance, and aggregate.
+    """Fit every shard where its rows are, give bad fits a second chance, and aggregate.
 
     A shard in a wrong optimum is worse than none. Shards whose log-likelihood per row stands out
     (:mod:`otmoe.screening`) are fitted again with more starts; those that still stand out are left
-    out, and named in `aggregation.left_out`.
+    out, and named in `aggregation.left_out`. The answer depends on the shards, their order and the
+    seed alone: not on the engine, the number of its workers, or who finishes first.
 
     Parameters
     ----------
-    tasks : sequence of Task
-    support : array of shape (S, d)
+    shards : sequence of Shard
+    n_experts : int
     method : str
         Of :func:`otmoe.aggregate`.
-    executor : Executor, optional
-        Runs the local fits; by default one after another, here.
-    random_state, n_jobs
-        Of :func:`otmoe.aggregate`.
+    feature_names : tuple of str, optional
+        By default those of the shards' specification.
+    classes : ndarray, optional
+        Class labels, for classifiers.
+    coded : bool
+        Whether y holds class numbers already.
+    n_support : int
+        Rows of X at which local models are compared; each shard brings back its share.
+    options : dict, optional
+        Of :func:`otmoe.em.em`, such as the family.
+    engine : Executor or callable, optional
+        Runs the local fits: an executor, or a function that makes one, by which a broken one can be
+        replaced. By default they run here, one after another.
+    retries, timeout
+        Of :func:`otmoe.futures.gather`.
+    on_error : {"raise", "skip"}
+        What to do about shards that fail: raise :class:`~otmoe.futures.TasksFailed`, or go on
+        without them and name them in `failures`.
+    random_state : int, Generator or None
+    n_jobs : int, optional
+        Threads of the aggregation.
     progress : callable, optional
-        Called with the number of shards done.
+        Called as progress(shards done, shards in all, name).
+
+    Returns
+    -------
+    DistributedFit
     """
-    fits = _run(tasks, executor, progress)
-    seconds = np.array([fit.seconds for fit in fits])
+    if on_error not in ("raise", "skip"):
+        raise ValueError(f"on_error is {on_error!r}; choose 'raise' or 'skip'.")
+    if not len(shards):
+        raise ValueError("there is no shard to fit: give at least one.")
+    _check_names(shards)
+    rng = generator(random_state)
+    n_points = max(-(-4 * n_support // len(shards)), 50)
+    tasks = [
+        Task(
+            shard,
+            int(rng.integers(2**31)),
+            n_experts,
+            feature_names,
+            classes,
+            coded,
+            n_points,
+            options or {},
+        )
+        for shard in shards
+    ]
+
+    def run(tasks: Sequence[Task], progress: Progress | None) -> tuple[list[Any], list[Failure]]:
+        names = [task.shard.name for task in tasks]
+        return gather(
+            fit_local, tasks, names, engine, retries=retries, timeout=timeout, progress=progress
+        )
+
+    # 1) every shard once
+    found, failures = run(tasks, progress)
+    kept = [i for i, fit in enumerate(found) if fit is not None]
+    if failures and (on_error == "raise" or not kept):
+        raise TasksFailed(failures)
+    tasks, fits = [tasks[i] for i in kept], [found[i] for i in kept]
+
+    # 2) second chances
+    fits, refitted = _second_chances(tasks, fits, lambda again: run(again, None)[0])
     messages = [fit.message for fit in fits]
 
-    # 1) second chances
-    bad = np.flatnonzero(likelihood_deviations(messages) < -THRESHOLD).tolist()
-    again = [_with_more_starts(tasks[i]) for i in bad]
-    for i, fit in zip(bad, _run(again, executor, None), strict=True):
-        seconds[i] += fit.seconds
-        if fit.message.log_likelihood > messages[i].log_likelihood:
-            messages[i] = fit.message
-
-    # 2) what stays bad is left out, by name
-    deviations = likelihood_deviations(messages)
+    # 3) what stays bad is left out, by name
     left_out = {
         message.site: (
             f"its mean log-likelihood per row is {-deviation:.0f} deviations below the median, "
             "also after a fit with more starts"
         )
-        for message, deviation in zip(messages, deviations, strict=True)
+        for message, deviation in zip(messages, likelihood_deviations(messages), strict=True)
         if deviation < -THRESHOLD
     }
-    kept = [message for message in messages if message.site not in left_out]
+    good = [fit for fit in fits if fit.message.site not in left_out]
+    support = draw_support(
+        [fit.points for fit in good],
+        n_support,
+        site_weight=[fit.n_rows for fit in good],
+        random_state=rng,
+    )
+    columns = support.shape[1]
+    if len(support) < columns:  # each point several times, which changes nothing
+        support = np.tile(support, (-(-columns // len(support)), 1))
     aggregation = aggregate(
-        kept,
+        [fit.message for fit in good],
         support,
-        n_experts=tasks[0].n_experts,
+        n_experts=n_experts,
         method=method,
-        random_state=random_state,
+        random_state=rng,
         n_jobs=n_jobs,
     )
     return DistributedFit(
         replace(aggregation, left_out=left_out),
         tuple(messages),
-        seconds,
-        tuple(tasks[i].site for i in bad),
+        np.array([fit.seconds for fit in fits]),
+        refitted,
+        tuple(failures),
+        sum(fit.n_rows for fit in fits),
+        sum(fit.dropped for fit in fits),
     )
+
+
+def _second_chances(
+    tasks: Sequence[Task],
+    fits: list[LocalFit],
+    run: Callable[[Sequence[Task]], list[LocalFit | None]],
+) -> tuple[list[LocalFit], tuple[str, ...]]:
+    """Fit again what stands out, and keep the better of the two fits."""
+    fits = list(fits)
+    deviations = likelihood_deviations([fit.message for fit in fits])
+    bad = np.flatnonzero(deviations < -THRESHOLD).tolist()
+    for i, again in zip(bad, run([_with_more_starts(tasks[i]) for i in bad]), strict=True):
+        if again is None:
+            continue
+        first = fits[i]
+        better = again.message.log_likelihood > first.message.log_likelihood
+        fits[i] = replace(
+            first,
+            message=again.message if better else first.message,
+            seconds=first.seconds + again.seconds,
+        )
+    return fits, tuple(tasks[i].shard.name for i in bad)
 
 
 def _with_more_starts(task: Task) -> Task:
     options = dict(task.options)
     if options.get("n_init") is None:
-        family = FAMILIES[options.get("family", "gaussian")]
-        options["n_init"] = plan_for(family).n_init
+        options["n_init"] = plan_for(FAMILIES[options.get("family", "gaussian")]).n_init
     options["n_init"] *= _MORE_STARTS
     return replace(task, seed=task.seed + 1, options=options)
 
 
-def _run(
-    tasks: Sequence[Task], executor: Executor | None, progress: Callable[[int], None] | None
-) -> list[LocalFit]:
-    """Do the tasks; the results are in the order of the tasks, whoever finishes first."""
-    fits = []
-    if executor is None:
-        for done, task in enumerate(tasks):
-            fits.append(fit_local(task))
-            if progress is not None:
-                progress(done + 1)
-        return fits
-    futures = [executor.submit(fit_local, task) for task in tasks]
-    for done, _ in enumerate(as_completed(futures)):
-        if progress is not None:
-            progress(done + 1)
-    return [future.result() for future in futures]
+def classes_of(shards: Sequence[Shard], engine: Engine | None = None) -> Floats:
+    """Return the class labels that occur in any shard, sorted; reads all of them."""
+    names = [shard.name for shard in shards]
+    found, failures = gather(_labels, shards, names, engine)
+    if failures:
+        raise TasksFailed(failures)
+    return np.unique(np.concatenate(found))
+
+
+def _labels(shard: Shard) -> Floats:
+    return np.unique(_read(shard).y)
+
+
+def _read(shard: Shard) -> ShardRows:
+    """Read a shard, again if the network or the disk had a weak moment."""
+    for attempt in range(_ATTEMPTS):
+        try:
+            return shard.read()
+        except ShardError as error:
+            passing = isinstance(error.__cause__, OSError)
+            if not passing or isinstance(error.__cause__, _LASTING) or attempt == _ATTEMPTS - 1:
+                raise
+            sleep(0.2 * 2**attempt)
+    raise AssertionError("unreachable")
+
+
+def _check_names(shards: Sequence[Shard]) -> None:
+    names = [shard.name for shard in shards]
+    if len(set(names)) < len(names):
+        twice = next(name for i, name in enumerate(names) if name in names[:i])
+        raise ShardError(f"{twice}: two shards have this name; give each rows of its own.")
+
+
+def _take(array: Array, index: Floats | None) -> Array:
+    """Return some rows, in the namespace and on the device of the array."""
+    if index is None:
+        return array
+    if isinstance(array, np.ndarray):
+        return array[index]
+    xp = namespace(array)
+    return xp.take(array, xp.asarray(index, device=getattr(array, "device", None)), axis=0)

@@ -63,6 +63,20 @@ def check_counts(y: Floats) -> None:
         )
 
 
+def class_codes(y: Floats, classes: Floats) -> Floats:
+    """Return the place of each label among the classes, (n,); refuse labels that are not there."""
+    order = np.argsort(classes)  # a model from elsewhere may have its own
+    places = np.searchsorted(classes, y, sorter=order)
+    codes = order[np.minimum(places, len(order) - 1)]
+    unknown = classes[codes] != y
+    if np.any(unknown):
+        raise ValueError(
+            f"y has the class {y[unknown].tolist()[0]!r}, which is not among the classes "
+            f"{classes.tolist()}: declare all with classes=[...]."
+        )
+    return codes.astype(np.float64)
+
+
 def _column(values: Any, X: Array, name: str) -> Floats:
     """Return one finite number per row of X."""
     column = check_array(to_numpy(values), ensure_2d=False, dtype=np.float64, input_name=name)

@@ -15,7 +15,7 @@ from otmoe.estimators.base import BaseMoE
 from otmoe.model import MoE
 from otmoe.numerics import Array, Floats, like, namespace, to_numpy
 from otmoe.starts import NOT_TELLING
-from otmoe.validation import generator
+from otmoe.validation import class_codes, generator
 
 
 class MoEClassifier(ClassifierMixin, BaseMoE):
@@ -145,17 +145,7 @@ class MoEClassifier(ClassifierMixin, BaseMoE):
 
     def _codes(self, y: Array, X: Array) -> Array:
         """Return class numbers in place of labels."""
-        labels = to_numpy(y)
-        order = np.argsort(self.classes_)  # a model from elsewhere may have its own
-        places = np.searchsorted(self.classes_, labels, sorter=order)
-        codes = order[np.minimum(places, len(order) - 1)]
-        unknown = self.classes_[codes] != labels
-        if np.any(unknown):
-            raise ValueError(
-                f"y has the class {labels[unknown].tolist()[0]!r}, which is not among the classes "
-                f"{self.classes_.tolist()}: declare all with classes=[...]."
-            )
-        return like(codes, X)
+        return like(class_codes(to_numpy(y), self.classes_), X)
 
     def _check_target(self, y: Any, X: Array) -> Array:
         y = column_or_1d(y, warn=True)

@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 import warnings
-from concurrent.futures import Executor
-from typing import Any, Self
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any, Literal, Self
 
 import numpy as np
+from joblib import effective_n_jobs
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from otmoe.aggregation import METHODS, Aggregation
-from otmoe.distributed import DistributedFit, Task, fit_tasks, split
+from otmoe.distributed import DistributedFit, RowsShard, classes_of, fit_shards, split
 from otmoe.em import ALPHA, MAX_ITER, TOL
 from otmoe.estimators.base import BaseMoE
 from otmoe.estimators.classifier import MoEClassifier
 from otmoe.estimators.regressor import MoERegressor
 from otmoe.experts import FAMILIES
+from otmoe.futures import Engine, local_workers
 from otmoe.gate import SoftmaxGate
 from otmoe.message import LocalModel
 from otmoe.model import MoE
-from otmoe.numerics import Array, namespace, to_numpy
+from otmoe.numerics import Array, to_numpy
 from otmoe.progress import fit_progress
+from otmoe.shards import Shard
 from otmoe.starts import NOT_TELLING, TELLING
-from otmoe.support import N_POINTS, draw_support
+from otmoe.support import N_POINTS
 from otmoe.validation import check_offset, check_weight, generator
 
 
@@ -57,76 +61,152 @@ class DistributedMoE(BaseMoE):
         weight, offset = check_weight(sample_weight, X), check_offset(offset, X)
         n_rows = self._check_enough(X, weight)
         rng = generator(self.random_state)
-
-        # 1) the shards: rows of positive weight, at random
         p = X.shape[1] + 1
         blank = MoE(
             SoftmaxGate.blank(self.n_experts, p, columns),
             FAMILIES[family].blank(self.n_experts, p, n_classes),
         )
         rows = np.arange(X.shape[0]) if weight is None else np.flatnonzero(to_numpy(weight) > 0)
-        shards = [rows[part] for part in split(n_rows, self.n_shards, blank.n_parameters, rng)]
-        names = getattr(self, "feature_names_in_", None)
-        options = {
-            "family": family,
-            "gate_columns": columns,
-            "alpha": self.alpha,
-            "n_init": self.n_init,
-            "max_iter": self.max_iter,
-            "tol": self.tol,
-            "n_classes": n_classes,
-        }
-        width = len(str(len(shards)))
-        tasks = [
-            Task(
-                site=f"shard {m + 1:0{width}d}",
-                X=_take(X, index),
-                y=_take(y, index),
-                seed=int(rng.integers(2**31)),
-                n_experts=self.n_experts,
-                weight=None if weight is None else _take(weight, index),
-                offset=None if offset is None else _take(offset, index),
-                feature_names=None if names is None else tuple(map(str, names)),
-                classes=getattr(self, "classes_", None),
-                options=options,
-            )
-            for m, index in enumerate(shards)
+        parts = split(n_rows, self.n_shards, blank.n_parameters, rng)
+        width = len(str(len(parts)))
+        shards = [
+            RowsShard(f"shard {m + 1:0{width}d}", X, y, weight, offset, rows[part])
+            for m, part in enumerate(parts)
         ]
-
-        # 2) local fits and their aggregation, on support points drawn from all shards
-        support = draw_support([_take(X, rows)], max(self.n_support, p), random_state=rng)
-        if len(support) < p:  # fewer rows than columns: each several times, which changes nothing
-            support = np.tile(support, (-(-p // len(support)), 1))
-        with fit_progress(self.verbose > 0, {"shards": len(tasks)}) as report:
-            fit = fit_tasks(
-                tasks,
-                support,
-                method=self.method,
-                executor=self.executor,
-                random_state=rng,
-                n_jobs=self.n_jobs,
-                progress=report and (lambda done: report("shards", done, np.nan)),
+        fit = self._fit_all(shards, family, n_classes, columns, rng, coded=True)
+        trouble = []
+        if len(shards) < self.n_shards:
+            trouble.append(
+                f"there are rows for {len(shards)} of {self.n_shards} shards only: give more "
+                "rows or ask for fewer shards, experts or features."
             )
-        self._keep_distributed(fit)
+        self._keep_distributed(fit, trouble, stacklevel=4)
         return self
 
-    def _keep_distributed(self, fit: DistributedFit) -> None:
+    def _fit_all(
+        self,
+        shards: Sequence[Shard],
+        family: str,
+        n_classes: int,
+        columns: tuple[int, ...] | None,
+        rng: np.random.Generator,
+        **options: Any,
+    ) -> DistributedFit:
+        """Fit the shards and merge the local models."""
+        names = getattr(self, "feature_names_in_", None)
+        workers = effective_n_jobs(self.n_jobs)
+        engine = self.executor
+        if engine is None and workers > 1:
+            engine = local_workers(workers)
+        with fit_progress(self.verbose > 0, {"shards": len(shards)}) as report:
+            return fit_shards(
+                shards,
+                self.n_experts,
+                method=self.method,
+                feature_names=None if names is None else tuple(map(str, names)),
+                classes=getattr(self, "classes_", None),
+                n_support=self.n_support,
+                options={
+                    "family": family,
+                    "gate_columns": columns,
+                    "alpha": self.alpha,
+                    "n_init": self.n_init,
+                    "max_iter": self.max_iter,
+                    "tol": self.tol,
+                    "n_classes": n_classes,
+                },
+                engine=engine,
+                random_state=rng,
+                n_jobs=self.n_jobs,
+                progress=report and (lambda done, total, name: report("shards", done, np.nan)),
+                **options,
+            )
+
+    def fit_shards(
+        self,
+        shards: Any,
+        *,
+        retries: int = 2,
+        timeout: float | None = None,
+        on_error: Literal["raise", "skip"] = "raise",
+    ) -> Self:
+        """Fit rows that are elsewhere: every shard is read and fitted by a worker.
+
+        The rows never come here: a worker sends its local model, and some rows of X as support
+        points.
+
+        Parameters
+        ----------
+        shards : sequence of Shard
+            From :func:`otmoe.shards_from`.
+        retries : int
+            Further attempts at a shard whose worker died or whose file could not be reached.
+        timeout : float, optional
+            Seconds without any shard ending after which those that run are given up.
+        on_error : {"raise", "skip"}
+            Raise an error that names the shards that failed and why, or go on without them and
+            name them in `failures_`.
+
+        Returns
+        -------
+        self
+        """
+        self._check_parameters()
+        shards = list(shards)
+        if not shards:
+            raise ValueError("there is no shard to fit: give at least one, see shards_from.")
+        self._names_from(shards[0])
+        family, n_classes = self._family_of(shards)
+        columns = self._gate_columns()
+        rng = generator(self.random_state)
+        fit = self._fit_all(
+            shards,
+            family,
+            n_classes,
+            columns,
+            rng,
+            coded=False,
+            retries=retries,
+            timeout=timeout,
+            on_error=on_error,
+        )
+        self._keep_distributed(fit, [], stacklevel=3)
+        return self
+
+    def _names_from(self, shard: Shard) -> None:
+        """Take number and names of the features from a shard."""
+        for name in ("feature_names_in_", "n_features_in_", "features_"):
+            if hasattr(self, name):
+                delattr(self, name)
+        if shard.features is not None:
+            self.features_ = shard.features
+            self.feature_names_in_ = np.array(shard.features.feature_names, dtype=object)
+            self.n_features_in_ = len(self.feature_names_in_)
+        else:
+            self.n_features_in_ = int(shard.read().X.shape[1])
+
+    @abstractmethod
+    def _family_of(self, shards: Sequence[Shard]) -> tuple[str, int]:
+        """Return the family and the number of classes."""
+
+    def _keep_distributed(
+        self, fit: DistributedFit, trouble: list[str], *, stacklevel: int
+    ) -> None:
         """Store what was fitted and say, in one warning, what the user should know about it."""
         aggregation = fit.aggregation
         self.aggregation_: Aggregation = aggregation
         self.local_models_: tuple[LocalModel, ...] = fit.local_models
         self.n_shards_ = len(fit.local_models)
+        self.failures_ = fit.failures
         self.refitted_ = fit.refitted
         self.timings_ = fit.timings
         self.model_ = aggregation.model
         self.n_iter_ = max(len(aggregation.trace) - 1, 1)
         self.converged_ = aggregation.converged and all(m.converged for m in fit.local_models)
-        trouble = [w for w in aggregation.warnings if not w.startswith("the support has")]
-        if self.n_shards_ < self.n_shards:
-            trouble.append(
-                f"there are rows for {self.n_shards_} of {self.n_shards} shards only: give more "
-                "rows or ask for fewer shards, experts or features."
-            )
+        trouble = [w for w in aggregation.warnings if not w.startswith("the support has")] + trouble
+        trouble += [f"shard {failure}" for failure in fit.failures]
+        if fit.dropped:
+            trouble.append(f"{fit.dropped} rows with missing values were dropped.")
         for name, why in aggregation.left_out.items():
             trouble.append(f"{name} was left out: {why}.")
         stopped = [m.site for m in fit.local_models if not m.converged]
@@ -137,7 +217,9 @@ class DistributedMoE(BaseMoE):
             trouble.append(f"of some shards: {sorted(lacking)[0]}")
         if trouble:
             warnings.warn(
-                " ".join(f"{type(self).__name__}: {t}" for t in trouble), ConvergenceWarning, 4
+                " ".join(f"{type(self).__name__}: {t}" for t in trouble),
+                ConvergenceWarning,
+                stacklevel,
             )
 
     def to_message(self, site: str) -> LocalModel:
@@ -165,13 +247,14 @@ class DistributedMoERegressor(DistributedMoE, MoERegressor):
         How local models are merged; see :func:`otmoe.aggregate`.
     n_support : int
         Rows of X at which local models are compared.
-    executor : concurrent.futures.Executor, optional
-        Runs the local fits; by default one after another in this process. Clones share it, saved
-        estimators lack it.
+    executor : concurrent.futures.Executor or callable, optional
+        Runs the local fits: an executor, or a function without arguments that makes one, so that
+        one whose worker died can be replaced. By default `n_jobs` processes, or this one if that
+        is 1. Clones share it, saved estimators lack it.
     family, gate_features, alpha, n_init, max_iter, tol, random_state, verbose
         As in :class:`MoERegressor`.
     n_jobs : int, optional
-        Threads of the aggregation; None means 1, -1 all cores.
+        Processes for the local fits and threads for the aggregation; None means 1, -1 all cores.
 
     Attributes
     ----------
@@ -184,6 +267,10 @@ class DistributedMoERegressor(DistributedMoE, MoERegressor):
         Seconds: `local` (the slowest local fit), `aggregation`, and `learning`, their sum.
     refitted_ : tuple of str
         Shards that stood out and were fitted again with more starts.
+    failures_ : tuple of Failure
+        Shards that could not be fitted, and why (after `fit_shards` with ``on_error="skip"``).
+    features_ : FeatureSpec
+        How columns became features, where the shards know it.
     n_shards_ : int
     n_iter_ : int
     converged_ : bool
@@ -209,7 +296,7 @@ class DistributedMoERegressor(DistributedMoE, MoERegressor):
         n_shards: int = 16,
         method: str = "reduction",
         n_support: int = N_POINTS,
-        executor: Executor | None = None,
+        executor: Engine | None = None,
         family: str = "gaussian",
         gate_features: Any = None,
         alpha: float = ALPHA,
@@ -235,6 +322,10 @@ class DistributedMoERegressor(DistributedMoE, MoERegressor):
         self.random_state = random_state
         self.verbose = verbose
 
+    def _family_of(self, shards: Sequence[Shard]) -> tuple[str, int]:
+        self._check_family()
+        return self.family, 2
+
 
 class DistributedMoEClassifier(DistributedMoE, MoEClassifier):
     """Mixture of classifiers fitted to shards of the rows and merged into one model.
@@ -253,13 +344,14 @@ class DistributedMoEClassifier(DistributedMoE, MoEClassifier):
         How local models are merged; see :func:`otmoe.aggregate`.
     n_support : int
         Rows of X at which local models are compared.
-    executor : concurrent.futures.Executor, optional
-        Runs the local fits; by default one after another in this process. Clones share it, saved
-        estimators lack it.
+    executor : concurrent.futures.Executor or callable, optional
+        Runs the local fits: an executor, or a function without arguments that makes one, so that
+        one whose worker died can be replaced. By default `n_jobs` processes, or this one if that
+        is 1. Clones share it, saved estimators lack it.
     classes, gate_features, alpha, n_init, max_iter, tol, random_state, verbose
         As in :class:`MoEClassifier`.
     n_jobs : int, optional
-        Threads of the aggregation; None means 1, -1 all cores.
+        Processes for the local fits and threads for the aggregation; None means 1, -1 all cores.
 
     Attributes
     ----------
@@ -273,6 +365,10 @@ class DistributedMoEClassifier(DistributedMoE, MoEClassifier):
         Seconds: `local` (the slowest local fit), `aggregation`, and `learning`, their sum.
     refitted_ : tuple of str
         Shards that stood out and were fitted again with more starts.
+    failures_ : tuple of Failure
+        Shards that could not be fitted, and why (after `fit_shards` with ``on_error="skip"``).
+    features_ : FeatureSpec
+        How columns became features, where the shards know it.
     n_shards_ : int
     n_iter_ : int
     converged_ : bool
@@ -295,7 +391,7 @@ class DistributedMoEClassifier(DistributedMoE, MoEClassifier):
         n_shards: int = 16,
         method: str = "reduction",
         n_support: int = N_POINTS,
-        executor: Executor | None = None,
+        executor: Engine | None = None,
         classes: Any = None,
         gate_features: Any = None,
         alpha: float = ALPHA,
@@ -321,10 +417,8 @@ class DistributedMoEClassifier(DistributedMoE, MoEClassifier):
         self.random_state = random_state
         self.verbose = verbose
 
-
-def _take(array: Array, index: Any) -> Array:
-    """Return some rows, in the namespace and on the device of the array."""
-    if isinstance(array, np.ndarray):
-        return array[index]
-    xp = namespace(array)
-    return xp.take(array, xp.asarray(index, device=getattr(array, "device", None)), axis=0)
+    def _family_of(self, shards: Sequence[Shard]) -> tuple[str, int]:
+        labels = np.array([]) if self.classes is not None else classes_of(shards, self.executor)
+        self.classes_ = self._all_classes(labels)
+        n_classes = len(self.classes_)
+        return ("logistic" if n_classes == 2 else "multinomial"), n_classes

@@ -123,12 +123,15 @@ class MoERegressor(RegressorMixin, BaseMoE):
         -------
         self
         """
+        self._check_family()
+        X, y = self._check_training(X, y, y_numeric=True)
+        return self._fit(X, self._numbers(y, X), sample_weight, offset, self.family)
+
+    def _check_family(self) -> None:
         if self.family not in ("gaussian", "poisson"):
             raise ValueError(
                 f"family is {self.family!r}; MoERegressor knows 'gaussian' and 'poisson'."
             )
-        X, y = self._check_training(X, y, y_numeric=True)
-        return self._fit(X, self._numbers(y, X), sample_weight, offset, self.family)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

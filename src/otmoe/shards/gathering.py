@@ -25,12 +25,15 @@ class ShardRows:
     weight : ndarray of float64 of shape (n,), optional
     dropped : int
         Rows that were left out because a value is missing.
+    offset : ndarray of shape (n,), optional
+        Known part of the experts' linear predictors.
     """
 
     X: Floats
     y: Floats
     weight: Floats | None = None
     dropped: int = 0
+    offset: Floats | None = None
 
 
 class Gathered:
