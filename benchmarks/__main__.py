@@ -8,11 +8,20 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks import defaults, em_pass, families, gpu_pass, memory, reduction, whole_fit
+from benchmarks import (
+    defaults,
+    em_pass,
+    families,
+    gpu_pass,
+    memory,
+    out_of_core,
+    reduction,
+    whole_fit,
+)
 from benchmarks.harness import RESULTS, Settings, read, rewrite, run, show
 
 SPEED = (em_pass.BENCHMARK, whole_fit.BENCHMARK, memory.BENCHMARK, reduction.BENCHMARK)
-ALL = (*SPEED, gpu_pass.BENCHMARK, families.BENCHMARK, *defaults.BENCHMARKS)
+ALL = (*SPEED, out_of_core.BENCHMARK, gpu_pass.BENCHMARK, families.BENCHMARK, *defaults.BENCHMARKS)
 ROOT = Path(__file__).parents[1]
 
 
