@@ -16,12 +16,21 @@ from benchmarks import (
     memory,
     out_of_core,
     reduction,
+    scale,
     whole_fit,
 )
 from benchmarks.harness import RESULTS, Settings, read, rewrite, run, show
 
 SPEED = (em_pass.BENCHMARK, whole_fit.BENCHMARK, memory.BENCHMARK, reduction.BENCHMARK)
-ALL = (*SPEED, out_of_core.BENCHMARK, gpu_pass.BENCHMARK, families.BENCHMARK, *defaults.BENCHMARKS)
+ALL = (
+    *SPEED,
+    out_of_core.BENCHMARK,
+    scale.BENCHMARK,
+    scale.PREDICTIONS,
+    gpu_pass.BENCHMARK,
+    families.BENCHMARK,
+    *defaults.BENCHMARKS,
+)
 ROOT = Path(__file__).parents[1]
 
 
