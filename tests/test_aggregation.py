@@ -26,6 +26,9 @@ from otmoe.aggregation.mm import descend
 from otmoe.aggregation.problem import prepare
 from otmoe.aggregation.sources import look
 
+# The result holds the warnings; test_problem.py checks that they are also given.
+pytestmark = pytest.mark.filterwarnings("ignore:aggregate:UserWarning")
+
 N_PROBLEMS = 24
 
 

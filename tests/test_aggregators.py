@@ -24,6 +24,9 @@ from otmoe.aggregation.problem import prepare
 from otmoe.gate import SoftmaxGate
 from otmoe.pooled import Ensemble
 
+# The result holds the warnings; test_problem.py checks that they are also given.
+pytestmark = pytest.mark.filterwarnings("ignore:aggregate:UserWarning")
+
 WEIGHT = np.array([1.0, 4.0, 2.5, 0.5])
 
 

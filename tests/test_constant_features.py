@@ -15,6 +15,9 @@ from otmoe.experts import GaussianExperts
 from otmoe.gate import SoftmaxGate
 from otmoe.model import MoE
 
+# The result holds the warnings; test_problem.py checks that they are also given.
+pytestmark = pytest.mark.filterwarnings("ignore:aggregate:UserWarning")
+
 EXPERTS = ["reduction", "greedy", "middle", "weighted_average", "aligned_average"]
 
 

@@ -15,6 +15,9 @@ from otmoe.aggregation import METHODS
 from otmoe.experts import GaussianExperts
 from otmoe.gate import SoftmaxGate
 
+# The result holds the warnings; test_problem.py checks that they are also given.
+pytestmark = pytest.mark.filterwarnings("ignore:aggregate:UserWarning")
+
 MERGING = [name for name in METHODS if name != "ensemble"]
 
 
@@ -85,6 +88,16 @@ def test_hardly_more_points_than_columns_are_enough_for_an_answer(rng, family, m
     assert result.warnings[0].startswith(
         f"the support has {n_points} points for 6 columns (intercept included): give at least 60"
     )
+
+
+def test_the_warnings_of_the_result_are_given_as_one(rng):
+    with pytest.warns(UserWarning, match="^aggregate: the support has 9 points") as given:
+        result = aggregate(messages(sites(rng)), rng.normal(size=(9, 2)), n_experts=50)
+    assert len(result.warnings) == 2  # few points, and experts without mass
+    assert [str(w.message) for w in given] == [
+        " ".join(f"aggregate: {warning}" for warning in result.warnings)
+    ]
+    assert given[0].filename == __file__
 
 
 def test_enough_points_give_no_warning(rng):

@@ -8,8 +8,9 @@ from time import perf_counter, sleep
 from typing import Any, Literal
 
 import numpy as np
+from joblib import effective_n_jobs
 
-from otmoe.aggregation import Aggregation, aggregate
+from otmoe.aggregation import Aggregation, merged
 from otmoe.em import em
 from otmoe.experts import FAMILIES
 from otmoe.features import FeatureSpec
@@ -326,13 +327,13 @@ def fit_shards(
     columns = support.shape[1]
     if len(support) < columns:  # each point several times, which changes nothing
         support = np.tile(support, (-(-columns // len(support)), 1))
-    aggregation = aggregate(
+    aggregation = merged(
         [fit.message for fit in good],
         support,
-        n_experts=n_experts,
-        method=method,
+        n_experts,
+        method,
         random_state=rng,
-        n_jobs=n_jobs,
+        n_threads=effective_n_jobs(n_jobs),
     )
     return DistributedFit(
         replace(aggregation, left_out=left_out),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 from time import perf_counter
 from typing import Any
@@ -57,6 +58,7 @@ def aggregate(
     Returns
     -------
     Aggregation
+        Its warnings are also given as one Python warning.
 
     Examples
     --------
@@ -72,10 +74,28 @@ def aggregate(
     >>> [round(record.weight, 3) for record in result.sites]
     [0.625, 0.375]
     """
+    result = merged(
+        messages, support, n_experts, method, site_weight, random_state, effective_n_jobs(n_jobs)
+    )
+    if result.warnings:
+        warnings.warn(" ".join(f"aggregate: {w}" for w in result.warnings), UserWarning, 2)
+    return result
+
+
+def merged(
+    messages: Iterable[LocalModel],
+    support: Any,
+    n_experts: int | None,
+    method: str,
+    site_weight: Any = None,
+    random_state: Any = 0,
+    n_threads: int = 1,
+) -> Aggregation:
+    """Do what :func:`aggregate` does, without a warning: they are in the result."""
     if method not in METHODS:
         raise ValueError(f"method is {method!r}; choose one of {sorted(METHODS)}.")
     begin = perf_counter()
-    with threads(effective_n_jobs(n_jobs)) as pool:
+    with threads(n_threads) as pool:
         problem = prepare(messages, support, n_experts, site_weight, pool)
         prepared = perf_counter()
         outcome = METHODS[method](problem, generator(random_state))
