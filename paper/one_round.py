@@ -139,6 +139,7 @@ SHOWN = {
     "transport": "T_c",
     "rpe": "RPE",
     "ari": "ARI",
+    "mse_coef": "MSE of beta",
     "mse_total": "MSE",
     "learning_seconds": "seconds",
 }
