@@ -141,7 +141,7 @@ class _Run:
         passing = isinstance(error, OSError) and not isinstance(error, _LASTING)
         if passing and self.attempts[i] <= self.retries:
             return True
-        self._gone(i, _sentence(error))
+        self._gone(i, _without_name(_sentence(error), self.names[i]))
         return False
 
     # -- here ---------------------------------------------------------------------------------
@@ -237,6 +237,14 @@ def _sentence(error: BaseException) -> str:
     if isinstance(error, ValueError) and text:
         return text
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _without_name(cause: str, name: str) -> str:
+    """Return a cause without the name that it may begin with: a failure says the name anyway."""
+    for begin in (f"{name}: ", f"shard {name!r}: ", f"shard {name!r} "):
+        if cause.startswith(begin):
+            return cause.removeprefix(begin)
+    return cause
 
 
 def _cancel(futures: Any) -> None:
