@@ -25,10 +25,14 @@ from otmoe import (
     MoERegressor,
     aggregate,
     distributed,
+    shards_from,
     simulate,
 )
-from otmoe.distributed import Task, fit_local, fit_tasks, split
+from otmoe.distributed import RowsShard, Task, fit_local, fit_shards, split
+from otmoe.futures import Failure, TasksFailed
+from otmoe.shards import ArrayShard, ShardError
 from otmoe.starts import TELLING
+from otmoe.validation import generator
 
 QUICK = {"n_init": 3, "random_state": 0}
 N_SHARDS = 8
@@ -48,23 +52,46 @@ def data():
 
 
 @pytest.fixture(scope="module")
-def tasks(data):
+def shards(data):
     parts = np.array_split(np.arange(len(data.y)), N_SHARDS)
-    return [
-        Task(f"shard {m}", data.X[i], data.y[i], seed=m, n_experts=2, options={"n_init": 3})
-        for m, i in enumerate(parts)
-    ]
+    return [RowsShard(f"shard {m}", data.X, data.y, index=i) for m, i in enumerate(parts)]
+
+
+def task_of(shards, m, **options):
+    """Return the task that `fitted` gives out for the m-th shard."""
+    rng = generator(0)
+    seeds = [int(rng.integers(2**31)) for _ in shards]
+    return Task(shards[m], seeds[m], 2, options={"n_init": 3} | options)
+
+
+def fitted(shards, **options):
+    """Fit shards as all tests here do."""
+    options = {"n_support": 300, "options": {"n_init": 3}, "random_state": 0} | options
+    return fit_shards(shards, 2, **options)
+
+
+@pytest.fixture
+def supports(monkeypatch):
+    """Return the supports at which models are merged, as they come."""
+    seen = []
+
+    def merge(messages, support, **options):
+        seen.append(support)
+        return aggregate(messages, support, **options)
+
+    monkeypatch.setattr(distributed, "aggregate", merge)
+    return seen
 
 
 @pytest.fixture(scope="module")
-def fit(tasks, data):
-    return fit_tasks(tasks, data.X[:300])
+def fit(shards):
+    return fitted(shards)
 
 
-def one_warning(est, *arguments, **options):
+def one_warning(est, *arguments, call="fit", **options):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        est.fit(*arguments, **options)
+        getattr(est, call)(*arguments, **options)
     assert [w.category for w in caught] == [ConvergenceWarning], [str(w.message) for w in caught]
     assert caught[0].filename == __file__
     return str(caught[0].message)
@@ -104,17 +131,30 @@ def test_shards_are_random_and_reproducible():
 # -- fitting -----------------------------------------------------------------------------------
 
 
-def test_tasks_are_fitted_and_merged(fit, tasks, data):
-    assert [m.site for m in fit.local_models] == [task.site for task in tasks]
-    assert fit.refitted == () and fit.aggregation.left_out == {}
-    expected = aggregate(fit.local_models, data.X[:300], n_experts=2)
+def test_shards_are_fitted_and_merged(supports, shards, data):
+    fit = fitted(shards)
+    assert [m.site for m in fit.local_models] == [shard.name for shard in shards]
+    assert fit.refitted == () and fit.aggregation.left_out == {} and fit.failures == ()
+    assert (fit.n_rows, fit.dropped) == (len(data.y), 0)
+    (support,) = supports
+    expected = aggregate(fit.local_models, support, n_experts=2)
     assert_array_equal(fit.aggregation.model.to_vector(), expected.model.to_vector())
     assert_array_equal(
-        fit.local_models[3].model.to_vector(), fit_local(tasks[3]).message.model.to_vector()
+        fit.local_models[3].model.to_vector(),
+        fit_local(task_of(shards, 3)).message.model.to_vector(),
     )
     truth = data.truth
     found = fit.aggregation.model.aligned_to(truth, data.X)
     assert_allclose(found.experts.coef, truth.experts.coef, atol=0.5)
+
+
+def test_the_support_is_rows_of_all_shards(supports, shards, data):
+    fitted(shards)
+    (support,) = supports
+    rows = {row.tobytes(): i for i, row in enumerate(np.ascontiguousarray(data.X))}
+    drawn = [rows[row.tobytes()] for row in np.ascontiguousarray(support)]
+    assert len(drawn) == len(set(drawn)) == 300
+    assert set(np.array(drawn) // 200) == set(range(N_SHARDS))
 
 
 def test_learning_time_is_that_of_the_slowest_fit_and_the_aggregation(fit):
@@ -140,12 +180,17 @@ class Backwards(Executor):
         return future
 
 
-def test_who_runs_the_fits_and_who_finishes_first_is_irrelevant(fit, tasks, data):
+def test_who_runs_the_fits_and_who_finishes_first_is_irrelevant(fit, shards):
     done = []
+
+    def progress(n, total, name):
+        done.append(n)
+        assert total == N_SHARDS
+
     with ThreadPoolExecutor(2) as pool:
-        for executor in (pool, Backwards(N_SHARDS)):
-            found = fit_tasks(tasks, data.X[:300], executor=executor, progress=done.append)
-            assert [m.site for m in found.local_models] == [task.site for task in tasks]
+        for engine in (pool, Backwards(N_SHARDS)):
+            found = fitted(shards, engine=engine, progress=progress)
+            assert [m.site for m in found.local_models] == [shard.name for shard in shards]
             assert_allclose(
                 found.aggregation.model.to_vector(),
                 fit.aggregation.model.to_vector(),
@@ -154,39 +199,66 @@ def test_who_runs_the_fits_and_who_finishes_first_is_irrelevant(fit, tasks, data
     assert done == 2 * list(range(1, N_SHARDS + 1))
 
 
-def test_progress_is_reported_without_an_executor(tasks, data):
+def test_progress_is_reported_without_an_executor(shards):
     done = []
-    fit_tasks(tasks[:3], data.X[:300], progress=done.append)
-    assert done == [1, 2, 3]
+    fitted(shards[:3], progress=lambda *report: done.append(report))
+    assert done == [(1, 3, "shard 0"), (2, 3, "shard 1"), (3, 3, "shard 2")]
 
 
-def test_fits_in_threads_leave_the_threads_of_blas_as_they_were(tasks, data):
+def test_fits_in_threads_leave_the_threads_of_blas_as_they_were(shards):
     before = [library["num_threads"] for library in threadpool_info()]
     with ThreadPoolExecutor(4) as pool:
-        fit_tasks(tasks, data.X[:300], executor=pool)
+        fitted(shards, engine=pool)
     assert [library["num_threads"] for library in threadpool_info()] == before
 
 
-def test_an_error_in_a_fit_reaches_the_user(tasks, data):
-    wrong = [replace(tasks[0], options={"family": "cauchy"}), *tasks[1:]]
+def test_an_error_in_a_fit_reaches_the_user(shards):
+    class Wrong(RowsShard):
+        def read(self):
+            raise KeyError("cauchy")
+
+    wrong = [Wrong("shard 0", shards[0].X, shards[0].y), *shards[1:]]
     with ThreadPoolExecutor(2) as pool:
-        for executor in (None, pool):
-            with pytest.raises(KeyError, match="cauchy"):
-                fit_tasks(wrong, data.X[:300], executor=executor)
+        for engine in (None, pool):
+            with pytest.raises(TasksFailed, match="shard 0: KeyError: 'cauchy'"):
+                fitted(wrong, engine=engine)
+            with pytest.raises(TasksFailed, match="8 of the fits failed: .*cauchy.*and 5 more"):
+                fitted(shards, options={"family": "cauchy"}, engine=engine)
+
+
+def test_a_shard_in_memory_travels_as_its_own_rows(shards, data):
+    sent = pickle.dumps(shards[3])
+    assert len(sent) < data.X.nbytes / 4
+    there, here = pickle.loads(sent).read(), shards[3].read()
+    assert_array_equal(there.X, here.X)
+    assert_array_equal(there.y, here.y)
+    assert shards[3].n_rows == len(here.y) == 200 and pickle.loads(sent).name == "shard 3"
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"shards": []}, "there is no shard to fit"),
+        ({"on_error": "ignore"}, "on_error is 'ignore'; choose 'raise' or 'skip'"),
+    ],
+)
+def test_a_call_that_makes_no_sense_is_refused(shards, change, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        fitted(**{"shards": shards} | change)
 
 
 # -- second chances ----------------------------------------------------------------------------
 
 
 def planted(monkeypatch, bad):
-    """Let fits of some shards end in a wrong optimum, as long as `bad(task, n_starts)` says so."""
+    """Let fits of some shards end in a wrong optimum, as long as `bad(name, n_starts)` says so."""
     calls = []
 
     def fit(task):
         n_starts = task.options["n_init"]
-        calls.append((task.site, n_starts, task.seed))
+        calls.append((task.shard.name, n_starts, task.seed))
         found = fit_local(task)
-        if not bad(task, n_starts):
+        if not bad(task.shard.name, n_starts):
             return found
         alone = fit_local(replace(task, n_experts=1)).message.model
         both = replace(
@@ -194,44 +266,45 @@ def planted(monkeypatch, bad):
             experts=alone.experts.take([0, 0]),
             gate=replace(found.message.model.gate, coef=0 * found.message.model.gate.coef),
         )
-        value = float(both.log_density(task.X, task.y).sum())
+        rows = task.shard.read()
+        value = float(both.log_density(rows.X, rows.y).sum())
         return replace(found, message=replace(found.message, model=both, log_likelihood=value))
 
     monkeypatch.setattr(distributed, "fit_local", fit)
     return calls
 
 
-def test_a_shard_that_stands_out_is_fitted_again_with_more_starts(monkeypatch, tasks, data, fit):
-    calls = planted(monkeypatch, lambda task, n: task.site == "shard 5" and n <= 3)
-    found = fit_tasks(tasks, data.X[:300])
+def test_a_shard_that_stands_out_is_fitted_again_with_more_starts(monkeypatch, shards, fit):
+    calls = planted(monkeypatch, lambda name, n: name == "shard 5" and n <= 3)
+    found = fitted(shards)
     assert found.refitted == ("shard 5",) and found.aggregation.left_out == {}
-    assert calls[N_SHARDS:] == [("shard 5", 9, tasks[5].seed + 1)]
+    assert calls[N_SHARDS:] == [("shard 5", 9, task_of(shards, 5).seed + 1)]
     assert len(found.aggregation.sites) == N_SHARDS
     gap = found.aggregation.model.to_vector() - fit.aggregation.model.to_vector()
     assert np.abs(gap).max() < 1e-4  # the same optimum as without the accident
 
 
-def test_the_seconds_of_a_second_chance_count(monkeypatch, tasks, data):
+def test_the_seconds_of_a_second_chance_count(monkeypatch, shards):
     def fit(task):
         again = task.options["n_init"] > 3
         found = fit_local(task)
-        low = task.site == "shard 5" and not again
+        low = task.shard.name == "shard 5" and not again
         value = found.message.log_likelihood - (300.0 if low else 0.0)
         return replace(
             found, message=replace(found.message, log_likelihood=value), seconds=2.0 if again else 1
         )
 
     monkeypatch.setattr(distributed, "fit_local", fit)
-    found = fit_tasks(tasks, data.X[:300])
+    found = fitted(shards)
     assert_array_equal(found.seconds, np.where(np.arange(N_SHARDS) == 5, 3.0, 1.0))
     assert found.timings["local"] == 3.0
 
 
 @pytest.mark.parametrize("threads", [False, True])
-def test_a_shard_that_stays_bad_is_left_out_by_name(monkeypatch, tasks, data, threads):
-    planted(monkeypatch, lambda task, n: task.site in ("shard 2", "shard 6"))
+def test_a_shard_that_stays_bad_is_left_out_by_name(monkeypatch, supports, shards, threads):
+    planted(monkeypatch, lambda name, n: name in ("shard 2", "shard 6"))
     with ThreadPoolExecutor(2) as pool:
-        found = fit_tasks(tasks, data.X[:300], executor=pool if threads else None)
+        found = fitted(shards, engine=pool if threads else None)
     result = found.aggregation
     assert set(result.left_out) == set(found.refitted) == {"shard 2", "shard 6"}
     assert (
@@ -241,45 +314,63 @@ def test_a_shard_that_stays_bad_is_left_out_by_name(monkeypatch, tasks, data, th
     assert len(found.local_models) == N_SHARDS  # nobody is hidden
     kept = [m for m in found.local_models if m.site not in result.left_out]
     assert [record.site for record in result.sites] == [m.site for m in kept]
-    expected = aggregate(kept, data.X[:300], n_experts=2)
+    expected = aggregate(kept, supports[0], n_experts=2)
     assert_array_equal(result.model.to_vector(), expected.model.to_vector())
 
 
-def test_a_worse_second_fit_is_not_kept(monkeypatch, tasks, data):
+def test_a_worse_second_fit_is_not_kept(monkeypatch, shards):
     def fit(task):
         found = fit_local(task)
-        loss = {3: 300.0}.get(task.options["n_init"], 600.0) if task.site == "shard 1" else 0.0
+        loss = {3: 300.0}.get(task.options["n_init"], 600.0)
+        loss *= task.shard.name == "shard 1"
         value = found.message.log_likelihood - loss
         return replace(found, message=replace(found.message, log_likelihood=value))
 
     monkeypatch.setattr(distributed, "fit_local", fit)
-    found = fit_tasks(tasks, data.X[:300])
-    first = fit_local(tasks[1]).message.log_likelihood - 300.0
+    found = fitted(shards)
+    first = fit_local(task_of(shards, 1)).message.log_likelihood - 300.0
     assert found.local_models[1].log_likelihood == first
     assert set(found.aggregation.left_out) == {"shard 1"}
 
 
-def test_a_second_chance_has_more_starts_also_where_none_were_asked_for(monkeypatch, tasks, data):
+def test_a_second_chance_has_more_starts_also_where_none_were_asked_for(monkeypatch, shards):
     starts = []
 
     def fit(task):
         starts.append(task.options.get("n_init"))
         found = fit_local(replace(task, options={"n_init": 2}))
-        low = task.site == "shard 0" and task.options.get("n_init") is None
+        low = task.shard.name == "shard 0" and task.options.get("n_init") is None
         value = found.message.log_likelihood - (300.0 if low else 0.0)
         return replace(found, message=replace(found.message, log_likelihood=value))
 
     monkeypatch.setattr(distributed, "fit_local", fit)
-    fit_tasks([replace(task, options={}) for task in tasks], data.X[:300])
+    fitted(shards, options=None)
     assert starts == [None] * N_SHARDS + [3 * TELLING.n_init]
 
 
-def test_a_fit_that_was_stopped_at_once_is_left_out(tasks, data):
-    # An unlucky shard as users meet it: nothing is patched, one task is not allowed to learn.
-    y = np.random.default_rng(0).permutation(tasks[4].y)  # and its rows are of another law
-    odd = replace(tasks[4], y=y, options={"n_init": 1, "max_iter": 1})
-    found = fit_tasks([*tasks[:4], odd, *tasks[5:]], data.X[:300])
-    assert set(found.aggregation.left_out) == {"shard 4"}
+def test_a_shard_of_another_law_is_left_out(shards):
+    # An odd shard as users meet it: nothing is patched, the rows of one are of another law.
+    rows = shards[4].read()
+    odd = RowsShard("shard 4", rows.X, np.random.default_rng(0).permutation(rows.y))
+    found = fitted([*shards[:4], odd, *shards[5:]])
+    assert set(found.aggregation.left_out) == set(found.refitted) == {"shard 4"}
+
+
+def test_a_second_chance_that_fails_changes_nothing(monkeypatch, shards, fit):
+    def fit_once(task):
+        if task.options["n_init"] > 3:
+            raise MemoryError
+        found = fit_local(task)
+        loss = 300.0 if task.shard.name == "shard 1" else 0.0
+        value = found.message.log_likelihood - loss
+        return replace(found, message=replace(found.message, log_likelihood=value))
+
+    monkeypatch.setattr(distributed, "fit_local", fit_once)
+    found = fitted(shards)
+    assert found.failures == () and set(found.aggregation.left_out) == {"shard 1"}
+    assert_array_equal(
+        found.local_models[1].model.to_vector(), fit.local_models[1].model.to_vector()
+    )
 
 
 # -- the estimators ----------------------------------------------------------------------------
@@ -455,7 +546,7 @@ def test_shards_that_stop_early_give_one_warning(data):
 
 
 def test_a_shard_left_out_gives_one_warning(monkeypatch, data):
-    planted(monkeypatch, lambda task, n: task.site == "shard 3")
+    planted(monkeypatch, lambda name, n: name == "shard 3")
     est = DistributedMoERegressor(2, n_shards=N_SHARDS, **QUICK)
     said = one_warning(est, data.X, data.y)
     assert "shard 3 was left out: its mean log-likelihood per row is" in said
@@ -488,3 +579,240 @@ def test_a_mistake_is_named(data, parameters, sentence):
     for kind in (DistributedMoERegressor, DistributedMoEClassifier):
         with pytest.raises(ValueError, match=sentence):
             kind(**parameters).fit(data.X, data.y > 0)
+
+
+# -- shards elsewhere --------------------------------------------------------------------------
+
+
+def written(folder, data, n_files=4, label=float, **columns):
+    """Write rows as Parquet files and return them as frames, by name of the file."""
+    frames = {}
+    for m, rows in enumerate(np.array_split(np.arange(len(data.y)), n_files)):
+        frame = pd.DataFrame(data.X[rows], columns=["age", "dose"])
+        frame["y"] = [label(v) for v in data.y[rows]]
+        frames[f"part-{m}.parquet"] = frame.assign(**columns)
+        frame.to_parquet(folder / f"part-{m}.parquet")
+    return frames
+
+
+def in_memory(frames):
+    return [
+        ArrayShard(name, np.ascontiguousarray(frame[["age", "dose"]]), frame["y"])
+        for name, frame in frames.items()
+    ]
+
+
+def text(value):
+    return ["low", "mid", "high"][int(value)]
+
+
+@pytest.mark.parametrize("family", list(KINDS))
+def test_files_give_the_model_of_the_same_rows_as_arrays(tmp_path, family):
+    many, _, options = KINDS[family]
+    data = simulate(1600, 2, 2, family=family, softness=0.5, random_state=3)
+    frames = written(tmp_path, data, label=text if family == "multinomial" else float)
+    est = many(2, **QUICK, **options).fit_shards(shards_from(tmp_path, target="y"))
+    same = many(2, **QUICK, **options).fit_shards(in_memory(frames))
+    assert_array_equal(est.model_.to_vector(), same.model_.to_vector())
+    assert [m.site for m in est.local_models_] == list(frames)
+    assert est.n_shards_ == 4 and est.failures_ == () and est.n_features_in_ == 2
+    assert list(est.feature_names_in_) == ["age", "dose"] == list(est.features_.names)
+    assert est.model_.feature_names == ("age", "dose") and not hasattr(same, "features_")
+    X = pd.concat(frames.values())[["age", "dose"]]
+    assert_array_equal(est.predict(X), same.predict(X.to_numpy()))
+    truth = data.truth.log_density(data.X, data.y).mean()
+    if family != "multinomial":  # there the classes are in another order
+        assert est.log_density(X, data.y).mean() > truth - 0.02
+
+
+def test_arrays_that_were_split_are_fitted_as_the_same_shards(data):
+    est = DistributedMoERegressor(2, n_shards=4, **QUICK).fit(data.X, data.y)
+    rng = generator(0)
+    parts = split(len(data.y), 4, est.model_.n_parameters, rng)
+    shards = [
+        RowsShard(f"shard {m + 1}", data.X, data.y, index=part) for m, part in enumerate(parts)
+    ]
+    same = DistributedMoERegressor(2, n_init=3, random_state=rng).fit_shards(shards)
+    assert_array_equal(est.model_.to_vector(), same.model_.to_vector())
+
+
+def test_shards_on_processes_give_the_model_of_shards_here(tmp_path, data):
+    written(tmp_path, data)
+    shards = shards_from(tmp_path, target="y")
+    a, b = (
+        DistributedMoERegressor(2, n_jobs=n_jobs, **QUICK).fit_shards(shards) for n_jobs in (1, 2)
+    )
+    assert_allclose(a.model_.to_vector(), b.model_.to_vector(), rtol=1e-10)
+
+
+def test_text_labels_over_shards(tmp_path):
+    data = simulate(1600, 2, 2, family="multinomial", softness=0.5, random_state=3)
+    frames = written(tmp_path, data, label=text)
+    shards = shards_from(tmp_path, target="y")
+    est = DistributedMoEClassifier(2, **QUICK).fit_shards(shards)
+    assert list(est.classes_) == ["high", "low", "mid"]
+    assert all(list(m.model.classes) == ["high", "low", "mid"] for m in est.local_models_)
+    labels = np.array([text(v) for v in data.y])
+    X = pd.concat(frames.values())[["age", "dose"]]
+    whole = MoEClassifier(2, **QUICK).fit(X, labels)
+    assert abs(est.score(X, labels) - whole.score(X, labels)) < 0.02
+    told = DistributedMoEClassifier(2, classes=["low", "mid", "high"], **QUICK).fit_shards(shards)
+    assert_array_equal(est.model_.to_vector(), told.model_.to_vector())
+
+
+@pytest.mark.parametrize("declared", [None, ["no", "yes"]])
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_a_shard_with_a_single_class(tmp_path, declared):
+    data = simulate(1600, 2, 2, family="logistic", softness=0.5, random_state=3)
+    frames = written(tmp_path, data, label=lambda v: ["no", "yes"][int(v)])
+    frames["part-2.parquet"].assign(y="no").to_parquet(tmp_path / "part-2.parquet")
+    shards = shards_from(tmp_path, target="y")
+    est = DistributedMoEClassifier(1, classes=declared, **QUICK).fit_shards(shards)
+    assert list(est.classes_) == ["no", "yes"] and est.failures_ == ()
+    assert np.all(np.isfinite(est.model_.to_vector())) and est.n_shards_ == 4
+    p = est.predict_proba(pd.concat(frames.values())[["age", "dose"]])
+    assert p.shape == (1600, 2)
+    assert np.all(p >= 0)
+
+
+def test_a_label_that_was_not_declared_is_named(tmp_path):
+    data = simulate(1600, 2, 2, family="multinomial", softness=0.5, random_state=3)
+    written(tmp_path, data, label=text)
+    est = DistributedMoEClassifier(2, classes=["low", "mid"], **QUICK)
+    with pytest.raises(TasksFailed, match="part-0.parquet: .*high"):
+        est.fit_shards(shards_from(tmp_path, target="y"))
+
+
+def test_counts_are_checked_in_every_shard(tmp_path):
+    data = simulate(1600, 2, 2, family="poisson", softness=0.5, random_state=3)
+    frames = written(tmp_path, data)
+    frames["part-1.parquet"].assign(y=-1.0).to_parquet(tmp_path / "part-1.parquet")
+    est = DistributedMoERegressor(2, family="poisson", **QUICK)
+    with pytest.raises(TasksFailed, match="1 of the fits failed: part-1.parquet: y is -1 in row 0"):
+        est.fit_shards(shards_from(tmp_path, target="y"))
+
+
+# -- shards that fail --------------------------------------------------------------------------
+
+
+def empty(path, frame):
+    frame[:0].to_parquet(path)
+
+
+def unreadable(path, frame):
+    path.write_bytes(b"PAR1 this is no Parquet")
+
+
+def gone(path, frame):
+    path.unlink()
+
+
+def lacking(path, frame):
+    frame[["age", "y"]].to_parquet(path)
+
+
+def wrong_type(path, frame):
+    frame.assign(dose="much").to_parquet(path)
+
+
+def wrong_target(path, frame):
+    frame.assign(y="much").to_parquet(path)
+
+
+def all_nan(path, frame):
+    frame.assign(dose=np.nan).to_parquet(path)
+
+
+def too_few(path, frame):
+    frame[:1].to_parquet(path)
+
+
+FAULTS = {
+    empty: "it has no rows; leave it out, or join it to another",
+    unreadable: "part-2.parquet: cannot be read: .*mend it, or leave it out",
+    gone: "part-2.parquet: cannot be read: .*part-2.parquet",
+    lacking: "column 'dose'",
+    wrong_type: "column 'dose' .*text",
+    wrong_target: "column 'y', the target, holds text where numbers are meant",
+    all_nan: "'dose'.*missing",
+    too_few: "it has 1 rows for 2 experts",
+}
+
+
+@pytest.mark.parametrize("fault", list(FAULTS), ids=lambda fault: fault.__name__)
+def test_a_shard_that_fails_is_named(tmp_path, data, fault):
+    frames = written(tmp_path, data)
+    shards = shards_from(tmp_path, target="y")
+    fault(tmp_path / "part-2.parquet", frames["part-2.parquet"])
+    est = DistributedMoERegressor(2, **QUICK)
+    with ThreadPoolExecutor(2) as pool:
+        for executor in (None, pool):
+            est.set_params(executor=executor)
+            with pytest.raises(TasksFailed, match=FAULTS[fault]) as caught:
+                est.fit_shards(shards)
+            assert [failure.name for failure in caught.value.failures] == ["part-2.parquet"]
+            assert "1 of the fits failed: part-2.parquet: " in str(caught.value)
+    est.set_params(executor=None)
+    said = one_warning(est, shards, call="fit_shards", on_error="skip")
+    assert said.startswith("DistributedMoERegressor: shard part-2.parquet: ")
+    assert est.failures_ == caught.value.failures and est.n_shards_ == 3
+    assert isinstance(est.failures_[0], Failure)
+    # the run without it
+    kept = [shard for shard in shards if shard.name != "part-2.parquet"]
+    alone = DistributedMoERegressor(2, **QUICK).fit_shards(kept)
+    X = frames["part-0.parquet"][["age", "dose"]]
+    assert_allclose(est.predict(X), alone.predict(X), atol=0.2)
+
+
+def test_if_all_fail_there_is_no_model(tmp_path, data):
+    frames = written(tmp_path, data)
+    shards = shards_from(tmp_path, target="y")
+    for name, frame in frames.items():
+        empty(tmp_path / name, frame)
+    est = DistributedMoERegressor(2, **QUICK)
+    for on_error in ("raise", "skip"):
+        with pytest.raises(TasksFailed, match="4 of the fits failed: part-0.*; and 1 more"):
+            est.fit_shards(shards, on_error=on_error)
+        assert not hasattr(est, "model_")
+
+
+def test_a_shard_given_twice_is_refused(tmp_path, data):
+    written(tmp_path, data)
+    file = tmp_path / "part-0.parquet"
+    with pytest.raises(ShardError, match="given twice; its rows would count twice"):
+        shards_from([file, file], target="y")
+    (shard,) = shards_from(file, target="y")
+    for on_error in ("raise", "skip"):
+        with pytest.raises(ShardError, match="part-0.parquet: two shards have this name"):
+            DistributedMoERegressor(2, **QUICK).fit_shards([shard, shard], on_error=on_error)
+
+
+def test_rows_with_missing_values_are_dropped_if_that_was_asked_for(tmp_path, data):
+    frames = written(tmp_path, data)
+    frame = frames["part-1.parquet"].copy()
+    frame.loc[frame.index[:7], "dose"] = np.nan
+    frame.to_parquet(tmp_path / "part-1.parquet")
+    est = DistributedMoERegressor(2, **QUICK)
+    shards = shards_from(tmp_path, target="y", missing="drop")
+    said = one_warning(est, shards, call="fit_shards")
+    assert said == "DistributedMoERegressor: 7 rows with missing values were dropped."
+    frames["part-1.parquet"] = frame[7:]
+    same = DistributedMoERegressor(2, **QUICK).fit_shards(in_memory(frames))
+    assert_array_equal(est.model_.to_vector(), same.model_.to_vector())
+
+
+def test_a_file_that_could_not_be_reached_for_a_moment_is_read_again(monkeypatch, shards, fit):
+    monkeypatch.setattr(distributed, "sleep", lambda seconds: None)
+    tries = []
+
+    class Weak(RowsShard):
+        def read(self):
+            tries.append(self.name)
+            if len(tries) < 3:
+                raise ShardError(f"{self.name}: the network is away") from OSError("away")
+            return super().read()
+
+    weak = Weak("shard 0", shards[0].X, shards[0].y, index=shards[0].index)
+    found = fitted([weak, *shards[1:]])
+    assert tries == ["shard 0"] * 3 and found.failures == ()
+    assert_array_equal(found.aggregation.model.to_vector(), fit.aggregation.model.to_vector())

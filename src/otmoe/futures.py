@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
+from concurrent.futures import BrokenExecutor, Executor, Future
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
 from typing import Any
 
 Engine = Executor | Callable[[], Executor]
@@ -70,7 +71,9 @@ def gather(
 
     An error of reading or of the network is tried again. A worker that dies takes its pool along:
     the tasks that were not done go to a new pool, and if pools keep breaking, one task at a time,
-    until the one that kills its worker is found. Any other error is the task's own and final.
+    until the one that kills its worker is found. Any other error is the task's own and final. When
+    nothing ends for too long, the tasks that run are given up and those that wait go on; where it
+    cannot be told which is which, each is tried once more by itself.
 
     Parameters
     ----------
@@ -96,7 +99,7 @@ def gather(
     run = _Run(function, tasks, names, retries, timeout, progress)
     if engine is None:
         run.here()
-    else:
+    elif len(tasks):
         run.on(engine)
     failures = [Failure(names[i], run.failed[i]) for i in sorted(run.failed)]
     return [run.results.get(i) for i in range(len(tasks))], failures
@@ -119,7 +122,6 @@ class _Run:
         self.results: dict[int, Any] = {}
         self.failed: dict[int, str] = {}
         self.attempts: Counter[int] = Counter()
-        self.stalled = False
 
     # -- outcomes -----------------------------------------------------------------------------
 
@@ -141,20 +143,20 @@ class _Run:
         passing = isinstance(error, OSError) and not isinstance(error, _LASTING)
         if passing and self.attempts[i] <= self.retries:
             return True
-        self._gone(i, _sentence(error))
+        self._gone(i, _without_name(_sentence(error), self.names[i]))
         return False
 
     # -- here ---------------------------------------------------------------------------------
 
     def here(self) -> None:
         for i, task in enumerate(self.tasks):
-            while True:
+            while i not in self.results and i not in self.failed:
                 try:
-                    self._done(i, self.function(task))
+                    result = self.function(task)
                 except Exception as error:  # the caller decides what to do about it
-                    if self._again(i, error):
-                        continue
-                break
+                    self._again(i, error)
+                else:
+                    self._done(i, result)
 
     # -- on an executor -----------------------------------------------------------------------
 
@@ -162,70 +164,118 @@ class _Run:
         owned = not isinstance(engine, Executor)
         make: Callable[[], Executor] = engine if owned else (lambda: engine)  # type: ignore[assignment, return-value]
         executor = make()
-        todo, breaks = list(range(len(self.tasks))), 0
+        todo, suspects, breaks = list(range(len(self.tasks))), list[int](), 0
         try:
-            while todo:
-                alone = breaks > self.retries
+            while todo or suspects:
+                hunting = breaks > self.retries
+                alone = hunting or not todo
+                if not todo:
+                    todo, suspects = suspects[:1], suspects[1:]
                 batch, todo = (todo[:1], todo[1:]) if alone else (todo, [])
-                left, broken = self._round(executor, batch)
-                if broken:
-                    if not owned and not self.stalled:
-                        raise RuntimeError(
-                            "the executor broke (a worker died): give a function that makes an "
-                            "executor, so that a new one can take its place."
-                        )
-                    if alone:
-                        for i in left:
-                            self._gone(i, "its worker died each time: killed, or out of memory")
-                        left = []
-                    breaks += not self.stalled
-                    self.stalled = False
-                    if owned:
-                        _kill(executor)
-                        executor = make()
-                todo = left + todo
+                end = self._round(executor, batch, alone, owned)
+                if end.broken and not owned:
+                    raise RuntimeError(
+                        "the executor broke (a worker died): give a function that makes an "
+                        "executor, so that a new one can take its place."
+                    )
+                if end.broken and hunting:
+                    for i in end.left:
+                        self._gone(i, "its worker died each time: killed, or out of memory")
+                    end.left, breaks = [], 0  # it was this one: the others can go together again
+                elif end.broken:
+                    breaks += 1
+                if owned and (end.broken or end.stalled):
+                    _kill(executor)
+                    executor = make()
+                todo, suspects = sorted(end.left + todo), sorted(end.suspects + suspects)
+            if owned:
+                executor.shutdown()
         except BaseException:
             if owned:
                 _kill(executor)
             raise
-        if owned:
-            executor.shutdown()
 
-    def _round(self, executor: Executor, batch: list[int]) -> tuple[list[int], bool]:
-        """Submit tasks and wait; return those to be tried again, and whether the pool broke."""
-        futures: dict[Future[Any], int] = {}
-        left: list[int] = []
-        broken = False
+    def _round(self, executor: Executor, batch: list[int], alone: bool, owned: bool) -> _End:
+        """Submit tasks and wait for them."""
+        end = _End()
+        pending: dict[Future[Any], int] = {}
+        ended: SimpleQueue[Future[Any]] = SimpleQueue()
+        moved = False
         try:
             for i in batch:
                 try:
-                    futures[executor.submit(self.function, self.tasks[i])] = i
+                    future = executor.submit(self.function, self.tasks[i])
                 except BrokenExecutor:
-                    broken = True
-                    left.append(i)
-            pending = set(futures)
+                    end.broken = True
+                    end.left.append(i)
+                else:
+                    pending[future] = i
+                    # Not `wait`: that looks at every future each time one of them ends.
+                    future.add_done_callback(ended.put)
             while pending:
-                done, pending = wait(pending, self.timeout, FIRST_COMPLETED)
-                if not done:
-                    for future in pending:
-                        self._gone(futures[future], f"no fit ended within {self.timeout:g} s")
-                    _cancel(pending)
-                    self.stalled = True
-                    return left, True  # what hangs goes with its pool
-                for future in sorted(done, key=futures.__getitem__):
-                    i = futures[future]
-                    try:
-                        self._done(i, future.result())
-                    except BrokenExecutor:
-                        broken = True
-                        left.append(i)
-                    except Exception as error:
-                        if self._again(i, error):
-                            left.append(i)
+                try:
+                    future = ended.get(timeout=self.timeout)
+                except Empty:
+                    end.stalled = True
+                    self._stall(executor, pending, end, alone=alone, owned=owned, moved=moved)
+                    return end
+                i, moved = pending.pop(future), True
+                try:
+                    result = future.result()
+                except BrokenExecutor:
+                    end.broken = True
+                    end.left.append(i)
+                except Exception as error:
+                    if self._again(i, error):
+                        end.left.append(i)
+                else:
+                    self._done(i, result)
         except BaseException:
-            _cancel(futures)
+            _cancel(pending)
             raise
-        return sorted(left), broken
+        return end
+
+    def _stall(
+        self,
+        executor: Executor,
+        pending: dict[Future[Any], int],
+        end: _End,
+        *,
+        alone: bool,
+        owned: bool,
+        moved: bool,
+    ) -> None:
+        """Decide who is to blame when nothing has ended for too long.
+
+        What can be cancelled was waiting and goes on. Pools of processes call more tasks running
+        than they have workers, so that the others are only suspects; but then they can be tried
+        by themselves, as the pool is replaced.
+        """
+        waiting: list[int] = []
+        running: list[int] = []
+        for future, i in pending.items():
+            (waiting if future.cancel() else running).append(i)
+        n_workers = getattr(executor, "_max_workers", None) or 1
+        if owned and not alone and len(running) > n_workers:
+            end.suspects += running
+        else:
+            for i in running:
+                self._gone(i, f"no fit ended within {self.timeout:g} s")
+        if alone or not (running or moved):  # nothing runs, and nothing will
+            for i in waiting:
+                self._gone(i, f"no fit ended within {self.timeout:g} s")
+        else:
+            end.left += waiting
+
+
+@dataclass
+class _End:
+    """How a round ended: tasks to be tried again, tasks to be tried alone, what went wrong."""
+
+    left: list[int] = field(default_factory=list)
+    suspects: list[int] = field(default_factory=list)
+    broken: bool = False
+    stalled: bool = False
 
 
 _LASTING = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)
@@ -239,6 +289,14 @@ def _sentence(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
+def _without_name(cause: str, name: str) -> str:
+    """Return a cause without the name that it may begin with: a failure says the name anyway."""
+    for begin in (f"{name}: ", f"shard {name!r}: ", f"shard {name!r} "):
+        if cause.startswith(begin):
+            return cause.removeprefix(begin)
+    return cause
+
+
 def _cancel(futures: Any) -> None:
     for future in futures:
         future.cancel()
@@ -246,8 +304,18 @@ def _cancel(futures: Any) -> None:
 
 def _kill(executor: Executor) -> None:
     """End a pool of our own at once, and its processes."""
-    with suppress(Exception):
+    processes = list((getattr(executor, "_processes", None) or {}).values())
+    for options in ({"wait": True, "kill_workers": True}, {"wait": False, "cancel_futures": True}):
         try:
-            executor.shutdown(wait=True, kill_workers=True)  # type: ignore[call-arg]
-        except TypeError:
-            executor.shutdown(wait=False, cancel_futures=True)
+            executor.shutdown(**options)
+            break
+        except TypeError:  # not every executor knows these options
+            continue
+        except Exception:  # it is broken; there is nothing left to end
+            break
+    else:
+        with suppress(Exception):
+            executor.shutdown(wait=False)
+    for process in processes:
+        with suppress(Exception):
+            process.kill()
