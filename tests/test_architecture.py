@@ -29,6 +29,7 @@ ORDER = """
     em.py
     progress.py
     validation.py
+    outputs.py
     jsontext.py
     records.py
     tables.py
@@ -42,6 +43,8 @@ ORDER = """
     shards/reading.py
     shards/memory.py
     shards/cutting.py
+    shards/sampling.py
+    shards/writing.py
     shards/__init__.py
     screening.py
     support.py
@@ -64,7 +67,16 @@ ORDER = """
     estimators/classifier.py
     estimators/distributed.py
     estimators/__init__.py
+    prediction.py
     __init__.py
+    cli/common.py
+    cli/engines.py
+    cli/simulate.py
+    cli/features.py
+    cli/run.py
+    cli/predict.py
+    cli/__init__.py
+    __main__.py
 """.split()
 
 OPTIONAL = {"dask", "matplotlib", "pandas", "ray", "torch"}

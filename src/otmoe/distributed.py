@@ -376,13 +376,18 @@ def _with_more_starts(task: Task) -> Task:
     return replace(task, seed=task.seed + 1, options=options)
 
 
-def classes_of(shards: Sequence[Shard], engine: Engine | None = None) -> Floats:
+def classes_of(
+    shards: Sequence[Shard],
+    engine: Engine | None = None,
+    on_error: Literal["raise", "skip"] = "raise",
+) -> Floats:
     """Return the class labels that occur in any shard, sorted; reads all of them."""
     names = [shard.name for shard in shards]
     found, failures = gather(_labels, shards, names, engine)
-    if failures:
+    seen = [labels for labels in found if labels is not None]
+    if failures and (on_error == "raise" or not seen):
         raise TasksFailed(failures)
-    return np.unique(np.concatenate(found))
+    return np.unique(np.concatenate(seen))
 
 
 def _labels(shard: Shard) -> Floats:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NoReturn
+
+from otmoe.outputs import whole
 
 _QUOTED = 40  # characters of an offending value that are shown
 _DIGITS = 300  # an integer of more digits may be too large even for a float
@@ -162,20 +161,6 @@ def shown(value: Any) -> str:
 
 
 def write_whole(path: str | os.PathLike[str], text: str) -> None:
-    """Write a text file, whole or not at all: under another name first, then under its own."""
-    path = Path(path)
-    if not path.parent.is_dir():
-        raise FileNotFoundError(
-            f"cannot write {path.name}: there is no folder {path.parent}; make it first."
-        )
-    temporary = path.with_name(f".{secrets.token_hex(8)}.tmp")
-    try:
-        with temporary.open("xb") as file:
-            file.write(text.encode())
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        with suppress(FileNotFoundError):
-            temporary.unlink()
-        raise
+    """Write a text file, whole or not at all."""
+    with whole(path) as file:
+        file.write(text.encode())

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from math import isnan
 
+from rich.console import Console
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -20,7 +21,7 @@ STAGES = {"starts": "searching starts", "em": "EM", "newton": "Newton finish"}
 
 @contextmanager
 def fit_progress(
-    show: bool, totals: dict[str, int]
+    show: bool, totals: dict[str, int], console: Console | None = None
 ) -> Iterator[Callable[[str, int, float], None] | None]:
     """Give the callback that :func:`otmoe.em.em` reports to, or None if nothing is to be shown.
 
@@ -29,6 +30,8 @@ def fit_progress(
     show : bool
     totals : dict
         Largest number of iterations, by stage.
+    console : rich Console, optional
+        Where to show it; by default standard output.
     """
     if not show:
         yield None
@@ -40,7 +43,7 @@ def fit_progress(
         TextColumn("{task.fields[value]}"),
         TimeElapsedColumn(),
     )
-    with Progress(*columns) as bars:
+    with Progress(*columns, console=console) as bars:
         tasks: dict[str, TaskID] = {}
 
         def report(stage: str, iteration: int, value: float) -> None:

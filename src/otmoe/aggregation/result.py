@@ -133,6 +133,15 @@ class Aggregation:
     n_support: int
     left_out: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def mass(self) -> Floats | None:
+        """Share of the mixture that each expert has, (K,); None for the ensemble."""
+        parts = [s.weight * s.mass.sum(axis=0) for s in self.sites if s.mass is not None]
+        if len(parts) < len(self.sites):
+            return None
+        total = np.sum(parts, axis=0)
+        return np.asarray(total / total.sum())
+
     @cached_property
     def communication(self) -> Communication:
         """What was sent: floats, bytes of JSON, support rows."""

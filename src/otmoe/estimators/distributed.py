@@ -19,7 +19,7 @@ from otmoe.estimators.base import BaseMoE
 from otmoe.estimators.classifier import MoEClassifier
 from otmoe.estimators.regressor import MoERegressor
 from otmoe.experts import FAMILIES
-from otmoe.futures import Engine, local_workers
+from otmoe.futures import Engine, Progress, local_workers
 from otmoe.gate import SoftmaxGate
 from otmoe.message import LocalModel
 from otmoe.model import MoE
@@ -90,14 +90,11 @@ class DistributedMoE(BaseMoE):
         n_classes: int,
         columns: tuple[int, ...] | None,
         rng: np.random.Generator,
+        progress: Progress | None = None,
         **options: Any,
     ) -> DistributedFit:
         """Fit the shards and merge the local models."""
         names = getattr(self, "feature_names_in_", None)
-        workers = effective_n_jobs(self.n_jobs)
-        engine = self.executor
-        if engine is None and workers > 1:
-            engine = local_workers(workers)
         with fit_progress(self.verbose > 0, {"shards": len(shards)}) as report:
             return fit_shards(
                 shards,
@@ -115,12 +112,18 @@ class DistributedMoE(BaseMoE):
                     "tol": self.tol,
                     "n_classes": n_classes,
                 },
-                engine=engine,
+                engine=self._engine(len(shards)),
                 random_state=rng,
                 n_jobs=self.n_jobs,
-                progress=report and (lambda done, total, name: report("shards", done, np.nan)),
+                progress=progress
+                or (report and (lambda done, total, name: report("shards", done, np.nan))),
                 **options,
             )
+
+    def _engine(self, n_shards: int) -> Engine | None:
+        """Return what runs the local fits; None for this process."""
+        workers = min(effective_n_jobs(self.n_jobs), n_shards)
+        return local_workers(workers) if self.executor is None and workers > 1 else self.executor
 
     def fit_shards(
         self,
@@ -129,6 +132,7 @@ class DistributedMoE(BaseMoE):
         retries: int = 2,
         timeout: float | None = None,
         on_error: Literal["raise", "skip"] = "raise",
+        progress: Progress | None = None,
     ) -> Self:
         """Fit rows that are elsewhere: every shard is read and fitted by a worker.
 
@@ -146,6 +150,8 @@ class DistributedMoE(BaseMoE):
         on_error : {"raise", "skip"}
             Raise an error that names the shards that failed and why, or go on without them and
             name them in `failures_`.
+        progress : callable, optional
+            Called as progress(shards done, shards in all, name of the one that has just ended).
 
         Returns
         -------
@@ -156,7 +162,7 @@ class DistributedMoE(BaseMoE):
         if not shards:
             raise ValueError("there is no shard to fit: give at least one, see shards_from.")
         self._names_from(shards[0])
-        family, n_classes = self._family_of(shards)
+        family, n_classes = self._family_of(shards, on_error)
         columns = self._gate_columns()
         rng = generator(self.random_state)
         fit = self._fit_all(
@@ -169,6 +175,7 @@ class DistributedMoE(BaseMoE):
             retries=retries,
             timeout=timeout,
             on_error=on_error,
+            progress=progress,
         )
         self._keep_distributed(fit, [], stacklevel=3)
         return self
@@ -186,7 +193,9 @@ class DistributedMoE(BaseMoE):
             self.n_features_in_ = int(shard.read().X.shape[1])
 
     @abstractmethod
-    def _family_of(self, shards: Sequence[Shard]) -> tuple[str, int]:
+    def _family_of(
+        self, shards: Sequence[Shard], on_error: Literal["raise", "skip"]
+    ) -> tuple[str, int]:
         """Return the family and the number of classes."""
 
     def _keep_distributed(
@@ -200,6 +209,7 @@ class DistributedMoE(BaseMoE):
         self.failures_ = fit.failures
         self.refitted_ = fit.refitted
         self.timings_ = fit.timings
+        self.n_rows_, self.dropped_ = fit.n_rows, fit.dropped
         self.model_ = aggregation.model
         self.n_iter_ = max(len(aggregation.trace) - 1, 1)
         self.converged_ = aggregation.converged and all(m.converged for m in fit.local_models)
@@ -215,6 +225,7 @@ class DistributedMoE(BaseMoE):
         lacking = {w for m in fit.local_models for w in m.warnings}
         if lacking:
             trouble.append(f"of some shards: {sorted(lacking)[0]}")
+        self.warnings_ = tuple(trouble)
         if trouble:
             warnings.warn(
                 " ".join(f"{type(self).__name__}: {t}" for t in trouble),
@@ -271,6 +282,10 @@ class DistributedMoERegressor(DistributedMoE, MoERegressor):
         Shards that could not be fitted, and why (after `fit_shards` with ``on_error="skip"``).
     features_ : FeatureSpec
         How columns became features, where the shards know it.
+    n_rows_, dropped_ : int
+        Rows fitted, and rows left out because a value is missing.
+    warnings_ : tuple of str
+        What one should know about the fit, a sentence each.
     n_shards_ : int
     n_iter_ : int
     converged_ : bool
@@ -322,7 +337,9 @@ class DistributedMoERegressor(DistributedMoE, MoERegressor):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _family_of(self, shards: Sequence[Shard]) -> tuple[str, int]:
+    def _family_of(
+        self, shards: Sequence[Shard], on_error: Literal["raise", "skip"]
+    ) -> tuple[str, int]:
         self._check_family()
         return self.family, 2
 
@@ -369,6 +386,10 @@ class DistributedMoEClassifier(DistributedMoE, MoEClassifier):
         Shards that could not be fitted, and why (after `fit_shards` with ``on_error="skip"``).
     features_ : FeatureSpec
         How columns became features, where the shards know it.
+    n_rows_, dropped_ : int
+        Rows fitted, and rows left out because a value is missing.
+    warnings_ : tuple of str
+        What one should know about the fit, a sentence each.
     n_shards_ : int
     n_iter_ : int
     converged_ : bool
@@ -417,8 +438,12 @@ class DistributedMoEClassifier(DistributedMoE, MoEClassifier):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _family_of(self, shards: Sequence[Shard]) -> tuple[str, int]:
-        labels = np.array([]) if self.classes is not None else classes_of(shards, self.executor)
+    def _family_of(
+        self, shards: Sequence[Shard], on_error: Literal["raise", "skip"]
+    ) -> tuple[str, int]:
+        labels = np.array([])
+        if self.classes is None:
+            labels = classes_of(shards, self._engine(len(shards)), on_error)
         self.classes_ = self._all_classes(labels)
         n_classes = len(self.classes_)
         return ("logistic" if n_classes == 2 else "multinomial"), n_classes

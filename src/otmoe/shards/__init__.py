@@ -4,5 +4,17 @@ from otmoe.shards.cutting import shards_from
 from otmoe.shards.files import ShardError
 from otmoe.shards.gathering import ShardRows
 from otmoe.shards.reading import ArrayShard, FileShard, Piece, Shard
+from otmoe.shards.sampling import sample_rows
+from otmoe.shards.writing import write_batches
 
-__all__ = ["ArrayShard", "FileShard", "Piece", "Shard", "ShardError", "ShardRows", "shards_from"]
+__all__ = [
+    "ArrayShard",
+    "FileShard",
+    "Piece",
+    "Shard",
+    "ShardError",
+    "ShardRows",
+    "sample_rows",
+    "shards_from",
+    "write_batches",
+]

@@ -48,6 +48,11 @@ class ParquetSource:
         metadata = self._file.metadata
         return [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
 
+    def fields(self, columns: Sequence[str], texts: Sequence[str] = ()) -> list[pa.Field]:
+        """Return names and types of the columns that :meth:`batches` would read."""
+        check_names(columns, self.names)
+        return [self._file.schema_arrow.field(name) for name in columns]
+
     def sample(self) -> pa.Table:
         """Return the first rows, all columns."""
         batches = self._file.iter_batches(_SAMPLE, use_threads=False)
@@ -129,6 +134,11 @@ class CsvSource:
         """Number of rows, in one group; the file is read to count them."""
         name = self.names[:1]
         return [sum(batch.num_rows for batch in self.batches(name, texts=name))]
+
+    def fields(self, columns: Sequence[str], texts: Sequence[str] = ()) -> list[pa.Field]:
+        """Return names and types of the columns that :meth:`batches` would read."""
+        check_names(columns, self.names)
+        return [pa.field(name, kind) for name, kind in self._types(columns, texts).items()]
 
     def sample(self) -> pa.Table:
         """Return the first rows, all columns, of types that suit them."""

@@ -1,0 +1,36 @@
+"""The command ``otmoe``."""
+
+from __future__ import annotations
+
+import click
+
+from otmoe import __version__
+from otmoe.cli import features, predict, run, simulate
+from otmoe.cli.common import Commands
+
+__all__ = ["main"]
+
+
+@click.group(
+    cls=Commands,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="""\b
+Example:
+  otmoe simulate -o data --files 4 --rows 8000 --experts 2 --features 3
+  otmoe run data --target y --experts 2 -o model.json
+  otmoe predict model.json data -o predictions.parquet
+
+Exit codes: 0 all went well, 1 the work failed, 2 the command line is wrong, 130 interrupted.
+OTMOE_DEBUG=1 shows where an error came from.""",
+)
+@click.version_option(__version__, prog_name="otmoe", message="%(prog)s %(version)s")
+def main() -> None:
+    """Mixtures of experts, fitted where the rows are and merged into one model.
+
+    DATA is Parquet or CSV: files, folders, patterns in quotes such as "data/*.parquet", or URLs
+    such as s3://bucket/data.
+    """
+
+
+for _command in (simulate.simulate, features.features, run.run, predict.predict):
+    main.add_command(_command)

@@ -1,0 +1,209 @@
+"""What the commands share: options, exit codes, and how they speak."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from math import nan
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+
+from otmoe.futures import Progress
+from otmoe.progress import fit_progress
+
+# -- errors and warnings ---------------------------------------------------------------------------
+
+
+class Failed(Exception):
+    """The work cannot be done; the sentence says why."""
+
+
+def sentence(error: BaseException) -> str:
+    """Return an error as one line."""
+    text = " ".join(str(error).split())
+    if isinstance(error, OSError) and error.strerror:
+        where = f" ({error.filename})" if error.filename else ""
+        text = f"{error.strerror}{where}; nothing was written."
+    expected = isinstance(error, Failed | ValueError | OSError | RuntimeError | ImportError)
+    if expected and text:
+        return text
+    return f"{type(error).__name__}: {text or 'no details'} (OTMOE_DEBUG=1 shows where)"
+
+
+def warn(text: str) -> None:
+    """Write a line to standard error."""
+    click.echo(f"warning: {text}", err=True)
+
+
+class Commands(click.Group):
+    """Commands whose errors are one line, and whose exit codes scripts can rely on."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command: 1 if the work failed, 130 if it was interrupted."""
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("always", UserWarning)
+                warnings.showwarning = lambda message, *_, **__: warn(str(message))
+                return super().invoke(ctx)
+        except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
+            raise
+        except KeyboardInterrupt:
+            click.echo("error: interrupted; nothing was written.", err=True)
+            ctx.exit(130)
+        except Exception as error:
+            if os.environ.get("OTMOE_DEBUG") == "1":
+                traceback.print_exception(error)
+            click.echo(f"error: {sentence(error)}", err=True)
+            ctx.exit(1)
+
+
+# -- options ---------------------------------------------------------------------------------------
+
+
+class Option(click.Option):
+    """An option that has its place under a heading of the help."""
+
+    def __init__(self, *args: Any, section: str = "Options", **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.section = section
+
+
+class Command(click.Command):
+    """A command whose help has headings."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options, heading by heading."""
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx)
+            if isinstance(param, click.Option) and record is not None:
+                sections.setdefault(getattr(param, "section", "Other"), []).append(record)
+        sections["Other"] = sections.pop("Other", [])  # --help comes last
+        for title, records in sections.items():
+            with formatter.section(title):
+                formatter.write_dl(records)
+
+
+def option(*names: str, section: str, **kwargs: Any) -> Callable[[Any], Any]:
+    """Return a decorator that adds an option under a heading."""
+    return click.option(*names, cls=Option, section=section, **kwargs)
+
+
+class Names(click.ParamType):
+    """Names separated by commas; one that holds a comma is quoted as in CSV."""
+
+    name = "name,..."
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> list[str]:
+        """Return the names."""
+        if isinstance(value, list):
+            return value
+        names = [name.strip() for name in next(csv.reader([value], skipinitialspace=True), [])]
+        if not all(names) or not names:
+            self.fail(f"{value!r} has an empty name; give names as in a,b,c.", param, ctx)
+        return names
+
+
+class Levels(Names):
+    """Numbers between 0 and 1, separated by commas."""
+
+    name = "level,..."
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        """Return the numbers."""
+        try:
+            levels = [float(item) for item in super().convert(value, param, ctx)]
+        except ValueError:
+            levels = [nan]
+        if not all(0 < level < 1 for level in levels):
+            self.fail(f"{value!r}: give numbers between 0 and 1, as in .05,.5,.95.", param, ctx)
+        return levels
+
+
+data = click.argument("data", nargs=-1, required=True, metavar="DATA...")
+
+
+def output(what: str) -> Callable[[Any], Any]:
+    """Return a decorator that adds where to write, and the options about how to speak."""
+
+    def decorate(function: Any) -> Any:
+        for decorator in reversed(
+            [
+                option(
+                    "-o",
+                    "--output",
+                    type=click.Path(path_type=Path),
+                    required=True,
+                    section="Output",
+                    help=what,
+                ),
+                option("--force", is_flag=True, section="Output", help="Replace what is there."),
+                option(
+                    "--json",
+                    "as_json",
+                    is_flag=True,
+                    section="Output",
+                    help="Print one JSON object instead of words.",
+                ),
+                option("-q", "--quiet", is_flag=True, section="Output", help="Print no report."),
+            ]
+        ):
+            function = decorator(function)
+        return function
+
+    return decorate
+
+
+def check_output(path: Path, force: bool) -> None:
+    """Refuse, before any work, what could not be written after it."""
+    if path.is_dir():
+        raise Failed(f"{path} is a folder; give the name of a file.")
+    if path.exists() and not force:
+        raise Failed(f"{path} is there already; give another name, or replace it by --force.")
+    if not path.parent.is_dir():
+        raise Failed(f"there is no folder {path.parent}; make it first.")
+
+
+# -- speaking --------------------------------------------------------------------------------------
+
+
+def console(*, stderr: bool = False) -> Console:
+    """Return where to print; names are printed as they are, whatever brackets they hold."""
+    return Console(stderr=stderr, markup=False, highlight=False, emoji=False)
+
+
+@contextmanager
+def progress(what: str, quiet: bool, n: int | None = None) -> Iterator[Progress | None]:
+    """Give a callback that shows progress on standard error, if that is a terminal."""
+    screen = console(stderr=True)
+    totals = {} if n is None else {what: n}
+    with fit_progress(screen.is_terminal and not quiet, totals, screen) as report:
+        if report is None:
+            yield None
+            return
+        if n is not None:
+            report(what, 0, nan)
+
+        def show(done: int, total: int, name: str) -> None:
+            totals.setdefault(what, total)
+            report(what, done, nan)
+
+        yield show
+
+
+def say(report: dict[str, Any], as_json: bool, quiet: bool, *lines: Any) -> None:
+    """Print a result: as one JSON object, or as lines and tables."""
+    if as_json:
+        click.echo(json.dumps(report, ensure_ascii=False))
+    elif not quiet:
+        screen = console()
+        for line in lines:
+            screen.print(line, soft_wrap=isinstance(line, str))

@@ -1,0 +1,76 @@
+"""Where the fits run: on this machine, a Dask cluster, or a Ray cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any
+
+from otmoe.cli.common import Failed
+from otmoe.futures import Engine
+
+ENGINES = ("local", "dask", "ray")
+
+
+@contextmanager
+def open_engine(engine: str, address: str | None, workers: int | None) -> Iterator[Engine | None]:
+    """Give what runs the fits; None stands for processes on this machine.
+
+    Parameters
+    ----------
+    engine : {"local", "dask", "ray"}
+    address : str, optional
+        Of a cluster that is running; by default one is started on this machine.
+    workers : int, optional
+        Of a cluster that is started.
+    """
+    if engine == "local":
+        yield None
+    elif engine == "dask":
+        with _dask(address, workers) as executor:
+            yield executor
+    else:
+        with _ray(address, workers) as executor:
+            yield executor
+
+
+def _imported(module: str, engine: str) -> Any:
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise Failed(
+            f"--engine {engine} needs a package that is not here ({error}); install it with pip "
+            f"install 'otmoe[{engine}]', or use --engine local."
+        ) from error
+
+
+@contextmanager
+def _dask(address: str | None, workers: int | None) -> Iterator[Engine]:
+    dask = _imported("dask.distributed", "dask")
+    if address is not None:
+        with dask.Client(address) as client:
+            yield client.get_executor(pure=False)
+        return
+    with (
+        dask.LocalCluster(
+            n_workers=workers, threads_per_worker=1, host="127.0.0.1", dashboard_address=None
+        ) as cluster,
+        dask.Client(cluster) as client,
+    ):
+        yield client.get_executor(pure=False)
+
+
+@contextmanager
+def _ray(address: str | None, workers: int | None) -> Iterator[Engine]:
+    ray = _imported("ray", "ray")
+    adapter = _imported("otmoe.integrations.ray", "ray")
+    if address is None:
+        ray.init(num_cpus=workers, include_dashboard=False, log_to_driver=False)
+    else:
+        ray.init(address=address)
+    try:
+        with adapter.RayExecutor() as executor:
+            yield executor
+    finally:
+        ray.shutdown()

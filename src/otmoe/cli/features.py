@@ -1,0 +1,95 @@
+"""``otmoe features``: how columns become features, as a file to be looked at and sent round."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from otmoe import FeatureSpec
+from otmoe.cli.common import Command, Names, check_output, data, option, output, say
+from otmoe.shards import sample_rows
+
+
+@click.command(
+    cls=Command,
+    epilog="""\b
+Example:
+  otmoe features data --target y -o features.json
+  otmoe run data --target y --experts 2 --features features.json -o model.json
+
+Look at the file before you use it: a level that is in no sampled row is not in it.""",
+)
+@data
+@option(
+    "--target",
+    metavar="COLUMN",
+    required=True,
+    section="Columns",
+    help="The response, which is no feature.",
+)
+@option("--weight", metavar="COLUMN", section="Columns", help="Case weights, no feature either.")
+@option("--site", metavar="COLUMN", section="Columns", help="The site, no feature either.")
+@option(
+    "--columns",
+    type=Names(),
+    section="Columns",
+    help="The features, in order; by default all other columns.",
+)
+@option(
+    "--center",
+    is_flag=True,
+    section="Encoding",
+    help="Subtract a number's mean in the sample, divide by its standard deviation.",
+)
+@option(
+    "--max-levels",
+    type=click.IntRange(min=2),
+    default=50,
+    show_default=True,
+    section="Encoding",
+    help="Refuse a category with more.",
+)
+@output("File to write, JSON.")
+def features(
+    data: tuple[str, ...],
+    target: str,
+    weight: str | None,
+    site: str | None,
+    columns: list[str] | None,
+    center: bool,
+    max_levels: int,
+    output: Path,
+    force: bool,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Say how columns become features, from the first rows of every file.
+
+    Numbers, true and false stay numbers; text becomes a category.
+    """
+    check_output(output, force)
+    sample = sample_rows(data)
+    roles = {target, weight, site}
+    if columns is None:
+        columns = [name for name in sample.column_names if name not in roles]
+    elif roles & set(columns):
+        raise click.UsageError("target, weight and site are no features; take them off --columns.")
+    spec = FeatureSpec.from_sample(sample, columns, center=center, max_levels=max_levels)
+    spec.save(output)
+    report = {
+        "command": "features",
+        "output": str(output),
+        "sampled_rows": sample.num_rows,
+        "columns": len(spec.names),
+        "features": len(spec.feature_names),
+    }
+    categories = [c for c in spec.columns if c.kind == "category"]
+    say(
+        report,
+        as_json,
+        quiet,
+        f"{len(spec.names)} columns, {len(spec.feature_names)} features, from "
+        f"{sample.num_rows:,} rows; written to {output}",
+        *(f"  {c.name}: {', '.join(c.levels)} (reference {c.reference})" for c in categories),
+    )

@@ -1,0 +1,99 @@
+"""``otmoe predict``: a model's answers for rows in files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import click
+
+from otmoe import load_features, load_model
+from otmoe.cli.common import (
+    Command,
+    Levels,
+    Names,
+    check_output,
+    data,
+    option,
+    output,
+    progress,
+    say,
+)
+from otmoe.prediction import Predictor
+
+
+@click.command(
+    cls=Command,
+    epilog="""\b
+Example:
+  otmoe predict model.json data -o predictions.parquet --quantiles .05,.95 --expert --keep y
+
+Rows stay in their order. Columns that --keep takes from CSV are text.""",
+)
+@click.argument("model", type=click.Path(path_type=Path))
+@data
+@option(
+    "--quantiles",
+    type=Levels(),
+    section="What to predict",
+    help="Quantiles as well, of numbers and counts: columns q0.05, ...",
+)
+@option(
+    "--proba",
+    is_flag=True,
+    section="What to predict",
+    help="The probability of each class as well: columns p(...).",
+)
+@option(
+    "--expert",
+    is_flag=True,
+    section="What to predict",
+    help="The most probable expert as well, from 0.",
+)
+@option("--keep", type=Names(), section="Rows", help="Columns of DATA to take along.")
+@option(
+    "--missing",
+    type=click.Choice(["error", "keep"]),
+    default="error",
+    show_default=True,
+    section="Rows",
+    help="Rows with a missing feature: refuse them, or predict nothing there.",
+)
+@output("File to write, .parquet, .csv or .csv.gz.")
+def predict(
+    model: Path,
+    data: tuple[str, ...],
+    quantiles: list[float] | None,
+    proba: bool,
+    expert: bool,
+    keep: list[str] | None,
+    missing: Literal["error", "keep"],
+    output: Path,
+    force: bool,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Predict rows by the model in the file MODEL.
+
+    Files are read and written batch by batch, so they may be larger than memory. Columns become
+    features as the model file says; if it does not say it, they are numbers, found by name.
+    """
+    check_output(output, force)
+    predictor = Predictor(
+        load_model(model),
+        load_features(model),
+        quantiles or (),
+        expert=expert,
+        proba=proba,
+        keep=keep or (),
+        missing=missing,
+    )
+    with progress("files", quiet) as report:
+        n_rows = predictor.write(data, output, report)
+    columns = [*predictor.keep, *predictor.columns]
+    say(
+        {"command": "predict", "output": str(output), "rows": n_rows, "columns": columns},
+        as_json,
+        quiet,
+        f"wrote {n_rows:,} rows to {output}: {', '.join(columns)}",
+    )

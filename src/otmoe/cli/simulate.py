@@ -1,0 +1,162 @@
+"""``otmoe simulate``: data whose truth is known."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import click
+import numpy as np
+import pyarrow as pa
+
+import otmoe
+from otmoe.cli.common import Command, Failed, check_output, option, output, say
+from otmoe.shards import write_batches
+
+
+@click.command(
+    cls=Command,
+    epilog="""\b
+Example, four files of two thousand rows each:
+  otmoe simulate -o data --files 4 --rows 8000 --experts 2 --features 3 --truth truth.json""",
+)
+@option(
+    "--rows",
+    type=click.IntRange(min=1),
+    default=10_000,
+    show_default=True,
+    section="Data",
+    help="Rows in all.",
+)
+@option(
+    "--experts",
+    type=click.IntRange(min=1),
+    default=4,
+    show_default=True,
+    section="Data",
+    help="Number of experts.",
+)
+@option(
+    "--features",
+    type=click.IntRange(min=1),
+    default=20,
+    show_default=True,
+    section="Data",
+    help="Number of features.",
+)
+@option(
+    "--softness",
+    type=click.FloatRange(0, 1),
+    default=0.0,
+    show_default=True,
+    section="Data",
+    help="0: each expert has its region; 1: regions overlap.",
+)
+@option(
+    "--family",
+    type=click.Choice(["gaussian", "poisson", "classes"]),
+    default="gaussian",
+    show_default=True,
+    section="Data",
+    help="What y is: a number, a count, a class.",
+)
+@option(
+    "--classes",
+    type=click.IntRange(min=2),
+    default=3,
+    show_default=True,
+    section="Data",
+    help="Number of classes.",
+)
+@option(
+    "--seed", type=click.IntRange(min=0), default=0, show_default=True, section="Data", help="Seed."
+)
+@option(
+    "--files",
+    type=click.IntRange(min=1),
+    section="Output",
+    help="Write that many Parquet files, into a folder.",
+)
+@option(
+    "--truth",
+    type=click.Path(path_type=Path),
+    section="Output",
+    help="Write the true model as well.",
+)
+@output("File to write, .parquet or .csv; with --files, a folder.")
+def simulate(
+    rows: int,
+    experts: int,
+    features: int,
+    softness: float,
+    family: str,
+    classes: int,
+    seed: int,
+    files: int | None,
+    truth: Path | None,
+    output: Path,
+    force: bool,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Draw rows from a random mixture of experts: columns y, x0, x1, ..."""
+    paths = [output] if files is None else _parts(output, files)
+    for path in [*paths[:1], *([] if truth is None else [truth])]:
+        if path.parent != output or files is None:
+            check_output(path, force)
+    if files is not None:
+        if files > rows:
+            raise click.UsageError(f"--files is {files}, but there are {rows} rows.")
+        _check_folder(output, paths, force)
+    labelled = family == "classes"
+    data = otmoe.simulate(
+        rows,
+        experts,
+        features,
+        family=family if not labelled else "logistic" if classes == 2 else "multinomial",
+        n_classes=classes,
+        softness=softness,
+        random_state=seed,
+    )
+    names = tuple(f"x{j}" for j in range(features))
+    labels = np.array([f"c{c:0{len(str(classes - 1))}d}" for c in range(classes)])
+    y = data.y if family == "gaussian" else data.y.astype(int)
+    columns = {"y": labels[y] if labelled else y, **dict(zip(names, data.X.T, strict=True))}
+    table = pa.table({name: pa.array(values) for name, values in columns.items()})
+    if files is not None:
+        output.mkdir(exist_ok=True)
+    ends = [i * rows // len(paths) for i in range(len(paths) + 1)]
+    for i, path in enumerate(paths):
+        part = table.slice(ends[i], ends[i + 1] - ends[i])
+        write_batches(path, table.schema, part.to_batches())
+    if truth is not None:
+        model = replace(
+            data.truth, feature_names=names, classes=labels if labelled else data.truth.classes
+        )
+        otmoe.save_model(model, truth, about={"made by": "otmoe simulate", "seed": seed})
+    report = {
+        "command": "simulate",
+        "rows": rows,
+        "files": [str(path) for path in paths],
+        "truth": None if truth is None else str(truth),
+    }
+    where = str(output) if files is None else f"{files} files in {output}"
+    also = "" if truth is None else f", and the truth to {truth}"
+    say(report, as_json, quiet, f"wrote {rows:,} rows to {where}{also}")
+
+
+def _parts(folder: Path, n: int) -> list[Path]:
+    width = len(str(n - 1))
+    return [folder / f"part-{i:0{width}d}.parquet" for i in range(n)]
+
+
+def _check_folder(folder: Path, paths: list[Path], force: bool) -> None:
+    if folder.exists() and not folder.is_dir():
+        raise Failed(f"{folder} is a file; with --files, give the name of a folder.")
+    if not folder.parent.is_dir():
+        raise Failed(f"there is no folder {folder.parent}; make it first.")
+    there = set(folder.iterdir()) if folder.exists() else set()
+    if there - set(paths):
+        raise Failed(f"the folder {folder} has other files in it; give another name.")
+    if there and not force:
+        raise Failed(f"{folder} is there already; give another name, or replace it by --force.")
