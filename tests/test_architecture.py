@@ -64,6 +64,8 @@ ORDER = """
     estimators/classifier.py
     estimators/distributed.py
     estimators/__init__.py
+    integrations/__init__.py
+    integrations/ray.py
     __init__.py
 """.split()
 
