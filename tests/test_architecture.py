@@ -67,6 +67,8 @@ ORDER = """
     estimators/classifier.py
     estimators/distributed.py
     estimators/__init__.py
+    integrations/__init__.py
+    integrations/ray.py
     prediction.py
     __init__.py
     cli/common.py

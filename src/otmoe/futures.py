@@ -122,6 +122,7 @@ class _Run:
         self.results: dict[int, Any] = {}
         self.failed: dict[int, str] = {}
         self.attempts: Counter[int] = Counter()
+        self.stalls: Counter[int] = Counter()
 
     # -- outcomes -----------------------------------------------------------------------------
 
@@ -261,11 +262,12 @@ class _Run:
         else:
             for i in running:
                 self._gone(i, f"no fit ended within {self.timeout:g} s")
-        if alone or not (running or moved):  # nothing runs, and nothing will
-            for i in waiting:
+        for i in waiting:
+            self.stalls[i] += not running  # some executors never say what runs
+            if alone or not (running or moved) or self.stalls[i] > 1:
                 self._gone(i, f"no fit ended within {self.timeout:g} s")
-        else:
-            end.left += waiting
+            else:
+                end.left.append(i)
 
 
 @dataclass

@@ -1,0 +1,1 @@
+"""Adapters to other packages; each is imported by name, and only where its package is."""
