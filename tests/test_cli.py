@@ -468,6 +468,32 @@ def test_control_c_is_130_and_a_mistake_of_ours_is_one_line(
     assert "Traceback" in call(*commands(model)[command]).stderr
 
 
+INTERRUPT = """
+import os, signal
+from contextlib import contextmanager
+from otmoe.cli import main, run
+
+@contextmanager
+def progress(*_):
+    yield lambda *_: os.kill(os.getpid(), signal.SIGINT)
+
+if __name__ == "__main__":
+    run.progress = progress
+    main("run data --target y --experts 2 --cut 8 --workers 2 -o model.json".split())
+"""
+
+
+def test_control_c_while_workers_fit(folder):
+    Path("interrupt.py").write_text(INTERRUPT)
+    env = {**os.environ, "PYTHONPATH": str(Path(otmoe.__file__).parents[1])}
+    done = subprocess.run(
+        [sys.executable, "interrupt.py"], capture_output=True, text=True, env=env, check=False
+    )
+    assert done.returncode == 130 and done.stdout == ""
+    assert done.stderr.endswith("error: interrupted\n")
+    assert not Path("model.json").exists() and leftovers(folder.parent) == []
+
+
 # -- predict ---------------------------------------------------------------------------------------
 
 

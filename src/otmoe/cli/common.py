@@ -31,7 +31,7 @@ def sentence(error: BaseException) -> str:
     text = " ".join(str(error).split())
     if isinstance(error, OSError) and error.strerror:
         where = f" ({error.filename})" if error.filename else ""
-        text = f"{error.strerror}{where}; nothing was written."
+        text = f"{error.strerror}{where}"
     expected = isinstance(error, Failed | ValueError | OSError | RuntimeError | ImportError)
     if expected and text:
         return text
@@ -56,7 +56,7 @@ class Commands(click.Group):
         except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
             raise
         except KeyboardInterrupt:
-            click.echo("error: interrupted; nothing was written.", err=True)
+            click.echo("error: interrupted", err=True)
             ctx.exit(130)
         except Exception as error:
             if os.environ.get("OTMOE_DEBUG") == "1":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
@@ -14,7 +15,9 @@ ENGINES = ("local", "dask", "ray")
 
 
 @contextmanager
-def open_engine(engine: str, address: str | None, workers: int | None) -> Iterator[Engine | None]:
+def open_engine(
+    engine: str, address: str | None, workers: int | None, retries: int
+) -> Iterator[Engine | None]:
     """Give what runs the fits; None stands for processes on this machine.
 
     Parameters
@@ -24,6 +27,8 @@ def open_engine(engine: str, address: str | None, workers: int | None) -> Iterat
         Of a cluster that is running; by default one is started on this machine.
     workers : int, optional
         Of a cluster that is started.
+    retries : int
+        Further attempts when a worker dies, where the cluster itself sees to it.
     """
     if engine == "local":
         yield None
@@ -31,7 +36,7 @@ def open_engine(engine: str, address: str | None, workers: int | None) -> Iterat
         with _dask(address, workers) as executor:
             yield executor
     else:
-        with _ray(address, workers) as executor:
+        with _ray(address, workers, retries) as executor:
             yield executor
 
 
@@ -62,15 +67,21 @@ def _dask(address: str | None, workers: int | None) -> Iterator[Engine]:
 
 
 @contextmanager
-def _ray(address: str | None, workers: int | None) -> Iterator[Engine]:
+def _ray(address: str | None, workers: int | None, retries: int) -> Iterator[Engine]:
     ray = _imported("ray", "ray")
     adapter = _imported("otmoe.integrations.ray", "ray")
     if address is None:
-        ray.init(num_cpus=workers, include_dashboard=False, log_to_driver=False)
+        ray.init(
+            num_cpus=workers,
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+            _node_ip_address="127.0.0.1",  # else it listens to the network
+        )
     else:
         ray.init(address=address)
     try:
-        with adapter.RayExecutor() as executor:
+        with adapter.RayExecutor(retries=retries) as executor:
             yield executor
     finally:
         ray.shutdown()

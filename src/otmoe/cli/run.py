@@ -224,7 +224,7 @@ def run(
     options: dict[str, Any] = {} if family == "classes" else {"family": family}
     kind = DistributedMoEClassifier if family == "classes" else DistributedMoERegressor
     with (
-        open_engine(engine, address, workers) as executor,
+        open_engine(engine, address, workers, retries) as executor,
         progress("shards", quiet, len(shards)) as report,
         warnings.catch_warnings(),
     ):

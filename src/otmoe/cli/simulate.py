@@ -100,14 +100,15 @@ def simulate(
     quiet: bool,
 ) -> None:
     """Draw rows from a random mixture of experts: columns y, x0, x1, ..."""
+    if files is not None and files > rows:
+        raise click.UsageError(f"--files is {files}, but there are {rows} rows.")
     paths = [output] if files is None else _parts(output, files)
-    for path in [*paths[:1], *([] if truth is None else [truth])]:
-        if path.parent != output or files is None:
-            check_output(path, force)
-    if files is not None:
-        if files > rows:
-            raise click.UsageError(f"--files is {files}, but there are {rows} rows.")
+    if files is None:
+        check_output(output, force)
+    else:
         _check_folder(output, paths, force)
+    if truth is not None:
+        check_output(truth, force)
     labelled = family == "classes"
     data = otmoe.simulate(
         rows,
