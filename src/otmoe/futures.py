@@ -232,7 +232,8 @@ class _Run:
                 else:
                     self._done(i, result)
         except BaseException:
-            _cancel(pending)
+            if not owned:  # a pool of our own is killed, and would trip over what was cancelled
+                _cancel(pending)
             raise
         return end
 

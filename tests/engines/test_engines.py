@@ -82,6 +82,7 @@ def ray():
 
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     ray.init(
+        "local",
         num_cpus=2,
         include_dashboard=False,
         _node_ip_address="127.0.0.1",
