@@ -28,6 +28,7 @@ from otmoe import (
     shards_from,
     simulate,
 )
+from otmoe.aggregation import merged
 from otmoe.distributed import RowsShard, Task, fit_local, fit_shards, split
 from otmoe.futures import Failure, TasksFailed
 from otmoe.shards import ArrayShard, ShardError
@@ -75,11 +76,11 @@ def supports(monkeypatch):
     """Return the supports at which models are merged, as they come."""
     seen = []
 
-    def merge(messages, support, **options):
+    def merge(messages, support, *arguments, **options):
         seen.append(support)
-        return aggregate(messages, support, **options)
+        return merged(messages, support, *arguments, **options)
 
-    monkeypatch.setattr(distributed, "aggregate", merge)
+    monkeypatch.setattr(distributed, "merged", merge)
     return seen
 
 

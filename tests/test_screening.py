@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose
 from oracles import message, random_model
 
 from otmoe import simulate
-from otmoe.distributed import Task, fit_local
+from otmoe.distributed import RowsShard, Task, fit_local
 from otmoe.screening import THRESHOLD, likelihood_deviations
 
 MODEL = random_model(np.random.default_rng(0))
@@ -91,7 +91,7 @@ def test_a_wrong_optimum_among_real_fits_stands_out():
     data = simulate(16 * 150, 2, 2, softness=0.5, random_state=1)
     parts = np.array_split(np.arange(len(data.y)), 16)
     tasks = [
-        Task(f"shard {m}", data.X[rows], data.y[rows], seed=m, n_experts=2, options={"n_init": 3})
+        Task(RowsShard(f"shard {m}", data.X, data.y, index=rows), m, 2, options={"n_init": 3})
         for m, rows in enumerate(parts)
     ]
     sent = [fit_local(task).message for task in tasks]
