@@ -37,13 +37,16 @@ ROWS = 7812  # of a site: a million rows at 128 sites
 
 
 def cases(settings: Settings) -> list[Row]:
-    shapes = [(128, 7812), (4, 250_000), (4096, 7812)]
-    return [
+    few = [
         {"kind": kind, "sites": M, "support": S, "threads": n}
         for kind in ("hard", "soft")
         for n in settings.threads
-        for M, S in shapes
+        for M, S in [(128, 7812), (4, 250_000)]
     ]
+    many = [
+        {"kind": "soft", "sites": 4096, "support": 7812, "threads": n} for n in settings.threads
+    ]
+    return few + many
 
 
 def measure(case: Row, settings: Settings) -> Row:
@@ -53,13 +56,14 @@ def measure(case: Row, settings: Settings) -> Row:
     messages, X = problem(case["kind"], M, S)
     plain = Plain(messages, X) if M <= 128 else None
 
+    results = []
+
     def ours() -> None:
-        aggregate(messages, X, n_jobs=threads)
+        results[:] = [aggregate(messages, X, n_jobs=threads)]
 
     actions = {"otmoe": ours} if plain is None else {"otmoe": ours, "plain": plain.iterate}
     with threadpool_limits(threads):
         seconds = side_by_side(actions, 1 if settings.quick or plain is None else 5)
-    result = aggregate(messages, X, n_jobs=threads)
     own = median(seconds["otmoe"])
     few = few_sites(case["kind"], S, threads) if M > 128 else None
     return {
@@ -67,7 +71,7 @@ def measure(case: Row, settings: Settings) -> Row:
         "otmoe_seconds": own,
         "plain_seconds": median(seconds["plain"]) if plain else "",
         "plain_iterations": ratio(seconds["otmoe"], seconds["plain"]) if plain else "",
-        "mm_iterations": len(result.trace) - 1,
+        "mm_iterations": len(results[0].trace) - 1,
         "growth": own / few / (M / 128) if few else "",
         "above_mb": memory(case["kind"], M, S, threads),
     }
