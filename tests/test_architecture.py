@@ -58,6 +58,7 @@ ORDER = """
     aggregation/methods.py
     aggregation/__init__.py
     futures.py
+    local.py
     distributed.py
     datasets/simulation.py
     datasets/__init__.py

@@ -25,12 +25,14 @@ from otmoe import (
     MoERegressor,
     aggregate,
     distributed,
+    local,
     shards_from,
     simulate,
 )
 from otmoe.aggregation import merged
-from otmoe.distributed import RowsShard, Task, fit_local, fit_shards, split
+from otmoe.distributed import fit_shards
 from otmoe.futures import Failure, TasksFailed
+from otmoe.local import RowsShard, Task, fit_local, split
 from otmoe.shards import ArrayShard, ShardError
 from otmoe.starts import TELLING
 from otmoe.validation import generator
@@ -803,7 +805,7 @@ def test_rows_with_missing_values_are_dropped_if_that_was_asked_for(tmp_path, da
 
 
 def test_a_file_that_could_not_be_reached_for_a_moment_is_read_again(monkeypatch, shards, fit):
-    monkeypatch.setattr(distributed, "sleep", lambda seconds: None)
+    monkeypatch.setattr(local, "sleep", lambda seconds: None)
     tries = []
 
     class Weak(RowsShard):

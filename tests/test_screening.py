@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose
 from oracles import message, random_model
 
 from otmoe import simulate
-from otmoe.distributed import RowsShard, Task, fit_local
+from otmoe.local import RowsShard, Task, fit_local
 from otmoe.screening import THRESHOLD, likelihood_deviations
 
 MODEL = random_model(np.random.default_rng(0))

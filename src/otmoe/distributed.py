@@ -4,127 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from time import perf_counter, sleep
 from typing import Any, Literal
 
 import numpy as np
 from joblib import effective_n_jobs
 
 from otmoe.aggregation import Aggregation, merged
-from otmoe.em import em
 from otmoe.experts import FAMILIES
-from otmoe.features import FeatureSpec
 from otmoe.futures import Engine, Failure, Progress, TasksFailed, gather
+from otmoe.local import LocalFit, Task, fit_local, labels_of
 from otmoe.message import LocalModel
-from otmoe.numerics import Array, Floats, namespace, to_numpy
-from otmoe.rows import take_rows
+from otmoe.numerics import Floats
 from otmoe.screening import THRESHOLD, likelihood_deviations
-from otmoe.shards import Shard, ShardError, ShardRows
+from otmoe.shards import Shard, ShardError
 from otmoe.starts import plan_for
 from otmoe.support import N_POINTS, draw_support
-from otmoe.validation import check_counts, class_codes, generator
-
-ROWS_PER_PARAMETER = 3
-"""Rows per parameter that a shard has at least, where rows are split at random."""
+from otmoe.validation import generator
 
 _MORE_STARTS = 3  # times as many starts for a shard that stands out
-_ATTEMPTS = 3  # at reading
-_LASTING = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)
-
-
-@dataclass(frozen=True, eq=False)
-class RowsShard:
-    """Some of the rows of arrays in memory; it travels as a copy of these rows alone.
-
-    Attributes
-    ----------
-    name : str
-    X : array of shape (n, d)
-    y : array of shape (n,)
-    weight, offset : array of shape (n,), optional
-    index : ndarray of int, optional
-        The rows; all if it is None.
-    """
-
-    name: str
-    X: Array = field(repr=False)
-    y: Array = field(repr=False)
-    weight: Array | None = field(default=None, repr=False)
-    offset: Array | None = field(default=None, repr=False)
-    index: Floats | None = field(default=None, repr=False)
-
-    features: FeatureSpec | None = None
-
-    @property
-    def n_rows(self) -> int:
-        """Number of rows."""
-        return int(self.X.shape[0]) if self.index is None else len(self.index)
-
-    def read(self) -> ShardRows:
-        """Return the rows, in the namespace and on the device of the arrays."""
-        weight, offset = (
-            None if a is None else _take(a, self.index) for a in (self.weight, self.offset)
-        )
-        X, y = _take(self.X, self.index), _take(self.y, self.index)
-        return ShardRows(X, y, weight, offset=offset)
-
-    def __reduce__(self) -> Any:
-        rows = self.read()
-        return RowsShard, (self.name, rows.X, rows.y, rows.weight, rows.offset)
-
-
-@dataclass(frozen=True)
-class Task:
-    """A local fit to be done; it travels to where the rows are.
-
-    Attributes
-    ----------
-    shard : Shard
-    seed : int
-    n_experts : int
-    feature_names : tuple of str, optional
-        By default those of the shard's specification.
-    classes : ndarray, optional
-        Class labels, in order.
-    coded : bool
-        Whether y holds class numbers already.
-    n_points : int
-        Rows of X to bring back as support points, at most.
-    options : dict
-        Of :func:`otmoe.em.em`.
-    """
-
-    shard: Shard
-    seed: int
-    n_experts: int
-    feature_names: tuple[str, ...] | None = None
-    classes: Floats | None = None
-    coded: bool = True
-    n_points: int = 0
-    options: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class LocalFit:
-    """A local fit that was done.
-
-    Attributes
-    ----------
-    message : LocalModel
-    seconds : float
-        Of reading and fitting.
-    points : ndarray of shape (s, d)
-        Some rows of X.
-    n_rows : int
-    dropped : int
-        Rows left out because a value is missing.
-    """
-
-    message: LocalModel
-    seconds: float
-    points: Floats = field(repr=False)
-    n_rows: int
-    dropped: int = 0
 
 
 @dataclass(frozen=True)
@@ -161,54 +58,6 @@ class DistributedFit:
         """Seconds of the slowest local fit, of the aggregation, and of both: the learning time."""
         slowest, merging = float(self.seconds.max()), self.aggregation.timings["total"]
         return {"local": slowest, "aggregation": merging, "learning": slowest + merging}
-
-
-def fit_local(task: Task) -> LocalFit:
-    """Read one shard and fit it, where its rows are."""
-    begin = perf_counter()
-    shard = task.shard
-    rows = _read(shard)
-    n_rows, y = int(rows.X.shape[0]), rows.y
-    if n_rows < task.n_experts:
-        what = "no rows" if n_rows == 0 else f"{n_rows} rows for {task.n_experts} experts"
-        raise ShardError(f"{shard.name}: it has {what}; leave it out, or join it to another.")
-    try:
-        if not task.coded and task.classes is not None:
-            y = class_codes(to_numpy(y), task.classes)
-        if task.options.get("family") == "poisson":
-            check_counts(to_numpy(y))
-        fit = em(
-            rows.X,
-            y,
-            task.n_experts,
-            sample_weight=rows.weight,
-            offset=rows.offset,
-            random_state=task.seed,
-            **task.options,
-        )
-    except ValueError as error:
-        raise ShardError(f"{shard.name}: {error}") from error
-    message = LocalModel.from_fit(
-        fit, shard.name, task.feature_names, task.classes, features=shard.features
-    )
-    rng = np.random.default_rng(task.seed)
-    index = np.sort(rng.choice(n_rows, min(task.n_points, n_rows), replace=False))
-    points = np.asarray(take_rows(rows.X, index), dtype=np.float64)
-    return LocalFit(message, perf_counter() - begin, points, n_rows, rows.dropped)
-
-
-def split(n_rows: int, n_shards: int, n_parameters: int, rng: np.random.Generator) -> list[Floats]:
-    """Cut rows at random into shards of equal size, fewer where rows are few.
-
-    Returns
-    -------
-    list of ndarray of int
-        Row numbers of each shard, sorted.
-    """
-    n_shards = max(min(n_shards, n_rows // (ROWS_PER_PARAMETER * n_parameters)), 1)
-    if n_shards == 1:
-        return [np.arange(n_rows)]
-    return [np.sort(part) for part in np.array_split(rng.permutation(n_rows), n_shards)]
 
 
 def fit_shards(
@@ -383,28 +232,11 @@ def classes_of(
 ) -> Floats:
     """Return the class labels that occur in any shard, sorted; reads all of them."""
     names = [shard.name for shard in shards]
-    found, failures = gather(_labels, shards, names, engine)
+    found, failures = gather(labels_of, shards, names, engine)
     seen = [labels for labels in found if labels is not None]
     if failures and (on_error == "raise" or not seen):
         raise TasksFailed(failures)
     return np.unique(np.concatenate(seen))
-
-
-def _labels(shard: Shard) -> Floats:
-    return np.unique(_read(shard).y)
-
-
-def _read(shard: Shard) -> ShardRows:
-    """Read a shard, again if the network or the disk had a weak moment."""
-    for attempt in range(_ATTEMPTS):
-        try:
-            return shard.read()
-        except ShardError as error:
-            passing = isinstance(error.__cause__, OSError)
-            if not passing or isinstance(error.__cause__, _LASTING) or attempt == _ATTEMPTS - 1:
-                raise
-            sleep(0.2 * 2**attempt)
-    raise AssertionError("unreachable")
 
 
 def _check_names(shards: Sequence[Shard]) -> None:
@@ -412,13 +244,3 @@ def _check_names(shards: Sequence[Shard]) -> None:
     if len(set(names)) < len(names):
         twice = next(name for i, name in enumerate(names) if name in names[:i])
         raise ShardError(f"{twice}: two shards have this name; give each rows of its own.")
-
-
-def _take(array: Array, index: Floats | None) -> Array:
-    """Return some rows, in the namespace and on the device of the array."""
-    if index is None:
-        return array
-    if isinstance(array, np.ndarray):
-        return array[index]
-    xp = namespace(array)
-    return xp.take(array, xp.asarray(index, device=getattr(array, "device", None)), axis=0)

@@ -57,6 +57,11 @@ def local_workers(n_workers: int) -> Callable[[], Executor]:
     return make
 
 
+def passes(error: BaseException | None) -> bool:
+    """Say whether an error may be gone at the next attempt: a disk or a network in trouble."""
+    return isinstance(error, OSError) and not isinstance(error, _LASTING)
+
+
 def gather(
     function: Callable[[Any], Any],
     tasks: Sequence[Any],
@@ -141,8 +146,7 @@ class _Run:
     def _again(self, i: int, error: Exception) -> bool:
         """Say whether a task that raised is worth another attempt; if not, it has failed."""
         self.attempts[i] += 1
-        passing = isinstance(error, OSError) and not isinstance(error, _LASTING)
-        if passing and self.attempts[i] <= self.retries:
+        if passes(error) and self.attempts[i] <= self.retries:
             return True
         self._gone(i, _without_name(_sentence(error), self.names[i]))
         return False

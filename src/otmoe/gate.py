@@ -15,6 +15,7 @@ from otmoe.numerics import (
     namespace,
     scaled,
     softmax,
+    take,
     times,
     to_numpy,
     weighted_gram,
@@ -94,9 +95,7 @@ class SoftmaxGate:
         """Return the columns of X that the gate uses, (n, q)."""
         if self.columns is None:
             return X
-        xp = namespace(X)
-        index = xp.asarray(self.columns, device=getattr(X, "device", None))
-        return xp.take(X.T, index, axis=0).T
+        return take(X.T, list(self.columns)).T
 
     def logits(self, X: Array) -> Array:
         """Return x' A_k, (n, K)."""

@@ -64,6 +64,22 @@ def to_numpy(array: Array) -> Floats:
     return np.asarray(array)
 
 
+def take(array: Array, index: Any, axis: int = 0) -> Array:
+    """Return the entries at `index` along an axis, in the namespace and on the device of the array.
+
+    Parameters
+    ----------
+    array : array
+    index : ndarray or sequence of int
+    axis : int
+    """
+    if isinstance(array, np.ndarray):
+        return array[index] if axis == 0 else np.take(array, index, axis)
+    xp = namespace(array)
+    place = xp.asarray(index, device=array_api_compat.device(array))
+    return xp.take(array, place, axis=axis)
+
+
 def times(X: Array, coef: Floats) -> Array:
     """Return ``X @ coef.T`` laid out column by column.
 

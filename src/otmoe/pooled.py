@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 
 import numpy as np
 
 from otmoe.gate import SoftmaxGate
 from otmoe.model import MoE
-from otmoe.numerics import Array, Floats, like, namespace, times
+from otmoe.numerics import Array, Floats, like, namespace, take, times
 
 Constant = Mapping[int, float]
 """Features that never varied at a site, by index, and the value they had there."""
@@ -56,6 +57,14 @@ class PooledGate:
     def site(self) -> Floats:
         """The site of each expert, (L,)."""
         return np.repeat(np.arange(len(self.gates)), [gate.n_experts for gate in self.gates])
+
+    @cached_property
+    def _ends(self) -> list[int]:
+        return [0, *accumulate(gate.n_experts for gate in self.gates)]
+
+    def experts_of(self, start: int, stop: int | None = None) -> slice:
+        """Return where the experts of a site lie among all, or those of several in a row."""
+        return slice(self._ends[start], self._ends[start + 1 if stop is None else stop])
 
     @cached_property
     def _coef(self) -> Floats:
@@ -133,7 +142,7 @@ class PooledGate:
         groups, undo = self._groups
         parts = []
         for size, sites, experts in groups:
-            mine = logits if undo is None else xp.take(logits, _index(experts, X), axis=0)
+            mine = logits if undo is None else take(logits, experts)
             rows = xp.reshape(mine, (len(sites), size, X.shape[0]))  # (M, K, n)
             rows -= xp.max(rows, axis=1)[:, None, :]
             e = xp.exp(rows)
@@ -147,11 +156,11 @@ class PooledGate:
                 parts.append(xp.reshape(e, mine.shape))
         if undo is None:
             return parts[0]
-        return xp.take(xp.concat(parts), _index(undo, X), axis=0)
+        return take(xp.concat(parts), undo)
 
     def _per_expert(self, of_site: Array) -> Array:
         """Return values of sites (., M) repeated for their experts, (L, .)."""
-        return namespace(of_site).take(of_site.T, _index(self.site, of_site), axis=0)
+        return take(of_site.T, self.site)
 
     def prob(self, X: Array) -> Array:
         """Return lambda_m(x) pi_ml(x) for the experts of all sites, (n, L)."""
@@ -202,9 +211,3 @@ def pool(
         models[0].feature_names,
         models[0].classes,
     )
-
-
-def _index(values: Floats, X: Array) -> Array:
-    if isinstance(X, np.ndarray):
-        return values
-    return namespace(X).asarray(values, device=getattr(X, "device", None))

@@ -9,7 +9,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from array_api_compat import device
 from scipy import linalg
 
 from otmoe.experts import Experts
@@ -22,6 +21,7 @@ from otmoe.numerics import (
     like,
     namespace,
     row_blocks,
+    take,
     to_numpy,
     weighted_gram,
 )
@@ -227,7 +227,4 @@ class Rows:
 
 def take_rows(array: Array, index: Floats) -> Floats:
     """Return some rows of an array of any namespace, in NumPy."""
-    if isinstance(array, np.ndarray):
-        return array[index]
-    xp = namespace(array)
-    return to_numpy(xp.take(array, xp.asarray(index, device=device(array)), axis=0))
+    return to_numpy(take(array, index))

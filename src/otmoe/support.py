@@ -9,7 +9,7 @@ import numpy as np
 
 from otmoe.numerics import Array, Floats
 from otmoe.rows import take_rows
-from otmoe.validation import generator
+from otmoe.validation import check_whole, generator
 
 N_POINTS = 4000
 """Support points drawn by default."""
@@ -47,8 +47,7 @@ def draw_support(
     """
     if not len(samples):
         raise ValueError("there is no sample to draw support points from.")
-    if not isinstance(n_points, (int, np.integer)) or n_points < 1:
-        raise ValueError(f"n_points is {n_points!r}; give a whole number of at least 1.")
+    check_whole("n_points", n_points)
     columns = [list(map(str, s.columns)) for s in samples if hasattr(s, "columns")]
     for names in columns:
         if names != columns[0]:

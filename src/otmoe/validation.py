@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from numbers import Number
+from numbers import Integral, Number
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,6 +29,12 @@ def float_types(X: Any) -> list[Any]:
     dispatch = get_config()["array_api_dispatch"] and is_array_api_obj(X)
     xp = namespace(X) if dispatch else np
     return [xp.float64, xp.float32]
+
+
+def check_whole(name: str, value: Any) -> None:
+    """Refuse what is no whole number of at least 1."""
+    if not isinstance(value, Integral) or value < 1:
+        raise ValueError(f"{name} is {value!r}; give a whole number of at least 1.")
 
 
 def check_weight(sample_weight: Any, X: Array) -> Array | None:

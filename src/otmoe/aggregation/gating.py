@@ -7,11 +7,12 @@ from dataclasses import replace
 import numpy as np
 
 from otmoe.aggregation.sources import Sources, flows, target_gate
+from otmoe.aggregation.starting import averaged
 from otmoe.experts import Experts
 from otmoe.gate import SoftmaxGate
 from otmoe.model import MoE
 from otmoe.newton import RANK_TOLERANCE
-from otmoe.numerics import Array, Floats, design, namespace, to_numpy
+from otmoe.numerics import Array, Floats, namespace, take, to_numpy
 
 _FEW = 2000  # points on which the regression is led on, where there are many
 _ABSENT = 40.0  # how far below the others, in logits, an expert without mass is put
@@ -45,9 +46,9 @@ def gated(sources: Sources, experts: Experts, labels: Floats | None = None) -> M
     mass = to_numpy(namespace(target).sum(target, axis=0))
     live = np.flatnonzero(mass > 1e-12 * mass.sum())
     start = _mean_gate(sources, experts, labels).take(live)
-    Z = design(sources.X, sources.scaling.x_center, sources.scaling.x_scale)
+    Z = sources.Z
     experts = _with_unseen(sources, experts, labels, Z)
-    gate = _regression(start, Z, target if len(live) == len(mass) else _columns(target, live))
+    gate = _regression(start, Z, target if len(live) == len(mass) else take(target, live, axis=1))
     if len(live) < len(mass):
         gate = _with_absent(gate, live, len(mass), Z)
     ensemble = sources.ensemble
@@ -77,9 +78,8 @@ def _mean_gate(sources: Sources, experts: Experts, labels: Floats) -> SoftmaxGat
     K = experts.n_experts
     columns = _gate_columns(gate.gates)
     total, weight = np.zeros((K, experts.n_columns)), 0.0
-    offsets = np.cumsum([0] + [g.n_experts for g in gate.gates])
     for m, local in enumerate(gate.gates):
-        mine = labels[offsets[m] : offsets[m + 1]]
+        mine = labels[gate.experts_of(m)]
         if local.n_experts == K and len(set(mine.tolist())) == K:
             total += gate.site_weight[m] * local.centred[np.argsort(mine)]
             weight += gate.site_weight[m]
@@ -105,22 +105,14 @@ def _with_unseen(sources: Sources, experts: Experts, labels: Floats, Z: Array) -
     """
     values, vectors = np.linalg.eigh(to_numpy(Z.T @ Z))
     blind = vectors[:, values <= RANK_TOLERANCE * values[-1]]
-    share = (labels == np.arange(experts.n_experts)[:, None]) * sources.mass  # (K, L)
-    live = share.sum(axis=1) > 0
-    if not blind.shape[1] or not live.any():
+    if not blind.shape[1]:
         return experts
-    share = share[live] / share[live].sum(axis=1, keepdims=True)
-    mean = np.tensordot(share, sources.experts.coef, axes=1)
+    K = experts.n_experts
+    live = np.bincount(labels, weights=sources.mass, minlength=K) > 0
+    mean = averaged(sources.experts, labels, sources.mass, K).coef[live]
     coef = experts.coef.copy()
     coef[live] += ((mean - coef[live]) @ blind) @ blind.T
     return replace(experts, coef=coef)
-
-
-def _columns(a: Array, index: Floats) -> Array:
-    xp = namespace(a)
-    if isinstance(a, np.ndarray):
-        return a[:, index]
-    return xp.take(a, xp.asarray(index, device=getattr(a, "device", None)), axis=1)
 
 
 def _with_absent(gate: SoftmaxGate, live: Floats, n_experts: int, Z: Array) -> SoftmaxGate:

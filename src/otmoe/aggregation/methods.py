@@ -13,7 +13,7 @@ from otmoe.aggregation.merging import greedy_labels
 from otmoe.aggregation.mm import descend
 from otmoe.aggregation.problem import Problem
 from otmoe.aggregation.result import Outcome
-from otmoe.aggregation.sources import look
+from otmoe.aggregation.sources import costs
 from otmoe.aggregation.starting import FEW, search
 from otmoe.gate import SoftmaxGate
 from otmoe.model import MoE
@@ -92,37 +92,39 @@ def middle(problem: Problem, rng: np.random.Generator) -> Outcome:
         sites = np.sort(rng.choice(sites, _CANDIDATES, replace=False))
     n_pairs = len(sites) * len(problem.models)
     few = sources.few(max(_PROBLEMS // n_pairs, 50), rng)
-    costs = np.array([_cost_of(few.X, problem, int(u)) for u in sites])
+    spent = _transport_to(few.X, problem, sites)
     if len(sites) > _FINALISTS:
-        sites = sites[np.argsort(costs, kind="stable")[:_FINALISTS]]
+        sites = sites[np.argsort(spent, kind="stable")[:_FINALISTS]]
         more = sources.few(max(_PROBLEMS // (_FINALISTS * len(problem.models)), 50), rng)
-        costs = np.array([_cost_of(more.X, problem, int(u)) for u in sites])
-    best = int(sites[np.argmin(costs)])
+        spent = _transport_to(more.X, problem, sites)
+    best = int(sites[np.argmin(spent)])
     status = (
         f"site {problem.name(best)!r} is in the middle: moving the others there costs "
-        f"{costs.min():.4g} nats"
+        f"{spent.min():.4g} nats"
     )
     return Outcome(problem.models[best], status)
 
 
-def _cost_of(X: Floats, problem: Problem, u: int) -> float:
-    """Return sum_m lambda_m T_c(f_m, f_u) on some points."""
-    design_, ensemble, model = design(X), problem.ensemble, problem.models[u]
-    gate = ensemble.gate
-    share = np.broadcast_to(gate.site_prob(design_), (len(X), len(problem.models)))
-    supply = gate.prob(design_)
-    cost = kl(ensemble.experts, model.experts, design_)  # (n, L, K)
-    demand = model.gate.prob(design_)
-    total = 0.0
-    start = 0
-    for m, local in enumerate(problem.models):
-        mine = slice(start, start + local.n_experts)
-        start += local.n_experts
-        lam = share[:, m]
-        heard = np.flatnonzero(lam > 0)
-        within = supply[heard, mine] / lam[heard, None]
-        total += float(lam[heard] @ transport_costs(cost[heard, mine], within, demand[heard]))
-    return total / len(X)
+def _transport_to(X: Floats, problem: Problem, sites: Floats) -> Floats:
+    """Return sum_m lambda_m T_c(f_m, f_u) on some points, for each of some sites u."""
+    Z, gate, experts = design(X), problem.ensemble.gate, problem.ensemble.experts
+    share = np.broadcast_to(gate.site_prob(Z), (len(X), len(problem.models)))
+    supply = gate.prob(Z)
+    parts = []  # what each site has to move: its experts, where it has a say, how much
+    for m in range(len(problem.models)):
+        mine, heard = gate.experts_of(m), np.flatnonzero(share[:, m] > 0)
+        lam = share[heard, m]
+        parts.append((mine, heard, lam, supply[heard, mine] / lam[:, None]))
+
+    def total(model: MoE) -> float:
+        cost, demand = kl(experts, model.experts, Z), model.gate.prob(Z)  # (n, L, K), (n, K)
+        spent = [
+            lam @ transport_costs(cost[heard, mine], within, demand[heard])
+            for mine, heard, lam, within in parts
+        ]
+        return float(sum(spent)) / len(X)
+
+    return np.array([total(problem.models[u]) for u in sites])
 
 
 def weighted_average(problem: Problem, rng: np.random.Generator) -> Outcome:
@@ -145,8 +147,8 @@ def aligned_average(problem: Problem, rng: np.random.Generator) -> Outcome:
     few = problem.sources.few(FEW, rng)
     gate = few.ensemble.gate
     sites = _knowing(problem, np.arange(len(problem.models)))[:_CANDIDATES]
-    costs = [look(few, few.experts.take(np.flatnonzero(gate.site == u))).cost.sum() for u in sites]
-    reference = int(sites[np.argmin(costs)])
+    spent = [costs(few, few.experts.take(gate.experts_of(u))).sum() for u in sites]
+    reference = int(sites[np.argmin(spent)])
     voters = gate.voters(design(few.X))
     aligned = []
     for u, model in enumerate(problem.models):

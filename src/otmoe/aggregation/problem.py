@@ -13,9 +13,10 @@ from array_api_compat import is_array_api_obj
 from otmoe.aggregation.sources import Sources
 from otmoe.message import LocalModel
 from otmoe.model import MoE
-from otmoe.numerics import Array, Floats, namespace, to_numpy
+from otmoe.numerics import Array, Floats, namespace, take, to_numpy
 from otmoe.pooled import Constant, Ensemble, pool
 from otmoe.rows import Scaling
+from otmoe.validation import check_whole
 
 POINTS_PER_COLUMN = 10
 """Support points per column of the design below which a warning is given."""
@@ -83,8 +84,7 @@ def prepare(
     X = _check_support(support, first, messages[0].site)
     if n_experts is None:
         n_experts = max(message.model.n_experts for message in messages)
-    if not isinstance(n_experts, (int, np.integer)) or n_experts < 1:
-        raise ValueError(f"n_experts is {n_experts!r}; give a whole number of at least 1.")
+    check_whole("n_experts", n_experts)
 
     # 1) distinct models, in an order of their own
     keys = [_key(message) for message in messages]
@@ -324,10 +324,7 @@ def _heard(ensemble: Ensemble, X: Array) -> tuple[Array, list[str]]:
         f"{lost} of {len(heard)} support points were left out, since every site has a feature that "
         "never varied there and has another value at these points."
     )
-    index = np.flatnonzero(heard)
-    if isinstance(X, np.ndarray):
-        return X[index], [warning]
-    return xp.take(X, xp.asarray(index, device=getattr(X, "device", None)), axis=0), [warning]
+    return take(X, np.flatnonzero(heard)), [warning]
 
 
 def _scaling(X: Array) -> Scaling:

@@ -136,13 +136,12 @@ class Sources:
     def _groups(self) -> list[tuple[slice, Ensemble]]:
         """Sites next to each other, as ensembles of their own: (their experts, they)."""
         gate, experts = self.ensemble.gate, self.ensemble.experts
-        sizes = np.array([g.n_experts for g in gate.gates])
-        ends = np.concatenate([[0], np.cumsum(sizes)])
-        per_group = max(_GROUP // int(sizes.max()), 1)
+        n_sites = len(gate.gates)
+        per_group = max(_GROUP // max(g.n_experts for g in gate.gates), 1)
         groups = []
-        for m in range(0, len(sizes), per_group):
-            stop = min(m + per_group, len(sizes))
-            mine = slice(int(ends[m]), int(ends[stop]))
+        for m in range(0, n_sites, per_group):
+            stop = min(m + per_group, n_sites)
+            mine = gate.experts_of(m, stop)
             part = Ensemble(gate.group(m, stop), experts.take(mine))
             groups.append((mine, part))
         return groups
@@ -159,8 +158,7 @@ class Sources:
     @cached_property
     def _heard(self) -> Array | None:
         """The weight of the sites that have a say at each point, (S,); None if it is 1."""
-        gate = self.ensemble.gate
-        return gate.heard(design(self.X))
+        return self.ensemble.gate.heard(design(self.X))
 
     def _cell(self, rows: slice, group: int) -> Cell:
         xp = namespace(self.X)
@@ -212,6 +210,16 @@ def look(sources: Sources, experts: Experts, labels: Floats | None = None) -> Lo
         mass, response = _received(experts, cell, index)
         cost = cell.own - _sum(cell.weight * value)
         return Look(experts.statistics(cell.Z, response, mass), sources._placed(cell, cost))
+
+    return reduce(add, sources.each(block))
+
+
+def costs(sources: Sources, experts: Experts) -> Floats:
+    """Return the mass of each source times its divergence to the nearest target, summed, (L,)."""
+
+    def block(cell: Cell) -> Floats:
+        value = _sent(experts, cell, None)[1]
+        return sources._placed(cell, cell.own - _sum(cell.weight * value))
 
     return reduce(add, sources.each(block))
 

@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from otmoe.aggregation.merging import greedy_labels
 from otmoe.aggregation.mm import Descent, descend
-from otmoe.aggregation.sources import Sources, look
+from otmoe.aggregation.sources import Sources, costs
 from otmoe.experts import Experts
 from otmoe.numerics import Floats
 
@@ -69,7 +69,8 @@ def clusterings(sources: Sources, n_experts: int, rng: np.random.Generator) -> I
     On that scale a squared distance is the mean squared difference of two predictors.
     """
     experts = sources.experts
-    gram = sources.Z.T @ sources.Z / len(sources)
+    Z = sources.Z
+    gram = Z.T @ Z / len(sources)
     values, vectors = np.linalg.eigh(gram)
     root = vectors * np.sqrt(np.maximum(values, 0.0)) @ vectors.T
     points = (experts.coef @ root).reshape(experts.n_experts, -1)
@@ -103,10 +104,10 @@ def local_models(sources: Sources, n_experts: int, rng: np.random.Generator) -> 
     sites = np.flatnonzero(sizes == n_experts)
     if len(sites) > _LOCAL_TRIED:
         sites = np.sort(rng.choice(sites, _LOCAL_TRIED, replace=False))
-    found = [sources.experts.take(np.flatnonzero(gate.site == m)) for m in sites]
+    found = [sources.experts.take(gate.experts_of(int(m))) for m in sites]
     if len(found) > 1:
-        costs = [look(sources, experts).cost.sum() for experts in found]
-        found = [found[i] for i in np.argsort(costs, kind="stable")]
+        spent = [costs(sources, experts).sum() for experts in found]
+        found = [found[i] for i in np.argsort(spent, kind="stable")]
     yield from found[:_LOCAL_KEPT]
 
 
@@ -115,7 +116,7 @@ def spread_seeds(sources: Sources, n_experts: int, rng: np.random.Generator) -> 
     first = rng.choice(len(sources.mass), p=sources.mass / sources.mass.sum())
     chosen = [int(first)]
     while len(chosen) < n_experts:
-        cost = np.maximum(look(sources, sources.experts.take(chosen)).cost, 0.0)
+        cost = np.maximum(costs(sources, sources.experts.take(chosen)), 0.0)
         cost[chosen] = 0.0
         if not cost.sum() > 0:  # fewer distinct experts than K
             chosen.append(chosen[-1])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from abc import abstractmethod
 from dataclasses import replace
-from numbers import Integral
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -20,7 +19,15 @@ from otmoe.message import LocalModel
 from otmoe.model import MoE
 from otmoe.numerics import Array, namespace, to_numpy
 from otmoe.progress import fit_progress
-from otmoe.validation import as_table, check_offset, check_weight, explained, float_types, generator
+from otmoe.validation import (
+    as_table,
+    check_offset,
+    check_weight,
+    check_whole,
+    explained,
+    float_types,
+    generator,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -88,9 +95,7 @@ class BaseMoE(BaseEstimator):
 
     def _check_parameters(self) -> None:
         for name in ("n_experts", "n_init", "max_iter"):
-            value = getattr(self, name)
-            if not isinstance(value, Integral) or value < 1:
-                raise ValueError(f"{name} is {value!r}; give a whole number of at least 1.")
+            check_whole(name, getattr(self, name))
         for name in ("alpha", "tol"):
             value = getattr(self, name)
             if not np.isscalar(value) or not np.isreal(value) or not 0 <= value < np.inf:  # type: ignore[operator]

@@ -13,7 +13,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from otmoe.aggregation import METHODS, Aggregation
-from otmoe.distributed import DistributedFit, RowsShard, classes_of, fit_shards, split
+from otmoe.distributed import DistributedFit, classes_of, fit_shards
 from otmoe.em import ALPHA, MAX_ITER, TOL
 from otmoe.estimators.base import BaseMoE
 from otmoe.estimators.classifier import MoEClassifier
@@ -21,6 +21,7 @@ from otmoe.estimators.regressor import MoERegressor
 from otmoe.experts import FAMILIES
 from otmoe.futures import Engine, Progress, local_workers
 from otmoe.gate import SoftmaxGate
+from otmoe.local import RowsShard, split
 from otmoe.message import LocalModel
 from otmoe.model import MoE
 from otmoe.numerics import Array, to_numpy
@@ -28,7 +29,7 @@ from otmoe.progress import fit_progress
 from otmoe.shards import Shard
 from otmoe.starts import NOT_TELLING, TELLING
 from otmoe.support import N_POINTS
-from otmoe.validation import check_offset, check_weight, generator
+from otmoe.validation import check_offset, check_weight, check_whole, generator
 
 
 class DistributedMoE(BaseMoE):
@@ -37,9 +38,7 @@ class DistributedMoE(BaseMoE):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         for name in ("n_shards", "n_support"):
-            value = getattr(self, name)
-            if not isinstance(value, int | np.integer) or value < 1:
-                raise ValueError(f"{name} is {value!r}; give a whole number of at least 1.")
+            check_whole(name, getattr(self, name))
         if self.method not in METHODS:
             raise ValueError(f"method is {self.method!r}; choose one of {sorted(METHODS)}.")
 
