@@ -27,6 +27,7 @@ ORDER = """
     steps.py
     starts.py
     em.py
+    refinement.py
     progress.py
     validation.py
     outputs.py

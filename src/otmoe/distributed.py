@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from time import perf_counter
 from typing import Any, Literal
 
 import numpy as np
@@ -14,6 +15,7 @@ from otmoe.experts import FAMILIES
 from otmoe.futures import Engine, Failure, Progress, TasksFailed, gather
 from otmoe.local import LocalFit, Task, fit_local, labels_of
 from otmoe.message import LocalModel
+from otmoe.model import MoE
 from otmoe.numerics import Floats
 from otmoe.screening import THRESHOLD, likelihood_deviations
 from otmoe.shards import Shard, ShardError
@@ -22,6 +24,11 @@ from otmoe.support import N_POINTS, draw_support
 from otmoe.validation import generator
 
 _MORE_STARTS = 3  # times as many starts for a shard that stands out
+_SMALL = 20_000  # rows up to which a fit from a given start costs little beside its own starts
+_USUAL = 1.0  # deviations below the median up to which a fit may speak for the others
+_DOUBTFUL = 2.0  # and from which it is doubted
+_SAME = 0.01  # nats between two fits in one optimum
+_ASKED = 64  # fits that are enough to say what the shards agree on
 
 
 @dataclass(frozen=True)
@@ -37,26 +44,34 @@ class DistributedFit:
         Of each local fit, second chances included.
     refitted : tuple of str
         Shards that stood out and were fitted again with more starts.
+    improved : tuple of str
+        Shards whose fit became likelier by a nat or more when they set out from the model that
+        the others agree on.
     failures : tuple of Failure
         Shards that could not be fitted, and why.
     n_rows : int
         Rows fitted.
     dropped : int
         Rows left out because a value is missing.
+    agreeing : float
+        Seconds spent on what the shards agree on.
     """
 
     aggregation: Aggregation
     local_models: tuple[LocalModel, ...] = field(repr=False)
     seconds: Floats = field(repr=False)
     refitted: tuple[str, ...]
+    improved: tuple[str, ...] = ()
     failures: tuple[Failure, ...] = ()
     n_rows: int = 0
     dropped: int = 0
+    agreeing: float = 0.0
 
     @property
     def timings(self) -> dict[str, float]:
         """Seconds of the slowest local fit, of the aggregation, and of both: the learning time."""
-        slowest, merging = float(self.seconds.max()), self.aggregation.timings["total"]
+        slowest = float(self.seconds.max())
+        merging = self.agreeing + self.aggregation.timings["total"]
         return {"local": slowest, "aggregation": merging, "learning": slowest + merging}
 
 
@@ -80,7 +95,9 @@ def fit_shards(
 ) -> DistributedFit:
     """Fit every shard where its rows are, give bad fits a second chance, and aggregate.
 
-    A shard in a wrong optimum is worse than none. Shards whose log-likelihood per row stands out
+    A shard in a wrong optimum is worse than none, and a small one ends there often. So the shards
+    are offered the model that most of them agree on as a start, and keep what it leads to if that
+    is likelier. Shards whose log-likelihood per row stands out all the same
     (:mod:`otmoe.screening`) are fitted again with more starts; those that still stand out are left
     out, and named in `aggregation.left_out`. The answer depends on the shards, their order and the
     seed alone: not on the engine, the number of its workers, or who finishes first.
@@ -154,7 +171,12 @@ def fit_shards(
         raise TasksFailed(failures)
     tasks, fits = [tasks[i] for i in kept], [found[i] for i in kept]
 
-    # 2) second chances
+    # 2) second chances: from where the others are, then with more starts
+    begin = perf_counter()
+    own = np.random.default_rng(int(rng.integers(2**31)))  # so that later draws do not hang on it
+    agreed = _agreed(fits, n_experts, own) if len(fits) > 1 else None
+    agreeing = perf_counter() - begin
+    fits, improved = _offered(tasks, fits, agreed, lambda again: run(again, None)[0])
     fits, refitted = _second_chances(tasks, fits, lambda again: run(again, None)[0])
     messages = [fit.message for fit in fits]
 
@@ -168,18 +190,9 @@ def fit_shards(
         if deviation < -THRESHOLD
     }
     good = [fit for fit in fits if fit.message.site not in left_out]
-    support = draw_support(
-        [fit.points for fit in good],
-        n_support,
-        site_weight=[fit.n_rows for fit in good],
-        random_state=rng,
-    )
-    columns = support.shape[1]
-    if len(support) < columns:  # each point several times, which changes nothing
-        support = np.tile(support, (-(-columns // len(support)), 1))
     aggregation = merged(
         [fit.message for fit in good],
-        support,
+        _support(good, n_support, rng),
         n_experts,
         method,
         random_state=rng,
@@ -190,9 +203,71 @@ def fit_shards(
         tuple(messages),
         np.array([fit.seconds for fit in fits]),
         refitted,
+        improved,
         tuple(failures),
         sum(fit.n_rows for fit in fits),
         sum(fit.dropped for fit in fits),
+        agreeing,
+    )
+
+
+def _support(fits: Sequence[LocalFit], n_points: int, rng: np.random.Generator) -> Floats:
+    """Draw support points from what the shards brought back, in proportion to their rows."""
+    support = draw_support(
+        [fit.points for fit in fits],
+        n_points,
+        site_weight=[fit.n_rows for fit in fits],
+        random_state=rng,
+    )
+    columns = support.shape[1]
+    if len(support) < columns:  # each point several times, which changes nothing
+        support = np.tile(support, (-(-columns // len(support)), 1))
+    return support
+
+
+def _agreed(fits: Sequence[LocalFit], n_experts: int, rng: np.random.Generator) -> MoE:
+    """Return what some of the fits that do not stand out are merged into."""
+    deviations = likelihood_deviations([fit.message for fit in fits])
+    usual = np.flatnonzero(deviations >= -_USUAL)
+    if len(usual) > _ASKED:
+        usual = np.sort(rng.choice(usual, _ASKED, replace=False))
+    some = [fits[i] for i in usual]
+    support = _support(some, N_POINTS // 4, rng)
+    return merged([fit.message for fit in some], support, n_experts, "reduction").model
+
+
+def _offered(
+    tasks: Sequence[Task],
+    fits: Sequence[LocalFit],
+    agreed: MoE | None,
+    run: Callable[[Sequence[Task]], list[LocalFit | None]],
+) -> tuple[list[LocalFit], tuple[str, ...]]:
+    """Let small and doubtful shards set out from the model that others agree on."""
+    if agreed is None:
+        return list(fits), ()
+    deviations = likelihood_deviations([fit.message for fit in fits])
+    asked = [i for i, fit in enumerate(fits) if fit.n_rows <= _SMALL or deviations[i] < -_DOUBTFUL]
+    again = [
+        replace(tasks[i], n_points=0, options={**tasks[i].options, "init": agreed}) for i in asked
+    ]
+    better = dict(zip(asked, run(again), strict=True))
+    fits, before = [_better(fit, better.get(i)) for i, fit in enumerate(fits)], fits
+    gains = [
+        fit.message.log_likelihood - first.message.log_likelihood
+        for fit, first in zip(fits, before, strict=True)
+    ]
+    return fits, tuple(tasks[i].shard.name for i, gain in enumerate(gains) if gain >= 1)
+
+
+def _better(first: LocalFit, again: LocalFit | None) -> LocalFit:
+    """Return the likelier of two fits of the same rows, with the seconds of both."""
+    if again is None:
+        return first
+    better = again.message.log_likelihood > first.message.log_likelihood + _SAME
+    return replace(
+        first,
+        message=again.message if better else first.message,
+        seconds=first.seconds + again.seconds,
     )
 
 
@@ -206,15 +281,7 @@ def _second_chances(
     deviations = likelihood_deviations([fit.message for fit in fits])
     bad = np.flatnonzero(deviations < -THRESHOLD).tolist()
     for i, again in zip(bad, run([_with_more_starts(tasks[i]) for i in bad]), strict=True):
-        if again is None:
-            continue
-        first = fits[i]
-        better = again.message.log_likelihood > first.message.log_likelihood
-        fits[i] = replace(
-            first,
-            message=again.message if better else first.message,
-            seconds=first.seconds + again.seconds,
-        )
+        fits[i] = _better(fits[i], again)
     return fits, tuple(tasks[i].shard.name for i in bad)
 
 

@@ -150,7 +150,7 @@ def newton(
     borrowed, before = False, np.inf  # is the information that of a point close by?
     while True:
         # 1) the step at the present damping, and the undamped decrement
-        step, decrement, damping = _damped_step(point, damping)
+        step, decrement, damping = damped_step(point, damping)
         if borrowed and decrement >= max(tol, 1e-4 * before):
             point, borrowed = evaluate(theta), False
             n_evaluations += 1
@@ -163,7 +163,7 @@ def newton(
             if more and last.value >= point.value - 1e-12 * (1.0 + abs(point.value)):
                 theta, point = theta + step, last
                 trace.append(point.value)
-                decrement = _damped_step(point, 0.0)[1]
+                decrement = damped_step(point, 0.0)[1]
                 if report is not None:
                     report(len(trace) - 1, point.value)
             return NewtonResult(theta, point, decrement, tuple(trace), n_evaluations + 1, True)
@@ -187,7 +187,7 @@ def newton(
             damping = max(8 * damping, 1e-3)
 
 
-def _damped_step(point: NewtonPoint, damping: float) -> tuple[Floats, float, float]:
+def damped_step(point: NewtonPoint, damping: float) -> tuple[Floats, float, float]:
     """Return the step, the undamped decrement and the damping that made the system definite."""
     g, information = point.score, point.information
     diagonal = np.abs(np.diagonal(information))
