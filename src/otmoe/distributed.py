@@ -231,7 +231,7 @@ def _agreed(fits: Sequence[LocalFit], n_experts: int, rng: np.random.Generator) 
     usual = np.flatnonzero(deviations >= -_USUAL)
     if len(usual) > _ASKED:
         usual = np.sort(rng.choice(usual, _ASKED, replace=False))
-    some = [fits[i] for i in usual]
+    some = [fits[int(i)] for i in usual]
     support = _support(some, N_POINTS // 4, rng)
     return merged([fit.message for fit in some], support, n_experts, "reduction").model
 
