@@ -73,6 +73,8 @@ ORDER = """
     prediction.py
     __init__.py
     cli/common.py
+    cli/options.py
+    cli/tables.py
     cli/engines.py
     cli/simulate.py
     cli/features.py
