@@ -71,6 +71,7 @@ ORDER = """
     integrations/__init__.py
     integrations/ray.py
     prediction.py
+    evaluation.py
     __init__.py
     cli/common.py
     cli/options.py
@@ -80,6 +81,10 @@ ORDER = """
     cli/features.py
     cli/run.py
     cli/predict.py
+    cli/inspect.py
+    cli/fit.py
+    cli/aggregate.py
+    cli/evaluate.py
     cli/__init__.py
     __main__.py
 """.split()

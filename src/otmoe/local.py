@@ -145,6 +145,8 @@ def fit_local(task: Task) -> LocalFit:
         what = "no rows" if n_rows == 0 else f"{n_rows} rows for {task.n_experts} experts"
         raise ShardError(f"{shard.name}: it has {what}; leave it out, or join it to another.")
     try:
+        if task.classes is None and isinstance(y, np.ndarray) and y.dtype.kind == "U":
+            raise ValueError("the target holds text; give numbers, or fit a classifier to it.")
         if not task.coded and task.classes is not None:
             y = class_codes(to_numpy(y), task.classes)
         if task.options.get("family") == "poisson":

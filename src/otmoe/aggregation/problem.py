@@ -11,6 +11,7 @@ import numpy as np
 from array_api_compat import is_array_api_obj
 
 from otmoe.aggregation.sources import Sources
+from otmoe.features import FeatureSpec
 from otmoe.message import LocalModel
 from otmoe.model import MoE
 from otmoe.numerics import Array, Floats, namespace, take, to_numpy
@@ -78,7 +79,7 @@ def prepare(
     pool_of_threads: Executor | None = None,
 ) -> Problem:
     """Check the inputs of :func:`otmoe.aggregate` and arrange them."""
-    messages = _check_messages(messages)
+    messages = check_messages(messages)
     weight = _check_weight(site_weight, messages)
     first = messages[0].model
     X = _check_support(support, first, messages[0].site)
@@ -124,7 +125,8 @@ def prepare(
     )
 
 
-def _check_messages(messages: Iterable[LocalModel]) -> tuple[LocalModel, ...]:
+def check_messages(messages: Iterable[LocalModel]) -> tuple[LocalModel, ...]:
+    """Return messages that can be merged; refuse those that do not match the first, by name."""
     if isinstance(messages, LocalModel):
         raise TypeError("messages is a LocalModel; give a list of them.")
     messages = tuple(messages)
@@ -163,6 +165,8 @@ def _check_against(message: LocalModel, first: LocalModel) -> None:
         )
     if model.feature_names != other.feature_names:
         raise ValueError(_name_trouble(who, model, first))
+    if _spec(message) != _spec(first):
+        raise ValueError(_spec_trouble(who, message, first))
     ours = None if model.classes is None else list(np.asarray(model.classes).tolist())
     theirs = None if other.classes is None else list(np.asarray(other.classes).tolist())
     shape, shape_there = model.experts.coef.shape[1:], other.experts.coef.shape[1:]
@@ -215,6 +219,27 @@ def _name_trouble(who: str, model: MoE, first: LocalModel) -> str:
     return (
         f"{who} has the features {extra} where {there} has {missing}: fit all sites to the same "
         "columns."
+    )
+
+
+def _spec(message: LocalModel) -> FeatureSpec | None:
+    """Return how columns became features; a message without a word on it means plain numbers."""
+    names = message.model.feature_names
+    if message.features is not None or names is None:
+        return message.features
+    return FeatureSpec.of_names(names)
+
+
+def _spec_trouble(who: str, message: LocalModel, first: LocalModel) -> str:
+    ours, theirs = _spec(message), _spec(first)
+    what = "another word on unknown levels"
+    if ours is not None and theirs is not None and ours.columns != theirs.columns:
+        pairs = zip(ours.columns, theirs.columns, strict=False)
+        name = next(a.name for a, b in pairs if a != b)
+        what = f"column {name!r} encoded otherwise"
+    return (
+        f"{who} has {what} than site {first.site!r}, so their coefficients cannot be compared: fit "
+        "all sites with the same file of features."
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from otmoe import __version__
-from otmoe.cli import features, predict, run, simulate
+from otmoe.cli import aggregate, evaluate, features, fit, inspect, predict, run, simulate
 from otmoe.cli.common import Commands
 
 __all__ = ["main"]
@@ -32,5 +32,14 @@ def main() -> None:
     """
 
 
-for _command in (simulate.simulate, features.features, run.run, predict.predict):
+for _command in (
+    simulate.simulate,
+    features.features,
+    run.run,
+    fit.fit,
+    inspect.inspect,
+    aggregate.aggregate,
+    evaluate.evaluate,
+    predict.predict,
+):
     main.add_command(_command)

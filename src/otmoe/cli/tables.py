@@ -10,7 +10,6 @@ from rich import box
 from rich.table import Table
 
 from otmoe.model import MoE
-from otmoe.numerics import Floats
 
 _TERMS = 5  # coefficients that are shown
 
@@ -41,7 +40,7 @@ def table_of(heads: Sequence[str], rows: Iterable[Sequence[str]], words: Any = (
     return table
 
 
-def experts_table(model: MoE, mass: Floats) -> Table:
+def experts_table(model: MoE, mass: Sequence[float]) -> Table:
     """Return the experts: mass, variance, first coefficients; by class where there are several."""
     terms = model.terms[:_TERMS]
     variance = getattr(model.experts, "var", None)

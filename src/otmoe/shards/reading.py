@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from otmoe.features import FeatureSpec, Tally
 from otmoe.numerics import Floats, to_numpy
-from otmoe.shards.files import kind_of, named
+from otmoe.shards.files import kind_of, named, names_for
 from otmoe.shards.gathering import Gathered, ShardRows, target_values, weights
 from otmoe.shards.sources import open_source
 from otmoe.tables import array, is_table, is_text, names_of, texts
@@ -219,12 +219,16 @@ class FileShard:
             columns.append(self.site[0])
             categories.append(self.site[0])
         for path, start, stop in self.pieces:
-            source = open_source(path)
-            for batch in source.batches(list(dict.fromkeys(columns)), categories, start, stop):
-                if self.site is not None:
-                    name, value = self.site
-                    here = pc.equal(
-                        texts(batch.column(name), name), pa.scalar(value, pa.large_string())
-                    )
-                    batch = batch.filter(here)
-                yield batch
+            # Of several files, an error should name the one.
+            with named(
+                self.name if len(self.pieces) == 1 else f"{self.name}: {names_for([path])[0]}"
+            ):
+                source = open_source(path)
+                for batch in source.batches(list(dict.fromkeys(columns)), categories, start, stop):
+                    if self.site is not None:
+                        name, value = self.site
+                        here = pc.equal(
+                            texts(batch.column(name), name), pa.scalar(value, pa.large_string())
+                        )
+                        batch = batch.filter(here)
+                    yield batch
