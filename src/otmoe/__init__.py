@@ -11,6 +11,7 @@ from otmoe.estimators import (
     MoERegressor,
 )
 from otmoe.features import FeatureSpec
+from otmoe.jsontext import Limits
 from otmoe.message import LocalModel, load_features, load_model, save_model
 from otmoe.model import MoE
 from otmoe.shards import shards_from
@@ -23,6 +24,7 @@ __all__ = [
     "DistributedMoEClassifier",
     "DistributedMoERegressor",
     "FeatureSpec",
+    "Limits",
     "LocalModel",
     "MoE",
     "MoEClassifier",

@@ -10,7 +10,6 @@ import platform
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -19,7 +18,17 @@ from otmoe.em import Fit
 from otmoe.experts import FAMILIES
 from otmoe.features import FeatureSpec
 from otmoe.gate import SoftmaxGate
-from otmoe.jsontext import MessageError, parse, shown, to_text, write_whole
+from otmoe.jsontext import (
+    LIMITS,
+    Limits,
+    MessageError,
+    named,
+    parse,
+    read,
+    shown,
+    to_text,
+    write_whole,
+)
 from otmoe.model import MoE
 from otmoe.records import SCHEMA_VERSION
 from otmoe.schema import LocalModelRecord, ModelFileRecord, ModelRecord, check
@@ -156,7 +165,7 @@ class LocalModel:
         return to_text(document) + "\n"
 
     @classmethod
-    def from_json(cls, text: str | bytes, source: str = "message") -> Self:
+    def from_json(cls, text: str | bytes, source: str = "message", limits: Limits = LIMITS) -> Self:
         """Read a message, or raise a :class:`MessageError` that says what is wrong with it.
 
         Parameters
@@ -165,8 +174,10 @@ class LocalModel:
             JSON; bytes are UTF-8.
         source : str
             Where the text comes from; an error begins with it.
+        limits : Limits
+            How much is read.
         """
-        record = check(parse(text, source), source)
+        record = check(parse(text, source, limits), source, limits)
         if not isinstance(record, LocalModelRecord):
             raise MessageError(
                 f'{source}: `otmoe` is "model", a model without a site or a number of rows; read '
@@ -196,14 +207,16 @@ class LocalModel:
         write_whole(path, self.to_json())
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
+    def load(cls, path: str | os.PathLike[str], limits: Limits = LIMITS) -> Self:
         """Read a message from a file, or raise a :class:`MessageError` that says what is wrong.
 
         Parameters
         ----------
         path : str or path
+        limits : Limits
+            How much is read.
         """
-        return cls.from_json(Path(path).read_bytes(), os.fspath(path))
+        return cls.from_json(read(path, limits), named(path), limits)
 
 
 def save_model(
@@ -249,39 +262,43 @@ def save_model(
     write_whole(path, to_text(document) + "\n")
 
 
-def load_model(path: str | os.PathLike[str]) -> MoE:
+def load_model(path: str | os.PathLike[str], limits: Limits = LIMITS) -> MoE:
     """Read a model from a file that :func:`save_model` or :meth:`LocalModel.save` has written.
 
     Parameters
     ----------
     path : str or path
+    limits : Limits
+        How much is read.
 
     Returns
     -------
     MoE
     """
-    source = os.fspath(path)
-    return _model(check(parse(Path(path).read_bytes(), source), source).model)
+    source = named(path)
+    return _model(check(parse(read(path, limits), source, limits), source, limits).model)
 
 
-def load_features(path: str | os.PathLike[str]) -> FeatureSpec | None:
+def load_features(path: str | os.PathLike[str], limits: Limits = LIMITS) -> FeatureSpec | None:
     """Read how columns become features, from a model file, a message or a file of features.
 
     Parameters
     ----------
     path : str or path
+    limits : Limits
+        How much is read.
 
     Returns
     -------
     FeatureSpec or None
         None where the model takes plain numbers.
     """
-    source = os.fspath(path)
-    text = Path(path).read_bytes()
-    document = parse(text, source)
+    source = named(path)
+    text = read(path, limits)
+    document = parse(text, source, limits)
     if document.get("otmoe") == "features":
-        return FeatureSpec.from_json(text, source)
-    return _features(check(document, source))
+        return FeatureSpec.from_json(text, source, limits)
+    return _features(check(document, source, limits))
 
 
 def _features_part(features: FeatureSpec | None) -> dict[str, Any]:
