@@ -102,10 +102,11 @@ def fit(
     check_output(output, force)
     begin = perf_counter()
     features = options.features_of(spec, columns)
-    shard = _joined(
-        shards_from(list(data), target=target, features=features, weight=weight, missing=missing),
-        site,
+    name = checked(site)
+    shards = shards_from(
+        list(data), target=target, features=features, weight=weight, missing=missing
     )
+    shard = _joined(shards, name)
     labels = _labels(shard, classes) if family == "classes" else None
     if labels is not None:
         family = "logistic" if len(labels) == 2 else "multinomial"
@@ -175,7 +176,7 @@ def _joined(shards: Sequence[Shard], site: str) -> FileShard:
     """Return all files as the rows of one site."""
     files = [shard for shard in shards if isinstance(shard, FileShard)]
     pieces = tuple(piece for shard in files for piece in shard.pieces)
-    return replace(files[0], name=checked(site), pieces=pieces)
+    return replace(files[0], name=site, pieces=pieces)
 
 
 def _labels(shard: FileShard, declared: list[str] | None) -> Floats:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,7 @@ from rich.table import Table
 from otmoe import FeatureSpec, LocalModel, load_features, load_model
 from otmoe.cli.common import Command, few, option, say, speech
 from otmoe.cli.tables import listed, table_of
-from otmoe.jsontext import parse, to_text
+from otmoe.jsontext import named, parse, read, to_text
 from otmoe.model import MoE
 
 PARTS = {
@@ -141,7 +140,7 @@ def inspect(file: Path, coefficients: bool, as_json: bool, quiet: bool) -> None:
     For whoever has to let a message leave a site, or takes one in: what it is, which parts it has,
     how large they are and what each reveals.
     """
-    source, text = os.fspath(file), file.read_bytes()
+    source, text = named(file), read(file)
     document = parse(text, source)
     report: dict[str, Any] = {"command": "inspect", "file": source, "kind": document.get("otmoe")}
     lines: list[Any] = []

@@ -71,10 +71,6 @@ class Gathered:
         """Encode a batch of rows, and keep those in which nothing is missing."""
         X = self._room(batch.num_rows)
         column = batch.column(self.target)
-        if is_text(column.type) and not self.as_text:
-            raise ValueError(
-                f"column {self.target!r}, the target, holds text where numbers are meant; mend it."
-            )
         self.features.encode_batch(batch, self.tally, X)
         y, absent = target_values(column, self.target, self.tally, self.as_text)
         absent = absent | np.isnan(X).any(axis=1)
@@ -133,6 +129,10 @@ def target_values(
         y, missing = labels(column, name)
         tally.missing[name] += int(missing.sum())
         return y, missing
+    if is_text(column.type):
+        raise ValueError(
+            f"column {name!r}, the target, holds text where numbers are meant; mend it."
+        )
     y = numbers(column, name)
     tally.add(name, y)
     return y, np.isnan(y)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -185,14 +186,19 @@ class FileShard:
         if self.size is not None or self.site is not None:
             return self.size
         total = 0
-        with named(self.name):
-            for path, start, stop in self.pieces:
-                if stop is None:
-                    if kind_of(path) == "csv":
-                        return None
+        for path, start, stop in self.pieces:
+            if stop is None:
+                if kind_of(path) == "csv":
+                    return None
+                with self._named(path):
                     stop = open_source(path).n_rows or 0
-                total += stop - start
+            total += stop - start
         return total
+
+    def _named(self, path: str) -> AbstractContextManager[None]:
+        """Turn what goes wrong with a file into an error that names it, and the shard."""
+        several = len({piece.path for piece in self.pieces}) > 1
+        return named(f"{self.name}: {names_for([path])[0]}" if several else self.name)
 
     def read(self) -> ShardRows:
         """Return the rows, or raise a :class:`ShardError` that names the shard.
@@ -219,10 +225,7 @@ class FileShard:
             columns.append(self.site[0])
             categories.append(self.site[0])
         for path, start, stop in self.pieces:
-            # Of several files, an error should name the one.
-            with named(
-                self.name if len(self.pieces) == 1 else f"{self.name}: {names_for([path])[0]}"
-            ):
+            with self._named(path):
                 source = open_source(path)
                 for batch in source.batches(list(dict.fromkeys(columns)), categories, start, stop):
                     if self.site is not None:
