@@ -18,6 +18,7 @@ from otmoe.em import Fit
 from otmoe.experts import FAMILIES
 from otmoe.features import FeatureSpec
 from otmoe.gate import SoftmaxGate
+from otmoe.grams import Grams
 from otmoe.jsontext import (
     LIMITS,
     Limits,
@@ -71,6 +72,8 @@ class LocalModel:
         Of otmoe, Python and NumPy, by name.
     features : FeatureSpec, optional
         How the site's columns became the model's features; None for plain numbers.
+    grams : Grams, optional
+        Second moments of x as each expert sees the rows, if the site likes to send them.
 
     Examples
     --------
@@ -94,6 +97,7 @@ class LocalModel:
     constant: dict[str, float] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=_versions)
     features: FeatureSpec | None = None
+    grams: Grams | None = None
 
     def __post_init__(self) -> None:
         check(self._document(), f"site {shown(self.site)}")
@@ -155,6 +159,7 @@ class LocalModel:
             "constant_features": self.constant,
             **_features_part(self.features),
             "model": _model_document(self.model),
+            **({} if self.grams is None else {"grams": self.grams.document()}),
             "versions": self.versions,
         }
 
@@ -194,6 +199,7 @@ class LocalModel:
             constant=record.constant_features,
             versions=record.versions,
             features=_features(record),
+            grams=None if record.grams is None else Grams.from_record(record.grams),
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -17,6 +17,7 @@ from pydantic_core import PydanticCustomError
 
 from otmoe.experts import FAMILIES, Experts
 from otmoe.features import FeatureSpec, FeaturesRecord, check_features
+from otmoe.grams import GramsRecord, check_grams
 from otmoe.jsontext import Limits, fail, path_of, shown
 from otmoe.numerics import Floats
 from otmoe.records import (
@@ -88,6 +89,7 @@ class LocalModelRecord(Record):
     constant_features: Map[str, Number] = {}
     features: FeaturesRecord | None = None
     model: ModelRecord
+    grams: GramsRecord | None = None
     versions: Map[Line, Line] = {}
 
 
@@ -154,6 +156,8 @@ def check(
         _check_features(record.features, model, source)
     if isinstance(record, LocalModelRecord):
         _check_constant(record, source)
+        if record.grams is not None:
+            _check_grams(record.grams, record, source)
     return record
 
 
@@ -271,6 +275,12 @@ def _check_features(features: FeaturesRecord, model: ModelRecord, source: str) -
                 f"makes {shown(name)} where `model.feature_names` has {shown(other)}; mend it."
             )
             fail(source, "features", problem)
+
+
+def _check_grams(grams: GramsRecord, record: LocalModelRecord, source: str) -> None:
+    shape = np.shape(record.model.experts["coef"])
+    size = shape[-1] * (shape[1] - 1 if len(shape) == 3 else 1)
+    check_grams(grams, shape[0], size, record.n_samples, source)
 
 
 def _check_constant(record: LocalModelRecord, source: str) -> None:
