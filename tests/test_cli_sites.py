@@ -446,7 +446,7 @@ def test_the_part_of_every_site(inbox):
     assert_allclose([site["weight"] for site in found["sites"]], 1 / 3)
     sizes = [Path(f"{name}.moe.json").stat().st_size for name in SITES]
     assert [site["bytes"] for site in found["sites"]] == sizes and found["bytes"] == sum(sizes)
-    assert found["support"] == {"points": 900, "rows": 900} and found["rows"] == 900
+    assert found["support_points"] == 900 and found["support"].startswith("900 of 900 rows")
     about = json.loads(Path("model.json").read_text())["about"]
     assert about["sites"] == "Brest, Lyon, Nantes" and about["rows"] == 900.0
     assert about["method"] == "reduction"
@@ -479,7 +479,7 @@ def test_options_are_passed_on(inbox):
     assert [site["site"] for site in found["sites"]] == ["Nantes"]
     assert found["excluded"] == ["Lyon", "Brest"]
     found, _ = merge("--points", 100)
-    assert found["support"] == {"points": 100, "rows": 900}
+    assert found["support_points"] == 100 and found["support"].startswith("100 of 900 rows")
     heavy = replace(messages[0], n_samples=10_000.0)
     heavy.save("Brest.moe.json")
     found, model = merge("--site-weight", "equal")
@@ -594,7 +594,7 @@ def test_a_site_may_send_one_message(inbox):
         (["*.nothing", *MERGE], "no file matches *.nothing"),
         (["*.moe.json", "--exclude", "Paris", *MERGE], "no message is from that site"),
         (["L*.moe.json", "--exclude", "Lyon", *MERGE], "leaves no site"),
-        (["*.moe.json", "-o", "model.json"], "support is missing"),
+        (["*.moe.json", "-o", "model.json"], "give rows of covariates by --support"),
         (["*.moe.json", "--support", "no.parquet", "-o", "m.json"], "there is no file or folder"),
         (["features.json", *MERGE], "features.json"),
     ],
@@ -696,3 +696,89 @@ def test_no_rows_to_evaluate(inbox, whole):
     assert "there are no rows" in refused(
         "evaluate", "Lyon.moe.json", "none.parquet", "--target", "y"
     )
+
+
+# -- what a site sends besides ---------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def generous(whole, tmp_path_factory):
+    """Return a folder with messages of sites that send all they can."""
+    folder = tmp_path_factory.mktemp("generous")
+    for name in SITES:
+        pq.write_table(part(whole, name), folder / "rows.parquet")
+        how = [*FIT, "--columns", "x0,x1", "--site", name, "-o", folder / f"{name}.moe.json"]
+        fine("fit", folder / "rows.parquet", *how, "--sketch", "--grams", "--share-support", 20)
+    return folder
+
+
+def test_what_is_not_asked_for_is_not_sent(sent, generous):
+    plain, full = (LocalModel.load(f / "Lyon.moe.json") for f in (sent, generous))
+    assert plain.sketch is None and plain.support is None and plain.grams is None
+    assert full.sketch is not None and full.support.shape == (20, 2) and full.grams is not None
+    assert_array_equal(full.model.to_vector(), plain.model.to_vector())
+
+
+def test_inspect_tells_what_each_part_reveals(generous, whole):
+    path = generous / "Lyon.moe.json"
+    found = json.loads(fine("inspect", path, "--json").stdout)
+    names = ["about", "parameters", "features", "sketch", "Grams", "support rows"]
+    assert [part["name"] for part in found["parts"]] == names
+    assert found["rows_of_x"] == 20 and found["values_of_y"] == 0
+    assert found["bytes"] == sum(p["bytes"] for p in found["parts"]) == path.stat().st_size
+    document = json.loads(path.read_text())
+    for field, name in [("sketch", "sketch"), ("grams", "Grams"), ("support", "support rows")]:
+        size = len(json.dumps(document[field]).encode())
+        (told,) = [p["bytes"] for p in found["parts"] if p["name"] == name]
+        assert size < told < 2 * size + 200
+    shown = fine("inspect", path).stdout
+    assert "no value of y" in shown and "20 rows of x" in shown and "no row of x" not in shown
+    rows = np.column_stack([part(whole, "Lyon").column(name) for name in ("x0", "x1")]).tolist()
+    assert all(row in rows for row in document["support"])
+
+
+def test_points_are_drawn_from_what_the_messages_bring(generous):
+    names = [generous / f"{name}.moe.json" for name in SITES]
+    found = json.loads(fine("aggregate", *names, "--points", 500, "--json", "-o", "m.json").stdout)
+    assert found["support_points"] == 500 and "drawn from what 3 sites sent" in found["support"]
+    messages = [LocalModel.load(path) for path in names]
+    expected = otmoe.aggregate(messages, otmoe.support_from(messages, 500))
+    assert_allclose(load_model("m.json").to_vector(), expected.model.to_vector(), rtol=1e-9)
+
+
+def test_one_generous_site_is_enough_and_the_others_are_named(sent, generous):
+    args = [generous / "Lyon.moe.json", sent / "Brest.moe.json", sent / "Nantes.moe.json"]
+    result = fine("aggregate", *args, "-o", "m.json")
+    assert "Brest" in result.stderr and "Nantes" in result.stderr and "Lyon" not in result.stderr
+    assert result.stderr.count("warning: ") == 1
+    line = refused("aggregate", *args[1:], "--force", "-o", "m.json")
+    assert "--support" in line and "--sketch" in line
+
+
+def test_weights_by_covariates_need_sketches(sent, generous):
+    names = [generous / f"{name}.moe.json" for name in SITES]
+    args = ["--site-weight", "covariate", "--json", "-o", "m.json"]
+    fine("aggregate", *names, *args)
+    messages = [LocalModel.load(path) for path in names]
+    support = otmoe.support_from(messages)
+    expected = otmoe.aggregate(messages, support, site_weight="covariate")
+    assert_allclose(load_model("m.json").to_vector(), expected.model.to_vector(), rtol=1e-9)
+    assert "Brest" in refused("aggregate", *names[1:], sent / "Brest.moe.json", *args, "--force")
+
+
+def test_grams_are_for_their_method(sent, generous):
+    names = [generous / f"{name}.moe.json" for name in SITES]
+    fine("aggregate", *names, "--method", "gram", "-o", "m.json")
+    messages = [LocalModel.load(path) for path in names]
+    expected = otmoe.aggregate(messages, otmoe.support_from(messages), method="gram")
+    assert_allclose(load_model("m.json").to_vector(), expected.model.to_vector(), rtol=1e-9)
+    args = [sent / "Brest.moe.json", *names[1:], "--method", "gram", "--force", "-o", "m.json"]
+    assert "Brest" in refused("aggregate", *args)
+
+
+def test_a_site_shares_at_most_what_it_has(whole):
+    pq.write_table(whole.slice(0, 100), "few.parquet")
+    fine("fit", "few.parquet", *FIT, *LYON, "--share-support", 5000, "-o", "m.json")
+    assert LocalModel.load("m.json").support.shape == (100, 2)
+    result = call("fit", "few.parquet", *FIT, *LYON, "--share-support", 10**6, "-o", "n.json")
+    assert result.exit_code == 2 and "10000" in result.stderr

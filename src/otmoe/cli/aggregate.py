@@ -14,7 +14,7 @@ import numpy as np
 from rich.table import Table
 
 import otmoe
-from otmoe import LocalModel, save_model
+from otmoe import LocalModel, save_model, support_from
 from otmoe.aggregation import METHODS, Aggregation, SiteRecord
 from otmoe.aggregation.problem import check_messages
 from otmoe.cli import options
@@ -32,16 +32,19 @@ from otmoe.cli.common import (
 )
 from otmoe.cli.tables import experts_table, listed, table_of
 from otmoe.message import MessageError
+from otmoe.numerics import Floats
 from otmoe.prediction import spec_of
 from otmoe.shards import draw_features
 from otmoe.support import N_POINTS
+
+WEIGHTS = ("rows", "equal", "covariate")
 
 
 @click.command(
     cls=Command,
     epilog="""\b
 Examples:
-  otmoe aggregate "*.moe.json" --support covariates.parquet -o model.json
+  otmoe aggregate "*.moe.json" -o model.json
   otmoe aggregate *.moe.json --support covariates.parquet --exclude Brest -o model.json
 
 The same messages, support and seed give the same model, in whatever order the messages come.""",
@@ -62,17 +65,19 @@ The same messages, support and seed give the same model, in whatever order the m
 )
 @option(
     "--site-weight",
-    type=click.Choice(["rows", "equal"]),
+    type=click.Choice(WEIGHTS),
     default="rows",
     show_default=True,
     section="Messages",
-    help="How much a site counts: by its rows, or all the same.",
+    help="How much a site counts: by its rows, all the same, or by rows and sketch, so that it "
+    "counts where its rows are.",
 )
 @option(
     "--support",
     metavar="DATA",
     section="Support",
-    help="Rows of covariates at which models are compared, Parquet or CSV; no y is needed.",
+    help="Rows of covariates at which models are compared, Parquet or CSV; no y is needed. By "
+    "default points are drawn from the sketches and rows that the messages bring.",
 )
 @option(
     "--points",
@@ -124,11 +129,8 @@ def aggregate(
     begin = perf_counter()
     received, bad = _read(_found(files), skip_bad)
     messages = check_messages(_without(received, exclude))
-    X, total = None, 0
-    if support is not None:
-        first = messages[0]
-        spec = spec_of(first.model, first.features)
-        X, total = draw_features(support, spec, points, missing=missing, random_state=seed)
+    X, source = _support(messages, support, points, missing, seed)
+    weight = {"rows": None, "equal": np.ones(len(messages)), "covariate": "covariate"}[site_weight]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # the result has them line by line
         result = otmoe.aggregate(
@@ -136,7 +138,7 @@ def aggregate(
             X,
             experts,
             method=method,
-            site_weight=None if site_weight == "rows" else np.ones(len(messages)),
+            site_weight=weight,
             random_state=seed,
             n_jobs=-1,
         )
@@ -147,8 +149,7 @@ def aggregate(
         "sites": few(message.site for message in messages),
         "number of sites": len(messages),
         "rows": sum(message.n_samples for message in messages),
-        "support": "rows of covariates",
-        "support points": result.n_support,
+        "support": source,
     }
     save_model(result.model, output, about=about, features=messages[0].features)
     for why in bad.values():
@@ -172,7 +173,8 @@ def aggregate(
         "unreadable": bad,
         "rows": about["rows"],
         "bytes": result.communication.bytes,
-        "support": {"points": result.n_support, "rows": total},
+        "support": source,
+        "support_points": result.n_support,
         "warnings": list(result.warnings),
         "seconds": perf_counter() - begin,
     }
@@ -227,6 +229,29 @@ def _without(messages: list[LocalModel], exclude: Sequence[str]) -> list[LocalMo
     return left
 
 
+def _support(
+    messages: Sequence[LocalModel],
+    data: str | None,
+    points: int,
+    missing: Literal["error", "drop"],
+    seed: int,
+) -> tuple[Floats, str]:
+    """Return the points at which models are compared, and where they come from."""
+    if data is not None:
+        first = messages[0]
+        spec = spec_of(first.model, first.features)
+        X, total = draw_features(data, spec, points, missing=missing, random_state=seed)
+        return X, f"{len(X):,} of {total:,} rows of {data}"
+    brought = [m.site for m in messages if m.sketch is not None or m.support is not None]
+    if not brought:
+        raise Failed(
+            "there is nothing to compare the models at: give rows of covariates by --support, or "
+            "ask the sites to fit with --sketch."
+        )
+    X = support_from(messages, points, random_state=seed)
+    return X, f"{len(X):,} points drawn from what {len(brought):,} sites sent"
+
+
 def _record(record: SiteRecord, message: LocalModel) -> dict[str, Any]:
     """Return the part of a site, as it is printed by --json."""
     return {
@@ -244,12 +269,11 @@ def _record(record: SiteRecord, message: LocalModel) -> dict[str, Any]:
 
 def _shown(report: dict[str, Any], result: Aggregation) -> list[Any]:
     """Return the same for people."""
-    support = report["support"]
     about = [
         ("sites", f"{len(report['sites']):,}"),
         ("rows", f"{report['rows']:,.10g}"),
         ("received", f"{report['bytes']:,} bytes"),
-        ("support", f"{support['points']:,} of {support['rows']:,} rows"),
+        ("support", report["support"]),
         ("merging", report["status"]),
         ("written to", report["output"]),
     ]

@@ -33,6 +33,7 @@ from otmoe.jsontext import parse
 from otmoe.local import Task, fit_local, labels_of
 from otmoe.numerics import Floats
 from otmoe.progress import fit_progress
+from otmoe.schema import MOST_SHARED
 from otmoe.shards import FileShard, Shard
 from otmoe.shards.memory import checked
 
@@ -58,6 +59,27 @@ you send it; `otmoe aggregate` merges it with those of other sites.""",
 @option(
     "--site", metavar="NAME", required=True, section="Message", help="Name of the site, as sent."
 )
+@option(
+    "--sketch",
+    is_flag=True,
+    section="Message",
+    help="Send how the covariates are spread, as a small mixture; no row.",
+)
+@option(
+    "--grams",
+    is_flag=True,
+    section="Message",
+    help="Send sums of products of the covariates, expert by expert, for --method gram.",
+)
+@option(
+    "--share-support",
+    "share",
+    type=click.IntRange(0, MOST_SHARED),
+    default=0,
+    metavar="N",
+    section="Message",
+    help="Send N rows of the covariates as they are, without the response.",
+)
 @options.experts
 @options.family("Fit")
 @option(
@@ -82,6 +104,9 @@ def fit(
     columns: list[str] | None,
     missing: Literal["error", "drop"],
     site: str,
+    sketch: bool,
+    grams: bool,
+    share: int,
     experts: int,
     family: str,
     classes: list[str] | None,
@@ -95,7 +120,7 @@ def fit(
     """Fit the rows of one site, and write the message that it sends.
 
     All of DATA is one site, read into memory. The message holds the model's coefficients and how
-    the fit went, and no row.
+    the fit went; no value of the response, and no row unless --share-support says so.
     """
     if classes is not None and family != "classes":
         raise click.UsageError("--classes goes with --family classes.")
@@ -128,6 +153,9 @@ def fit(
                     "n_threads": os.cpu_count() or 1,
                     "progress": progress,
                 },
+                sketch=sketch,
+                grams=grams,
+                share=share,
             )
         )
     message = done.message

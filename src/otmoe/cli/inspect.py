@@ -37,7 +37,8 @@ PARTS = {
     ),
     "grams": (
         "Grams",
-        "sums of products of covariates and response, expert by expert: no row",
+        "sums of products of covariates, as each expert weighs the rows: no row, unless an expert "
+        "has hardly any",
     ),
     "support": (
         "support rows",
