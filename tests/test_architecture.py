@@ -35,6 +35,9 @@ ORDER = """
     tables.py
     columns.py
     features.py
+    clusters.py
+    sketch.py
+    sketchrecord.py
     schema.py
     message.py
     shards/files.py

@@ -100,6 +100,10 @@ class Task:
         Rows of X to bring back as support points, at most.
     options : dict
         Of :func:`otmoe.em.em`.
+    sketch : bool
+        Whether the message has a sketch of X.
+    share : int
+        Rows of X in the message, drawn at random; none unless the site agrees.
     """
 
     shard: Shard
@@ -110,6 +114,8 @@ class Task:
     coded: bool = True
     n_points: int = 0
     options: Mapping[str, Any] = field(default_factory=dict)
+    sketch: bool = False
+    share: int = 0
 
 
 @dataclass(frozen=True)
@@ -158,11 +164,19 @@ def fit_local(task: Task) -> LocalFit:
             random_state=task.seed,
             **task.options,
         )
+        message = LocalModel.from_fit(
+            fit, shard.name, task.feature_names, task.classes, features=shard.features
+        )
+        if task.sketch or task.share:
+            message = message.with_support(
+                rows.X,
+                sketch=task.sketch,
+                share=task.share,
+                sample_weight=rows.weight,
+                random_state=task.seed,
+            )
     except ValueError as error:
         raise ShardError(f"{shard.name}: {error}") from error
-    message = LocalModel.from_fit(
-        fit, shard.name, task.feature_names, task.classes, features=shard.features
-    )
     rng = np.random.default_rng(task.seed)
     index = np.sort(rng.choice(n_rows, min(task.n_points, n_rows), replace=False))
     points = np.asarray(take_rows(rows.X, index), dtype=np.float64)
