@@ -36,6 +36,9 @@ ORDER = """
     columns.py
     features.py
     grams.py
+    clusters.py
+    sketch.py
+    sketchrecord.py
     schema.py
     message.py
     shards/files.py

@@ -10,9 +10,11 @@ import platform
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from importlib.metadata import version
+from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
+from array_api_compat import is_array_api_obj
 
 from otmoe.em import Fit
 from otmoe.experts import FAMILIES
@@ -31,8 +33,13 @@ from otmoe.jsontext import (
     write_whole,
 )
 from otmoe.model import MoE
+from otmoe.numerics import Floats, to_numpy
 from otmoe.records import SCHEMA_VERSION
-from otmoe.schema import LocalModelRecord, ModelFileRecord, ModelRecord, check
+from otmoe.rows import take_rows
+from otmoe.schema import MOST_SHARED, LocalModelRecord, ModelFileRecord, ModelRecord, check
+from otmoe.sketch import Sketch
+from otmoe.sketchrecord import document_of, sketch_of
+from otmoe.validation import generator
 
 __all__ = ["LocalModel", "MessageError", "load_features", "load_model", "save_model"]
 
@@ -74,6 +81,10 @@ class LocalModel:
         How the site's columns became the model's features; None for plain numbers.
     grams : Grams, optional
         Second moments of x as each expert sees the rows, if the site likes to send them.
+    sketch : Sketch, optional
+        A small mixture of the site's covariates, if it likes to send one.
+    support : ndarray of shape (s, d), optional
+        Rows of covariates, without y, if the site likes to send some.
 
     Examples
     --------
@@ -98,6 +109,8 @@ class LocalModel:
     versions: dict[str, str] = field(default_factory=_versions)
     features: FeatureSpec | None = None
     grams: Grams | None = None
+    sketch: Sketch | None = None
+    support: Floats | None = None
 
     def __post_init__(self) -> None:
         check(self._document(), f"site {shown(self.site)}")
@@ -144,6 +157,59 @@ class LocalModel:
             features=features,
         )
 
+    def with_support(
+        self,
+        X: Any,
+        *,
+        sketch: bool = False,
+        share: int = 0,
+        sample_weight: Any = None,
+        random_state: Any = 0,
+    ) -> Self:
+        """Return the message with what the site likes to say about its covariates.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+            The rows of the fit, without y.
+        sketch : bool
+            Whether to send a :class:`~otmoe.sketch.Sketch` of them.
+        share : int
+            Number of rows to send as they are, drawn at random; all of them if there are fewer.
+        sample_weight : array-like of shape (n,), optional
+            For the sketch.
+        random_state : int, Generator or None
+        """
+        if not isinstance(share, Integral) or not 0 <= share <= MOST_SHARED:
+            raise ValueError(f"share is {share!r}; give a whole number from 0 to {MOST_SHARED}.")
+        rng = generator(random_state)
+        X = X if is_array_api_obj(X) else np.asarray(X)
+        changes: dict[str, Any] = {}
+        if sketch:
+            total = float(X.shape[0] if sample_weight is None else np.sum(to_numpy(sample_weight)))
+            if not np.isclose(total, self.n_samples, rtol=1e-6):
+                raise ValueError(
+                    f"X has {total:g} rows (the sum of their weights), but the fit had "
+                    f"{self.n_samples:g}: give the rows and the weights of the fit."
+                )
+            changes["sketch"] = Sketch.fit(
+                X, features=self.features, sample_weight=sample_weight, random_state=rng
+            )
+        if share:
+            n = int(X.shape[0])
+            index = np.sort(rng.choice(n, min(int(share), n), replace=False))
+            changes["support"] = np.asarray(take_rows(X, index), dtype=np.float64)
+        return replace(self, **changes)
+
+    def support_document(self) -> dict[str, Any]:
+        """Return what the message says about the site's covariates, as it stands in its file."""
+        part: dict[str, Any] = {}
+        if self.sketch is not None:
+            part["sketch"] = document_of(self.sketch, self.model.terms[1:])
+        if self.support is not None:
+            part["support"] = np.asarray(self.support).tolist()
+        return part
+
     def _document(self) -> dict[str, Any]:
         return {
             "otmoe": "local model",
@@ -160,6 +226,7 @@ class LocalModel:
             **_features_part(self.features),
             "model": _model_document(self.model),
             **({} if self.grams is None else {"grams": self.grams.document()}),
+            **self.support_document(),
             "versions": self.versions,
         }
 
@@ -200,6 +267,7 @@ class LocalModel:
             versions=record.versions,
             features=_features(record),
             grams=None if record.grams is None else Grams.from_record(record.grams),
+            **_support(record),
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -313,6 +381,15 @@ def _features_part(features: FeatureSpec | None) -> dict[str, Any]:
 
 def _features(record: LocalModelRecord | ModelFileRecord) -> FeatureSpec | None:
     return None if record.features is None else FeatureSpec.from_record(record.features)
+
+
+def _support(record: LocalModelRecord) -> dict[str, Any]:
+    """Return what a checked record says about the site's covariates."""
+    sketch, support = record.sketch, record.support
+    return {
+        "sketch": None if sketch is None else sketch_of(sketch, _model(record.model).terms[1:]),
+        "support": None if support is None else np.array(support, np.float64),
+    }
 
 
 def _model_document(model: MoE) -> dict[str, Any]:

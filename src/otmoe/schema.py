@@ -37,6 +37,10 @@ from otmoe.records import (
     check_version,
     typed,
 )
+from otmoe.sketchrecord import SketchRecord, check_sketch
+
+MOST_SHARED = 10_000
+"""Rows of x in a message, at most."""
 
 # -- fields --------------------------------------------------------------------------------------
 
@@ -90,6 +94,8 @@ class LocalModelRecord(Record):
     features: FeaturesRecord | None = None
     model: ModelRecord
     grams: GramsRecord | None = None
+    sketch: SketchRecord | None = None
+    support: Matrix | None = None
     versions: Map[Line, Line] = {}
 
 
@@ -158,6 +164,10 @@ def check(
         _check_constant(record, source)
         if record.grams is not None:
             _check_grams(record.grams, record, source)
+        if record.sketch is not None:
+            check_sketch(record.sketch, _names(model), source)
+        if record.support is not None:
+            _check_support(record.support, len(_names(model)), source)
     return record
 
 
@@ -284,9 +294,24 @@ def _check_grams(grams: GramsRecord, record: LocalModelRecord, source: str) -> N
 
 
 def _check_constant(record: LocalModelRecord, source: str) -> None:
-    names, d = record.model.feature_names, len(record.model.gate.coef[0]) - 1
-    known = set(f"x{j}" for j in range(d)) if names is None else set(names)
+    known = set(_names(record.model))
     for name in record.constant_features:
         if name not in known:
             place = path_of(("constant_features", name))
             fail(source, place, "is no feature of the model; use the names of the model.")
+
+
+def _check_support(rows: list[list[float]], d: int, source: str) -> None:
+    if not 0 < len(rows) <= MOST_SHARED:
+        problem = f"has {len(rows)} rows; give 1 to {MOST_SHARED}, or leave it out."
+        fail(source, "support", problem)
+    for i, row in enumerate(rows):
+        if len(row) != d:
+            problem = f"has {len(row)} entries; give {d}, one for each feature of the model."
+            fail(source, f"support[{i}]", problem)
+
+
+def _names(model: ModelRecord) -> list[str]:
+    """Return the names of the features, given or made up as `MoE.terms` does."""
+    d = len(model.gate.coef[0]) - 1
+    return [f"x{j}" for j in range(d)] if model.feature_names is None else model.feature_names

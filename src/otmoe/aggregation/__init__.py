@@ -59,17 +59,20 @@ def aggregate(
     ----------
     messages : iterable of LocalModel
         Of one family and the same features; numbers of experts may differ.
-    support : array-like of shape (S, d)
+    support : array-like of shape (S, d), optional
         Covariates at which the models are compared, without y: a few thousand rows that cover the
-        sites. A frame is read by column names.
+        sites. A frame is read by column names. By default they are drawn from the sketches and the
+        rows that the messages bring (:func:`otmoe.support_from`).
     n_experts : int, optional
         K of the result; by default the largest of the sites'.
     method : str
         "reduction" minimises the transport divergence to the pooled models; "gram" matches experts
         by it and pools them by the Grams that the sites sent; or "middle", "weighted_average",
         "aligned_average", "greedy", "ensemble".
-    site_weight : sequence or mapping of float, optional
-        lambda_m, by position or by site name; by default in proportion to the sites' rows.
+    site_weight : sequence or mapping of float, or "covariate", optional
+        lambda_m, by position or by site name; by default in proportion to the sites' rows. With
+        "covariate" a site counts where its rows are: lambda_m(x) is in proportion to the number of
+        its rows times the density of its sketch at x.
     random_state : int, Generator or None
         For the starts. The default is fixed: the same messages give the same model.
     n_jobs : int, optional
@@ -116,9 +119,10 @@ def merged(
         raise ValueError(f"method is {method!r}; choose one of {sorted(METHODS)}.")
     begin = perf_counter()
     with threads(n_threads) as pool:
-        problem = prepare(messages, support, n_experts, site_weight, pool)
+        rng = generator(random_state)
+        problem = prepare(messages, support, n_experts, site_weight, pool, rng)
         prepared = perf_counter()
-        outcome = METHODS[method](problem, generator(random_state))
+        outcome = METHODS[method](problem, rng)
         done = perf_counter()
         model, cost, records = _records(problem, outcome.model)
     end = perf_counter()
@@ -158,6 +162,9 @@ def _records(problem: Problem, model: Any) -> tuple[Any, float, tuple[SiteRecord
     total = np.bincount(owner, weights=sources.mass, minlength=n_models) * len(sources)
     spent = np.bincount(owner, weights=cost, minlength=n_models)
     heard = _heard(problem)
+    weight = problem.site_weight
+    if problem.ensemble.gate.density is not None:  # no site has weight zero then
+        weight = weight * (total / len(sources) / problem.weight)[problem.which]
     records = []
     for m, message in enumerate(problem.messages):
         u = int(problem.which[m])
@@ -166,7 +173,7 @@ def _records(problem: Problem, model: Any) -> tuple[Any, float, tuple[SiteRecord
             SiteRecord(
                 site=message.site,
                 n_samples=message.n_samples,
-                weight=float(problem.site_weight[m]),
+                weight=float(weight[m]),
                 cost=float(spent[u] / total[u]) if some else np.nan,
                 mass=mass[owner == u] / total[u] if some and not kept else None,
                 heard=float(heard[u]) if u >= 0 else 0.0,
