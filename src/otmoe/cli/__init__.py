@@ -15,10 +15,16 @@ __all__ = ["main"]
     cls=Commands,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="""\b
-Example:
+Example, rows that may be read from here:
   otmoe simulate -o data --files 4 --rows 8000 --experts 2 --features 3
   otmoe run data --target y --experts 2 -o model.json
   otmoe predict model.json data -o predictions.parquet
+
+\b
+Sites that may not pool their rows:
+  otmoe fit data/part-0.parquet --target y --experts 2 --site Lyon --sketch -o lyon.moe.json
+  otmoe inspect lyon.moe.json
+  otmoe aggregate "*.moe.json" -o model.json
 
 Exit codes: 0 all went well, 1 the work failed, 2 the command line is wrong, 130 interrupted.
 OTMOE_DEBUG=1 shows where an error came from.""",

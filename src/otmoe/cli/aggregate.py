@@ -15,7 +15,7 @@ from rich.table import Table
 
 import otmoe
 from otmoe import LocalModel, save_model, support_from
-from otmoe.aggregation import METHODS, Aggregation, SiteRecord
+from otmoe.aggregation import Aggregation, SiteRecord
 from otmoe.aggregation.problem import check_messages
 from otmoe.cli import options
 from otmoe.cli.common import (
@@ -87,21 +87,14 @@ The same messages, support and seed give the same model, in whatever order the m
     section="Support",
     help="How many of them to draw.",
 )
-@options.missing
+@options.missing("Support")
 @option(
     "--experts",
     type=click.IntRange(min=1),
     section="Merging",
     help="Number of experts; by default the largest of the sites'.",
 )
-@option(
-    "--method",
-    type=click.Choice([m for m in METHODS if m != "ensemble"]),
-    default="reduction",
-    show_default=True,
-    section="Merging",
-    help="How models are merged.",
-)
+@options.method("Merging")
 @options.seed("Merging")
 @output("Model file to write, JSON.")
 def aggregate(

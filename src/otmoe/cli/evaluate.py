@@ -41,7 +41,7 @@ Give rows that the model was not fitted to, or it will look better than it is.""
 @option(
     "--site", metavar="COLUMN", section="Columns", help="Tell the values of this column apart too."
 )
-@options.missing
+@options.missing()
 @speech
 def evaluate(
     model: Path,

@@ -42,7 +42,8 @@ from otmoe.shards.memory import checked
     cls=Command,
     epilog="""\b
 Examples:
-  otmoe fit lyon.parquet --target y --experts 2 --site Lyon --features features.json -o lyon.json
+  otmoe fit lyon.parquet --target y --experts 2 --site Lyon --features features.json \\
+      --sketch -o lyon.moe.json
   otmoe fit "2024-*.csv" --target sick --experts 2 --site Lyon --features features.json \\
       --family classes --classes no,yes -o lyon.moe.json
   otmoe inspect lyon.moe.json
@@ -55,7 +56,7 @@ you send it; `otmoe aggregate` merges it with those of other sites.""",
 @options.weight
 @options.spec
 @options.columns
-@options.missing
+@options.missing()
 @option(
     "--site", metavar="NAME", required=True, section="Message", help="Name of the site, as sent."
 )

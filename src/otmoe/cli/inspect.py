@@ -20,8 +20,8 @@ from otmoe.model import MoE
 PARTS = {
     "model": (
         "parameters",
-        "coefficients of gate and experts, estimated from all rows together; single rows could "
-        "be worked out only if an expert had hardly more rows than coefficients",
+        "coefficients of gate and experts, estimated from all rows together; they can tell of "
+        "single rows where an expert has hardly more rows than coefficients",
     ),
     "features": (
         "features",
@@ -33,7 +33,8 @@ PARTS = {
     ),
     "sketch": (
         "sketch",
-        "how the covariates are spread, as a few bell curves (weights, means, covariances): no row",
+        "how the covariates are spread: a few normal distributions (weights, means, covariances), "
+        "shares of levels, values that never vary; no row",
     ),
     "grams": (
         "Grams",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from otmoe import FeatureSpec, load_features
+from otmoe.aggregation import METHODS
 from otmoe.cli.common import Decorator, Failed, Names, option
 
 weight = option("--weight", metavar="COLUMN", section="Columns", help="Case weights.")
@@ -21,14 +22,6 @@ columns = option(
     section="Columns",
     help="The features instead; by default all other columns.",
 )
-missing = option(
-    "--missing",
-    type=click.Choice(["error", "drop"]),
-    default="error",
-    show_default=True,
-    section="Rows",
-    help="Rows with missing values: refuse them, or leave them out.",
-)
 experts = option(
     "--experts", type=click.IntRange(min=1), required=True, section="Fit", help="Number of experts."
 )
@@ -37,6 +30,30 @@ experts = option(
 def target(words: str = "The response.") -> Decorator:
     """Return the option that names the response."""
     return option("--target", metavar="COLUMN", required=True, section="Columns", help=words)
+
+
+def missing(section: str = "Rows") -> Decorator:
+    """Return the option for rows with gaps."""
+    return option(
+        "--missing",
+        type=click.Choice(["error", "drop"]),
+        default="error",
+        show_default=True,
+        section=section,
+        help="Rows with missing values: refuse them, or leave them out.",
+    )
+
+
+def method(section: str) -> Decorator:
+    """Return the option for how models are merged; an ensemble has no file format."""
+    return option(
+        "--method",
+        type=click.Choice([m for m in METHODS if m != "ensemble"]),
+        default="reduction",
+        show_default=True,
+        section=section,
+        help="How models are merged.",
+    )
 
 
 def family(section: str) -> Decorator:

@@ -17,7 +17,6 @@ from otmoe import (
     save_model,
     shards_from,
 )
-from otmoe.aggregation import METHODS
 from otmoe.cli import options
 from otmoe.cli.common import (
     Command,
@@ -74,17 +73,10 @@ The same data and seed give the same model, whatever the engine and the number o
     section="Rows",
     help="One shard per file (the default) or row group, or N in all.",
 )
-@options.missing
+@options.missing()
 @options.experts
 @options.family("Fit")
-@option(
-    "--method",
-    type=click.Choice([m for m in METHODS if m != "ensemble"]),
-    default="reduction",
-    show_default=True,
-    section="Fit",
-    help="How models are merged.",
-)
+@options.method("Fit")
 @option(
     "--support",
     type=click.IntRange(min=1),
