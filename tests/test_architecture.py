@@ -54,6 +54,7 @@ ORDER = """
     aggregation/starting.py
     aggregation/gating.py
     aggregation/problem.py
+    aggregation/outliers.py
     aggregation/result.py
     aggregation/methods.py
     aggregation/__init__.py
