@@ -58,6 +58,7 @@ ORDER = """
     aggregation/starting.py
     aggregation/gating.py
     aggregation/problem.py
+    aggregation/outliers.py
     aggregation/result.py
     aggregation/methods.py
     aggregation/gram.py

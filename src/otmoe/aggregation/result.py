@@ -56,6 +56,11 @@ class SiteRecord:
     heard : float
         Share of the support points at which the site has a say; less than 1 if a feature never
         varied there.
+    disagreement : float
+        Typical divergence of what the site predicts from what the others predict, in nats per row
+        (maths 12). NaN if there is nothing to compare it with.
+    flagged : tuple of str
+        Why the site stands out from the others; empty if it does not.
     """
 
     site: str
@@ -64,6 +69,8 @@ class SiteRecord:
     cost: float
     mass: Floats | None = field(repr=False)
     heard: float = 1.0
+    disagreement: float = np.nan
+    flagged: tuple[str, ...] = ()
 
     @property
     def destination(self) -> Floats | None:
