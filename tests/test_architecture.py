@@ -89,6 +89,7 @@ ORDER = """
     cli/predict.py
     cli/inspect.py
     cli/fit.py
+    cli/inbox.py
     cli/aggregate.py
     cli/evaluate.py
     cli/__init__.py

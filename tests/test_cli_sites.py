@@ -446,12 +446,12 @@ def test_the_part_of_every_site(inbox):
     assert_allclose([site["weight"] for site in found["sites"]], 1 / 3)
     sizes = [Path(f"{name}.moe.json").stat().st_size for name in SITES]
     assert [site["bytes"] for site in found["sites"]] == sizes and found["bytes"] == sum(sizes)
-    assert found["support_points"] == 900 and found["support"].startswith("900 of 900 rows")
+    assert found["support_points"] == 900 and found["support"] == "support.parquet"
     about = json.loads(Path("model.json").read_text())["about"]
     assert about["sites"] == "Brest, Lyon, Nantes" and about["rows"] == 900.0
     assert about["method"] == "reduction"
     shown = fine("aggregate", "*.moe.json", *MERGE, "--force").stdout
-    for words in (*SITES, f"{sum(sizes):,} bytes", "weight", "cost", "900 of 900 rows", "mass"):
+    for words in (*SITES, f"{sum(sizes):,} bytes", "weight", "cost", "900 points", "mass"):
         assert words in shown
 
 
@@ -477,9 +477,10 @@ def test_options_are_passed_on(inbox):
     assert merge("--experts", 1)[1].n_experts == 1
     found, model = merge("--exclude", "Lyon", "--exclude", "Brest")
     assert [site["site"] for site in found["sites"]] == ["Nantes"]
+    assert found["rows"] == 300
     assert found["excluded"] == ["Lyon", "Brest"]
     found, _ = merge("--points", 100)
-    assert found["support_points"] == 100 and found["support"].startswith("100 of 900 rows")
+    assert found["support_points"] == 100
     heavy = replace(messages[0], n_samples=10_000.0)
     heavy.save("Brest.moe.json")
     found, model = merge("--site-weight", "equal")
@@ -740,9 +741,12 @@ def test_inspect_tells_what_each_part_reveals(generous, whole):
 def test_points_are_drawn_from_what_the_messages_bring(generous):
     names = [generous / f"{name}.moe.json" for name in SITES]
     found = json.loads(fine("aggregate", *names, "--points", 500, "--json", "-o", "m.json").stdout)
-    assert found["support_points"] == 500 and "drawn from what 3 sites sent" in found["support"]
+    assert found["support_points"] == 500 and found["support"] == "drawn from the messages"
     messages = [LocalModel.load(path) for path in names]
-    expected = otmoe.aggregate(messages, otmoe.support_from(messages, 500))
+    expected = otmoe.aggregate(messages, 500)
+    assert expected.n_support == 500
+    with pytest.raises(ValueError, match="support is 0; give a whole number"):
+        otmoe.aggregate(messages, 0)
     assert_allclose(load_model("m.json").to_vector(), expected.model.to_vector(), rtol=1e-9)
 
 
@@ -760,8 +764,7 @@ def test_weights_by_covariates_need_sketches(sent, generous):
     args = ["--site-weight", "covariate", "--json", "-o", "m.json"]
     fine("aggregate", *names, *args)
     messages = [LocalModel.load(path) for path in names]
-    support = otmoe.support_from(messages)
-    expected = otmoe.aggregate(messages, support, site_weight="covariate")
+    expected = otmoe.aggregate(messages, site_weight="covariate")
     assert_allclose(load_model("m.json").to_vector(), expected.model.to_vector(), rtol=1e-9)
     assert "Brest" in refused("aggregate", *names[1:], sent / "Brest.moe.json", *args, "--force")
 
@@ -770,7 +773,7 @@ def test_grams_are_for_their_method(sent, generous):
     names = [generous / f"{name}.moe.json" for name in SITES]
     fine("aggregate", *names, "--method", "gram", "-o", "m.json")
     messages = [LocalModel.load(path) for path in names]
-    expected = otmoe.aggregate(messages, otmoe.support_from(messages), method="gram")
+    expected = otmoe.aggregate(messages, method="gram")
     assert_allclose(load_model("m.json").to_vector(), expected.model.to_vector(), rtol=1e-9)
     args = [sent / "Brest.moe.json", *names[1:], "--method", "gram", "--force", "-o", "m.json"]
     assert "Brest" in refused("aggregate", *args)
@@ -782,3 +785,24 @@ def test_a_site_shares_at_most_what_it_has(whole):
     assert LocalModel.load("m.json").support.shape == (100, 2)
     result = call("fit", "few.parquet", *FIT, *LYON, "--share-support", 10**6, "-o", "n.json")
     assert result.exit_code == 2 and "10000" in result.stderr
+
+
+def test_a_site_that_stands_out_is_named_and_can_be_left_out(generous, tmp_path):
+    for name in SITES:
+        (tmp_path / f"{name}.moe.json").write_bytes((generous / f"{name}.moe.json").read_bytes())
+    odd = LocalModel.load("Lyon.moe.json")
+    experts = replace(odd.model.experts, coef=odd.model.experts.coef + 50)
+    replace(odd, site="Paris", model=replace(odd.model, experts=experts)).save("Paris.moe.json")
+    result = fine("aggregate", "*.moe.json", "--json", "-o", "m.json")
+    found = json.loads(result.stdout)
+    flagged = {site["site"]: bool(site["flagged"]) for site in found["sites"]}
+    assert flagged == {"Brest": False, "Lyon": False, "Nantes": False, "Paris": True}
+    assert found["sites"][3]["disagreement"] > found["sites"][0]["disagreement"]
+    assert "'Paris'" in result.stderr and "--exclude-flagged" in result.stderr
+    assert "stands out" in fine("aggregate", "*.moe.json", "--force", "-o", "m.json").stdout
+    args = ["aggregate", "*.moe.json", "--exclude-flagged", "--force", "-o", "m.json"]
+    found = json.loads(fine(*args, "--json").stdout)
+    assert list(found["left_out"]) == ["Paris"]
+    assert [site["site"] for site in found["sites"]] == SITES
+    assert "Paris" in fine(*args).stdout
+    assert "Paris" not in json.loads(Path("m.json").read_text())["about"]["sites"]

@@ -61,10 +61,10 @@ def aggregate(
     ----------
     messages : iterable of LocalModel
         Of one family and the same features; numbers of experts may differ.
-    support : array-like of shape (S, d), optional
+    support : array-like of shape (S, d), or int, optional
         Covariates at which the models are compared, without y: a few thousand rows that cover the
-        sites. A frame is read by column names. By default they are drawn from the sketches and the
-        rows that the messages bring (:func:`otmoe.support_from`).
+        sites. A frame is read by column names. By default, or for a number of points, they are
+        drawn from the sketches and rows that the messages bring (:func:`otmoe.support_from`).
     n_experts : int, optional
         K of the result; by default the largest of the sites'.
     method : str

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -90,8 +91,10 @@ def prepare(
     weight = _check_weight(None if by_density else site_weight, messages)
     first = messages[0].model
     warnings: list[str] = []
-    if support is None:
-        support, warnings = points_from(messages, weight, N_POINTS, generator(random_state))
+    if support is None or isinstance(support, Integral):
+        n_points = N_POINTS if support is None else int(support)
+        check_whole("support", n_points)
+        support, warnings = points_from(messages, weight, n_points, generator(random_state))
     X = _check_support(support, first, messages[0].site)
     if n_experts is None:
         n_experts = max(message.model.n_experts for message in messages)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +13,7 @@ import numpy as np
 from rich.table import Table
 
 import otmoe
-from otmoe import LocalModel, save_model, support_from
+from otmoe import LocalModel, save_model
 from otmoe.aggregation import Aggregation, SiteRecord
 from otmoe.aggregation.problem import check_messages
 from otmoe.cli import options
@@ -27,11 +26,10 @@ from otmoe.cli.common import (
     option,
     output,
     say,
-    sentence,
     warn,
 )
+from otmoe.cli.inbox import Inbox, open_inbox
 from otmoe.cli.tables import experts_table, listed, table_of
-from otmoe.message import MessageError
 from otmoe.numerics import Floats
 from otmoe.prediction import spec_of
 from otmoe.shards import draw_features
@@ -64,6 +62,12 @@ The same messages, support and seed give the same model, in whatever order the m
     help="Leave this site out; may be given several times.",
 )
 @option(
+    "--exclude-flagged",
+    is_flag=True,
+    section="Messages",
+    help="Leave out sites that stand out from the others, and name them.",
+)
+@option(
     "--site-weight",
     type=click.Choice(WEIGHTS),
     default="rows",
@@ -85,7 +89,7 @@ The same messages, support and seed give the same model, in whatever order the m
     default=N_POINTS,
     show_default=True,
     section="Support",
-    help="How many of them to draw.",
+    help="How many to draw.",
 )
 @options.missing("Support")
 @option(
@@ -101,6 +105,7 @@ def aggregate(
     files: tuple[str, ...],
     skip_bad: bool,
     exclude: tuple[str, ...],
+    exclude_flagged: bool,
     site_weight: str,
     support: str | None,
     points: int,
@@ -120,9 +125,9 @@ def aggregate(
     """
     check_output(output, force)
     begin = perf_counter()
-    received, bad = _read(_found(files), skip_bad)
-    messages = check_messages(_without(received, exclude))
-    X, source = _support(messages, support, points, missing, seed)
+    inbox = open_inbox(files, exclude, skip_bad)
+    messages = check_messages(inbox.messages)
+    X = _support(messages, support, points, missing, seed)
     weight = {"rows": None, "equal": np.ones(len(messages)), "covariate": "covariate"}[site_weight]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # the result has them line by line
@@ -132,94 +137,26 @@ def aggregate(
             experts,
             method=method,
             site_weight=weight,
+            outliers="exclude" if exclude_flagged else "flag",
             random_state=seed,
             n_jobs=-1,
         )
-    about = {
-        "made by": "otmoe aggregate",
-        "method": method,
-        "seed": seed,
-        "sites": few(message.site for message in messages),
-        "number of sites": len(messages),
-        "rows": sum(message.n_samples for message in messages),
-        "support": source,
-    }
-    save_model(result.model, output, about=about, features=messages[0].features)
-    for why in bad.values():
-        warn(f"left out: {why}")
-    for words in result.warnings:
-        warn(words)
-    report = {
+    report = _report(result, inbox) | {
         "command": "aggregate",
         "output": str(output),
-        "family": result.model.experts.family,
-        "method": method,
-        "status": result.status,
-        "converged": bool(result.converged),
-        "cost": result.cost,
-        "terms": list(result.model.terms),
-        "mass": None if result.mass is None else result.mass.tolist(),
-        "sites": [
-            _record(record, message) for record, message in zip(result.sites, messages, strict=True)
-        ],
         "excluded": list(exclude),
-        "unreadable": bad,
-        "rows": about["rows"],
-        "bytes": result.communication.bytes,
-        "support": source,
-        "support_points": result.n_support,
-        "warnings": list(result.warnings),
+        "support": support or "drawn from the messages",
         "seconds": perf_counter() - begin,
     }
+    names = [record.site for record in result.sites]
+    about = {"made by": "otmoe aggregate", "method": method, "seed": seed, "sites": few(names)}
+    about |= {"number of sites": len(names), "rows": report["rows"], "support": report["support"]}
+    save_model(result.model, output, about=about, features=messages[0].features)
+    for why in inbox.bad.values():
+        warn(f"left out: {why}")
+    for words in report["warnings"]:
+        warn(words)
     say(report, as_json, quiet, *_shown(report, result))
-
-
-def _found(files: Sequence[str]) -> list[Path]:
-    """Return the files that names and patterns stand for, those of a pattern sorted."""
-    found: list[Path] = []
-    for item in files:
-        matches = (
-            sorted(glob.glob(item)) if glob.has_magic(item) and not Path(item).exists() else [item]
-        )
-        if not matches:
-            raise Failed(f"no file matches {item}; check the folder and the pattern.")
-        found += map(Path, matches)
-    return found
-
-
-def _read(paths: Sequence[Path], skip_bad: bool) -> tuple[list[LocalModel], dict[str, str]]:
-    """Return the messages, and why others cannot be read, by file."""
-    found: dict[str, tuple[Path, LocalModel]] = {}
-    bad: dict[str, str] = {}
-    for path in paths:
-        try:
-            message = LocalModel.load(path)
-        except (MessageError, OSError) as error:
-            bad[str(path)] = sentence(error)
-            continue
-        if message.site in found:
-            raise Failed(
-                f"{found[message.site][0]} and {path} both come from site {message.site!r}; a site "
-                "may send one message, so leave one out."
-            )
-        found[message.site] = path, message
-    if bad and not (skip_bad and found):
-        hint = "" if skip_bad or not found else " (--skip-bad goes on without them)"
-        raise Failed(
-            f"{len(bad)} of {len(paths)} messages cannot be read{hint}: {' '.join(bad.values())}"
-        )
-    return [message for _, message in found.values()], bad
-
-
-def _without(messages: list[LocalModel], exclude: Sequence[str]) -> list[LocalModel]:
-    names = [message.site for message in messages]
-    for site in exclude:
-        if site not in names:
-            raise Failed(f"--exclude {site}: no message is from that site; there are {few(names)}.")
-    left = [message for message in messages if message.site not in exclude]
-    if not left:
-        raise Failed("--exclude leaves no site to merge.")
-    return left
 
 
 def _support(
@@ -228,25 +165,43 @@ def _support(
     points: int,
     missing: Literal["error", "drop"],
     seed: int,
-) -> tuple[Floats, str]:
-    """Return the points at which models are compared, and where they come from."""
+) -> Floats | int:
+    """Return the points at which models are compared, or how many to draw from the messages."""
     if data is not None:
-        first = messages[0]
-        spec = spec_of(first.model, first.features)
-        X, total = draw_features(data, spec, points, missing=missing, random_state=seed)
-        return X, f"{len(X):,} of {total:,} rows of {data}"
-    brought = [m.site for m in messages if m.sketch is not None or m.support is not None]
-    if not brought:
+        spec = spec_of(messages[0].model, messages[0].features)
+        return draw_features(data, spec, points, missing=missing, random_state=seed)[0]
+    if all(m.sketch is None and m.support is None for m in messages):
         raise Failed(
             "there is nothing to compare the models at: give rows of covariates by --support, or "
             "ask the sites to fit with --sketch."
         )
-    X = support_from(messages, points, random_state=seed)
-    return X, f"{len(X):,} points drawn from what {len(brought):,} sites sent"
+    return points
 
 
-def _record(record: SiteRecord, message: LocalModel) -> dict[str, Any]:
-    """Return the part of a site, as it is printed by --json."""
+def _report(result: Aggregation, inbox: Inbox) -> dict[str, Any]:
+    """Return what happened, as it is printed by --json."""
+    return {
+        "family": result.model.experts.family,
+        "method": result.method,
+        "status": result.status,
+        "converged": bool(result.converged),
+        "cost": result.cost,
+        "terms": list(result.model.terms),
+        "mass": None if result.mass is None else result.mass.tolist(),
+        "sites": [
+            _record(record, message, inbox.sizes[record.site])
+            for record, message in zip(result.sites, result.messages, strict=True)
+        ],
+        "left_out": dict(result.left_out),
+        "unreadable": inbox.bad,
+        "rows": sum(record.n_samples for record in result.sites),
+        "bytes": sum(inbox.sizes.values()),
+        "support_points": result.n_support,
+        "warnings": [w.replace("outliers='exclude'", "--exclude-flagged") for w in result.warnings],
+    }
+
+
+def _record(record: SiteRecord, message: LocalModel, size: int) -> dict[str, Any]:
     return {
         "site": record.site,
         "rows": record.n_samples,
@@ -254,19 +209,23 @@ def _record(record: SiteRecord, message: LocalModel) -> dict[str, Any]:
         "converged": message.converged,
         "weight": record.weight,
         "cost": record.cost,
+        "disagreement": record.disagreement,
+        "flagged": list(record.flagged),
         "heard": record.heard,
         "destination": None if record.destination is None else record.destination.tolist(),
-        "bytes": len(message.to_json().encode()),
+        "bytes": size,
     }
 
 
 def _shown(report: dict[str, Any], result: Aggregation) -> list[Any]:
     """Return the same for people."""
-    about = [
-        ("sites", f"{len(report['sites']):,}"),
-        ("rows", f"{report['rows']:,.10g}"),
+    about = [("sites", f"{len(report['sites']):,}"), ("rows", f"{report['rows']:,.10g}")]
+    for what in ("left_out", "excluded", "unreadable"):
+        if report[what]:
+            about.append((what.replace("_", " "), few(report[what])))
+    about += [
         ("received", f"{report['bytes']:,} bytes"),
-        ("support", report["support"]),
+        ("support", f"{report['support_points']:,} points: {report['support']}"),
         ("merging", report["status"]),
         ("written to", report["output"]),
     ]
@@ -278,14 +237,20 @@ def _shown(report: dict[str, Any], result: Aggregation) -> list[Any]:
 
 
 def _sites_table(sites: list[dict[str, Any]]) -> Table:
-    """Return the sites, those that count most where they are many."""
-    most = sorted(sites, key=lambda site: -site["weight"])[:NAMED]
+    """Return the sites; of many, those that stand out or count most."""
+    most = sorted(sites, key=lambda site: (not site["flagged"], -site["weight"]))[:NAMED]
     rows = (
-        [s["site"], f"{s['rows']:,.10g}", f"{s['weight']:.3f}", f"{s['cost']:.4g}"]
-        for s in sites
-        if s in most
+        [
+            site["site"],
+            f"{site['rows']:,.10g}",
+            *(f"{site[key]:.3g}" for key in ("weight", "cost", "disagreement")),
+            "stands out" if site["flagged"] else "",
+        ]
+        for site in sites
+        if site in most
     )
-    table = table_of(["site", "rows", "weight", "cost"], rows, {"site"})
+    heads = ["site", "rows", "weight", "cost", "disagreement", ""]
+    table = table_of(heads, rows, {"site", ""})
     left = len(sites) - len(most)
     if left:
         table.caption = f"and {left:,} that count less, which --json lists"
