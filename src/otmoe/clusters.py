@@ -11,6 +11,7 @@ import numpy as np
 from array_api_compat import is_array_api_obj
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
+from threadpoolctl import threadpool_limits
 
 from otmoe.features import FeatureSpec
 from otmoe.numerics import Floats, to_numpy
@@ -99,10 +100,11 @@ def some_rows(X: Any, sample_weight: Any, rng: np.random.Generator) -> tuple[Flo
     weight = check_weight(sample_weight, X)
     weight = np.ones(X.shape[0]) if weight is None else to_numpy(weight)
     index = np.flatnonzero(weight > 0)
-    if len(index) < LEAST_ROWS:
+    n = count(weight[index]) if len(index) else 0
+    if n < LEAST_ROWS:
         raise ValueError(
-            f"X has {len(index)} rows (of positive weight), and a sketch needs {LEAST_ROWS}: a "
-            "mean over fewer says too much about each of them. Send no sketch."
+            f"X has {n:.3g} rows (counted by weight), and a sketch needs {LEAST_ROWS}: a mean over "
+            "fewer says too much about each of them; send no sketch."
         )
     if len(index) > _MOST_ROWS:
         index = np.sort(rng.choice(index, _MOST_ROWS, replace=False))
@@ -110,6 +112,11 @@ def some_rows(X: Any, sample_weight: Any, rng: np.random.Generator) -> tuple[Flo
     if not np.all(np.isfinite(rows)):
         raise ValueError("X holds NaN or infinity: drop such rows, or fill the gaps.")
     return rows, weight[index] / weight[index].mean()
+
+
+def count(weight: Floats) -> Any:
+    """Return how many rows of equal weight a mean over these is worth, for each column (Kish)."""
+    return weight.sum(axis=0) ** 2 / (weight**2).sum(axis=0)
 
 
 def components(Z: Floats, weight: Floats, most: int, rng: np.random.Generator) -> Floats:
@@ -138,13 +145,14 @@ def components(Z: Floats, weight: Floats, most: int, rng: np.random.Generator) -
     seed = int(rng.integers(2**31))
     for G in range(1, min(most, n // least) + 1):
         mixture = GaussianMixture(G, reg_covar=_NARROWEST, random_state=seed)
-        with warnings.catch_warnings():
+        # Threads would wait for each other most of the time, and so they do on a busy machine.
+        with warnings.catch_warnings(), threadpool_limits(1):
             warnings.simplefilter("ignore", ConvergenceWarning)  # nearly there is good enough
             mixture.fit(seen)
         bic = mixture.bic(seen)
         if bic < lowest:
             part = mixture.predict_proba(Z) * weight[:, None]
-            if part.sum(axis=0).min() >= least:
+            if G == 1 or count(part).min() >= least:
                 best, lowest = part, bic
     return best
 

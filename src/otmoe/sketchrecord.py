@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Field
 
-from otmoe.jsontext import fail, path_of, shown
+from otmoe.jsontext import MessageError, fail, path_of, shown
 from otmoe.numerics import Floats
 from otmoe.records import List, Matrix, Name, Positive, Record
 from otmoe.sketch import Sketch
@@ -48,6 +48,11 @@ class SketchRecord(Record):
 
 def document_of(sketch: Sketch, names: Sequence[str]) -> dict[str, Any]:
     """Return a sketch as it stands in a message; `names` are those of the d features."""
+    if sketch.n_features != len(names):
+        raise MessageError(
+            f"the sketch has {sketch.n_features} features, but the model has {len(names)}: sketch "
+            "the rows of the fit."
+        )
     upper = np.triu_indices(len(sketch.numbers))
 
     def named(columns: Iterable[int]) -> list[str]:
@@ -83,7 +88,7 @@ def sketch_of(record: SketchRecord, names: Sequence[str]) -> Sketch:
     return Sketch(
         np.array(record.weight),
         columns(record.numbers),
-        np.array(record.mean, np.float64).reshape(-1, q),
+        np.array(record.mean, np.float64),
         np.array([_symmetric(cov, q) for cov in record.cov]),
         tuple(columns(category.features) for category in record.categories),
         tuple(np.array(category.prob) for category in record.categories),

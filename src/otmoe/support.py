@@ -109,6 +109,12 @@ def support_from(
     (1000, 3)
     """
     check_whole("n_points", n_points)
+    for message in messages:
+        if message.model.terms != messages[0].model.terms:
+            raise ValueError(
+                f"the sites {messages[0].site!r} and {message.site!r} have different features: "
+                "give messages about the same ones, in the same order."
+            )
     weight = np.array([message.n_samples for message in messages])
     points, trouble = points_from(messages, weight, n_points, generator(random_state))
     for sentence in trouble:
@@ -129,9 +135,9 @@ def points_from(
             sent.setdefault(key, (message, []))[1].append(float(share))
     if not sent:
         raise ValueError(
-            "support is missing, and no site sent a sketch or rows to draw it from: give "
-            "covariates at which the models are compared, for example from otmoe.draw_support, or "
-            "ask the sites for sketches, made by to_message(..., X=X, sketch=True)."
+            "support is missing: give covariates at which the models are compared, an array of "
+            "shape (S, d), for example from otmoe.draw_support, or ask the sites for sketches, "
+            "made by to_message(..., X=X, sketch=True)."
         )
     distinct = [sent[key] for key in sorted(sent)]
     total = np.array([sum(sorted(shares)) for _, shares in distinct])
