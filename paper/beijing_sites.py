@@ -162,7 +162,12 @@ def stations(rows: list[Row]) -> Cells:
         for row in rows
     ]
     total = sum(int(row["bytes"]) for row in rows)
-    return f"{total:,} bytes were sent in all.", heads, body
+    better = sum(float(row["rmse_alone"]) < float(row["rmse_sketches"]) for row in rows)
+    words = (
+        f"{total:,} bytes were sent in all. Alone has the smaller RMSE than merged at sketches at "
+        f"{better} of the {len(rows)} stations."
+    )
+    return words, heads, body
 
 
 def models(rows: list[Row]) -> Cells:
