@@ -36,6 +36,7 @@ ORDER = """
     columns.py
     features.py
     schema.py
+    json_schema.py
     message.py
     shards/files.py
     shards/sources.py

@@ -125,8 +125,8 @@ def test_a_model_without_rows_is_no_message(tmp_path):
         LocalModel.load(tmp_path / "model.moe.json")
 
 
-numbers = st.floats(-1e50, 1e50) | st.sampled_from([5e-324, 1e50, -1e50, -0.0, 1 / 3, 2**53 + 2.0])
-positive = st.floats(1e-100, 1e100) | st.sampled_from([1e-100, 1e100])
+numbers = st.floats(-1e30, 1e30) | st.sampled_from([5e-324, 1e30, -1e30, -0.0, 1 / 3, 2**53 + 2.0])
+positive = st.floats(1e-60, 1e60) | st.sampled_from([1e-60, 1e60])
 
 
 @st.composite
@@ -454,12 +454,12 @@ E = "model.experts."
         ("gaussian", E + "var.1", 0, "`model.experts.var[1]` is 0; give a number above 0"),
         ("multinomial", E + "coef", [[1, 2]], "`model.experts.coef[0][0]` is 1; give a list"),
         # magnitudes
-        ("poisson", E + "coef.0.2", 1e308, "`model.experts.coef[0][2]` is 1e+308; give a number of"),
-        ("poisson", M + "gate.coef.0.2", -1e51, "`model.gate.coef[0][2]` is -1e+51; give a number"),
-        ("poisson", "log_likelihood", -1e51, "`log_likelihood` is -1e+51; give a number of at lea"),
-        ("poisson", "n_samples", 1e101, "`n_samples` is 1e+101; give a number of at most 1e+100."),
-        ("gaussian", E + "var.0", 1e-101, "`model.experts.var[0]` is 1e-101; give a number of at"),
-        ("poisson", "constant_features", {"x1": 1e60}, "`constant_features.x1` is 1e+60; give a n"),
+        ("poisson", E + "coef.0.2", 1e308, "`model.experts.coef[0][2]` is 1e+308; give a numb"),
+        ("poisson", M + "gate.coef.0.2", -1e31, "`model.gate.coef[0][2]` is -1e+31; give a number"),
+        ("poisson", "log_likelihood", -1e31, "`log_likelihood` is -1e+31; give a number of at lea"),
+        ("poisson", "n_samples", 1e61, "`n_samples` is 1e+61; give a number of at most 1e+60."),
+        ("gaussian", E + "var.0", 1e-61, "`model.experts.var[0]` is 1e-61; give a number of at"),
+        ("poisson", "constant_features", {"x1": 1e31}, "`constant_features.x1` is 1e+31; give a n"),
         # shapes
         ("poisson", E + "coef", [], "`model.experts.coef` is empty; give coefficients"),
         ("poisson", E + "coef", [[], []], "`model.experts.coef[0]` is empty"),

@@ -28,8 +28,8 @@ SCHEMA_VERSION = 1
 LONGEST_NAME = 200
 """Characters that the name of a site or of a class may have."""
 
-LARGEST = 1e50
-"""Magnitude up to which numbers are read: sums of squares of predictors have to stay finite."""
+LARGEST = 1e30
+"""Magnitude up to which numbers are read: squared predictors over variances have to be finite."""
 
 IGNORED = "x-"
 """How the names of fields begin that everybody may add and that nobody reads."""
@@ -111,8 +111,9 @@ Map = Annotated[dict[T, V], WrapValidator(_in_parts)]
 Number = Annotated[float, Field(ge=-LARGEST, le=LARGEST)]
 Row = List[Number]
 Matrix = List[Row]
-Positive = Annotated[float, Field(ge=1e-100, le=1e100)]  # the squares of numbers, for variances
+Positive = Annotated[float, Field(ge=1e-60, le=1e60)]  # squares of numbers, such as variances
 Whole = Annotated[int, BeforeValidator(_whole)]
+Version = Annotated[Whole, WithJsonSchema({"const": SCHEMA_VERSION})]
 Line = Annotated[str, AfterValidator(_without(_LINE)), _schema(_LINE)]
 Name = Annotated[str, AfterValidator(_without(_TEXT)), _schema(_TEXT)]
 Label = Annotated[Any, AfterValidator(_label), _schema(_TEXT, type=["string", "number", "boolean"])]

@@ -31,6 +31,7 @@ from otmoe.records import (
     Positive,
     Record,
     Site,
+    Version,
     Whole,
     check_distinct,
     check_version,
@@ -80,7 +81,7 @@ class LocalModelRecord(Record):
     """What a site sends."""
 
     otmoe: Literal["local model"]
-    schema_version: Whole
+    schema_version: Version
     site: Site
     n_samples: Positive
     log_likelihood: Number
@@ -95,7 +96,7 @@ class ModelFileRecord(Record):
     """A model alone, and what its author wanted to say about it."""
 
     otmoe: Literal["model"]
-    schema_version: Whole
+    schema_version: Version
     about: Map[Line, Label] = {}
     features: FeaturesRecord | None = None
     model: ModelRecord
