@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from itertools import islice
@@ -143,7 +144,8 @@ class Record(BaseModel):
         value = {k: v for k, v in value.items() if not k.startswith(IGNORED)}
         for key in value:
             if key not in cls.model_fields:
-                raise PydanticCustomError("unknown", "is unknown", {"key": key})
+                # as ASCII: pydantic wants text that UTF-8 can hold
+                raise PydanticCustomError("unknown", "is unknown", {"key": json.dumps(key)})
         return value
 
 
@@ -164,7 +166,7 @@ def typed(
     if twice:
         where = (*where, first["input"].key)
     elif first["type"] == "unknown":
-        where = (*where, first["ctx"]["key"])
+        where = (*where, json.loads(first["ctx"]["key"]))
     fail(source, path_of(where), "occurs twice; keep one of the two." if twice else _problem(first))
 
 
@@ -195,6 +197,7 @@ _PROBLEMS = {
     "int_type": "is {value}; give a whole number.",
     "bool_type": "is {value}; give true or false.",
     "string_type": "is {value}; give text.",
+    "string_unicode": "is {value}; give text.",
     "list_type": "is {value}; give a list.",
     "dict_type": "is {value}; give an object.",
     "model_type": "is {value}; give an object.",
