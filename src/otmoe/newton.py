@@ -38,9 +38,9 @@ def solve_psd(H: Floats, g: Floats) -> Floats:
     """
     if H.ndim > 2:
         return np.stack([solve_psd(*pair) for pair in zip(H, g, strict=True)])
-    largest = np.max(np.diagonal(H), initial=0.0)
-    if largest < _NOTHING:
+    if np.max(np.abs(H), initial=0.0) < _NOTHING:
         return np.zeros_like(g)
+    largest = np.max(np.diagonal(H), initial=0.0)
     solution = _solve_definite(H, g, RANK_TOLERANCE * largest)
     if solution is not None:
         return solution
