@@ -40,6 +40,7 @@ ORDER = """
     sketch.py
     sketchrecord.py
     schema.py
+    json_schema.py
     message.py
     shards/files.py
     shards/sources.py

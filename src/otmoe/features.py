@@ -28,7 +28,15 @@ from otmoe.jsontext import (
     write_whole,
 )
 from otmoe.numerics import Floats
-from otmoe.records import SCHEMA_VERSION, List, Record, check_distinct, check_version, typed
+from otmoe.records import (
+    SCHEMA_VERSION,
+    List,
+    Record,
+    Version,
+    check_distinct,
+    check_version,
+    typed,
+)
 from otmoe.tables import as_arrow, names_of
 
 _BATCH = 1 << 13  # rows that are encoded at a time, few enough to stay in cache
@@ -39,6 +47,13 @@ class FeaturesRecord(Record):
 
     columns: List[ColumnRecord]
     unknown: Literal["error", "reference"] = "error"
+
+
+class FeaturesFileRecord(FeaturesRecord):
+    """A specification alone, in a file of its own."""
+
+    otmoe: Literal["features"]
+    schema_version: Version
 
 
 def check_features(record: FeaturesRecord, source: str, place: str = "") -> None:
@@ -301,7 +316,7 @@ class FeatureSpec:
             How much is read.
         """
         document = parse(text, source, limits)
-        kind = document.pop("otmoe", None)
+        kind = document.get("otmoe")
         if kind in ("model", "local model"):
             raise MessageError(
                 f"{source}: `otmoe` is {shown(kind)}; read its features with otmoe.load_features."
@@ -309,8 +324,7 @@ class FeatureSpec:
         if kind != "features":
             fail(source, "otmoe", f'is {shown(kind)}; a file of features says "features" there.')
         check_version(document, source)
-        del document["schema_version"]
-        record = typed(FeaturesRecord, document, source)
+        record = typed(FeaturesFileRecord, document, source)
         check_features(record, source)
         spec = cls.from_record(record)
         limits.check("features", len(spec.feature_names), source)

@@ -64,12 +64,15 @@ should, read it with limits=otmoe.Limits(depth=...) and a larger number.
 
     def check(self, name: str, found: int, source: str) -> None:
         """Refuse a file of which more is found than the limit of that name allows."""
-        most = getattr(self, name)
-        if found > most:
-            raise MessageError(
-                f"{source}: has {_MORE_THAN[name].format(most)}; if it should, read it with "
-                f"limits=otmoe.Limits({name}=...) and a larger number."
-            )
+        if found > getattr(self, name):
+            self.refuse(name, source)
+
+    def refuse(self, name: str, source: str) -> NoReturn:
+        """Raise a :class:`MessageError` that names a limit and says how to raise it."""
+        raise MessageError(
+            f"{source}: has {_MORE_THAN[name].format(getattr(self, name))}; if it should, read it "
+            f"with limits=otmoe.Limits({name}=...) and a larger number."
+        )
 
 
 LIMITS = Limits()
@@ -147,18 +150,21 @@ def _measure(text: str, source: str, limits: Limits) -> None:
     """
     depth = values = texts = end = 0
     for token in _TOKEN.finditer(text):
-        start, before = token.start(), end
-        end = token.end()
+        before, (start, end) = end, token.span()
         values += text.count(",", before, start)  # n values have n - 1 commas, and one opening
-        if text[start] == '"':
+        mark = text[start]
+        if mark == '"':
             texts += 1
-            limits.check("text", end - start - 2, source)
-        elif text[start] in "[{":
+            if end - start - 2 > limits.text:
+                limits.refuse("text", source)
+        elif mark in "[{":
             values, depth = values + 1, depth + 1
-            limits.check("depth", depth, source)
+            if depth > limits.depth:
+                limits.refuse("depth", source)
         else:
             depth -= 1
-        limits.check("values", values, source)
+        if values > limits.values:
+            limits.refuse("values", source)
         if depth < 0 or texts > 2 * values + 1:  # a name and a text for each value
             return
     limits.check("values", values + text.count(",", end), source)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from itertools import islice
@@ -28,8 +29,8 @@ SCHEMA_VERSION = 1
 LONGEST_NAME = 200
 """Characters that the name of a site or of a class may have."""
 
-LARGEST = 1e50
-"""Magnitude up to which numbers are read: sums of squares of predictors have to stay finite."""
+LARGEST = 1e30
+"""Magnitude up to which numbers are read: squared predictors over variances have to be finite."""
 
 IGNORED = "x-"
 """How the names of fields begin that everybody may add and that nobody reads."""
@@ -111,8 +112,9 @@ Map = Annotated[dict[T, V], WrapValidator(_in_parts)]
 Number = Annotated[float, Field(ge=-LARGEST, le=LARGEST)]
 Row = List[Number]
 Matrix = List[Row]
-Positive = Annotated[float, Field(ge=1e-100, le=1e100)]  # the squares of numbers, for variances
+Positive = Annotated[float, Field(ge=1e-60, le=1e60)]  # squares of numbers, such as variances
 Whole = Annotated[int, BeforeValidator(_whole)]
+Version = Annotated[Whole, WithJsonSchema({"const": SCHEMA_VERSION})]
 Line = Annotated[str, AfterValidator(_without(_LINE)), _schema(_LINE)]
 Name = Annotated[str, AfterValidator(_without(_TEXT)), _schema(_TEXT)]
 Label = Annotated[Any, AfterValidator(_label), _schema(_TEXT, type=["string", "number", "boolean"])]
@@ -142,7 +144,8 @@ class Record(BaseModel):
         value = {k: v for k, v in value.items() if not k.startswith(IGNORED)}
         for key in value:
             if key not in cls.model_fields:
-                raise PydanticCustomError("unknown", "is unknown", {"key": key})
+                # as ASCII: pydantic wants text that UTF-8 can hold
+                raise PydanticCustomError("unknown", "is unknown", {"key": json.dumps(key)})
         return value
 
 
@@ -163,7 +166,7 @@ def typed(
     if twice:
         where = (*where, first["input"].key)
     elif first["type"] == "unknown":
-        where = (*where, first["ctx"]["key"])
+        where = (*where, json.loads(first["ctx"]["key"]))
     fail(source, path_of(where), "occurs twice; keep one of the two." if twice else _problem(first))
 
 
@@ -194,6 +197,7 @@ _PROBLEMS = {
     "int_type": "is {value}; give a whole number.",
     "bool_type": "is {value}; give true or false.",
     "string_type": "is {value}; give text.",
+    "string_unicode": "is {value}; give text.",
     "list_type": "is {value}; give a list.",
     "dict_type": "is {value}; give an object.",
     "model_type": "is {value}; give an object.",

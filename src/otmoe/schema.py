@@ -32,6 +32,7 @@ from otmoe.records import (
     Positive,
     Record,
     Site,
+    Version,
     Whole,
     check_distinct,
     check_version,
@@ -85,7 +86,7 @@ class LocalModelRecord(Record):
     """What a site sends."""
 
     otmoe: Literal["local model"]
-    schema_version: Whole
+    schema_version: Version
     site: Site
     n_samples: Positive
     log_likelihood: Number
@@ -103,7 +104,7 @@ class ModelFileRecord(Record):
     """A model alone, and what its author wanted to say about it."""
 
     otmoe: Literal["model"]
-    schema_version: Whole
+    schema_version: Version
     about: Map[Line, Label] = {}
     features: FeaturesRecord | None = None
     model: ModelRecord
@@ -266,10 +267,12 @@ def _check_classes(classes: list[Any], n_classes: int, source: str) -> None:
         if isinstance(label, str) and len(label) > LONGEST_NAME:
             problem = f"has {len(label)} characters; give a label of at most {LONGEST_NAME}."
             fail(source, f"{path}[{i}]", problem)
-    # What NumPy makes of them has to be the same labels: no mixture of types, nothing cut off.
-    array = np.array(classes)
+    # What NumPy makes of numbers has to be the same labels: no mixture of types, nothing cut off.
+    if all(isinstance(label, str) for label in classes):
+        return
+    array = np.array([None if isinstance(label, str) else label for label in classes])
     one_type = len({isinstance(label, bool) for label in classes}) == 1
-    if not one_type or array.dtype.kind not in "biufU" or array.tolist() != classes:
+    if not one_type or array.dtype.kind not in "biuf" or array.tolist() != classes:
         fail(source, path, "mixes types or has too large numbers; give labels of one type.")
 
 

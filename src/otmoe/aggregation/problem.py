@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from numbers import Integral
+from reprlib import repr as brief
 from typing import Any
 
 import numpy as np
@@ -195,8 +196,8 @@ def _check_against(message: LocalModel, first: LocalModel) -> None:
         )
     if ours != theirs:
         raise ValueError(
-            f"{who} has the classes {ours}, but site {first.site!r} has {theirs}: declare the same "
-            "classes, in the same order, at every site."
+            f"{who} has the classes {brief(ours)}, but site {first.site!r} has {brief(theirs)}: "
+            "declare the same classes, in the same order, at every site."
         )
     dispersion = model.experts.dispersion
     if dispersion is not None and not np.all((dispersion > 0) & np.isfinite(dispersion)):
@@ -229,14 +230,15 @@ def _name_trouble(who: str, model: MoE, first: LocalModel) -> str:
     if sorted(names) == sorted(others):
         j = next(j for j, (a, b) in enumerate(zip(names, others, strict=True)) if a != b)
         return (
-            f"{who} has the features of {there} in another order (feature {j} is {names[j]!r} "
-            f"instead of {others[j]!r}): fit it to the columns in the same order."
+            f"{who} has the features of {there} in another order (feature {j} is "
+            f"{brief(names[j])} instead of {brief(others[j])}): fit it to the columns in the same "
+            "order."
         )
     extra = sorted(set(names) - set(others))
     missing = sorted(set(others) - set(names))
     return (
-        f"{who} has the features {extra} where {there} has {missing}: fit all sites to the same "
-        "columns."
+        f"{who} has the features {brief(extra)} where {there} has {brief(missing)}: fit all sites "
+        "to the same columns."
     )
 
 
@@ -320,8 +322,8 @@ def _check_support(support: Any, model: MoE, site: str) -> Array:
         missing = [name for name in model.feature_names if name not in given]
         if missing:
             raise ValueError(
-                f"support lacks the columns {missing}: the models were fitted to "
-                f"{list(model.feature_names)}."
+                f"support lacks the columns {brief(missing)}: the models were fitted to "
+                f"{brief(list(model.feature_names))}."
             )
         support = support[list(model.feature_names)]
     X = support if is_array_api_obj(support) else np.asarray(support)
