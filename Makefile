@@ -10,7 +10,7 @@ export PIP_USER := 0
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test lint format docs bench clean
+.PHONY: help demo test fuzz lint format docs bench clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -20,6 +20,9 @@ demo: $(VENV)/.stamp-core ## Fit a mixture of experts and show what it found
 
 test: $(VENV)/.stamp-test ## Run the tests; pytest options go in ARGS="-k gate"
 	@$(PY) -m pytest -n auto $(ARGS)
+
+fuzz: $(VENV)/.stamp-test ## Try 10,000 spoilt messages; other ones with SEED=1, 2, ...
+	@OTMOE_FUZZ=10000 OTMOE_SEED=$(or $(SEED),0) $(PY) -m pytest -n auto $(ARGS) tests/test_hostile.py
 
 lint: $(VENV)/.stamp-lint ## Check style and types
 	@$(PY) -m ruff check

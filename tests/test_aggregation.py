@@ -22,9 +22,10 @@ from oracles import (
 
 from otmoe import aggregate
 from otmoe.aggregation import sources
-from otmoe.aggregation.mm import descend
+from otmoe.aggregation.mm import _no_leap, descend
 from otmoe.aggregation.problem import prepare
 from otmoe.aggregation.sources import look
+from otmoe.experts import LogisticExperts
 
 # The result holds the warnings; test_problem.py checks that they are also given.
 pytestmark = pytest.mark.filterwarnings("ignore:aggregate:UserWarning")
@@ -415,7 +416,7 @@ def test_the_result_describes_itself(family):
     assert f"{len(result.trace) - 1} iterations at R_c = {result.trace[-1]:.4g}" in result.status
     assert set(result.timings) >= {"checks", "starts", "mm", "gate", "method", "records", "total"}
     assert all(seconds >= 0 for seconds in result.timings.values())
-    parts = [result.timings[name] for name in ("checks", "method", "records")]
+    parts = [result.timings[name] for name in ("checks", "screening", "method", "records")]
     assert_allclose(sum(parts), result.timings["total"], rtol=1e-9)
     said = result.communication
     assert said.bytes == sum(len(message.to_json().encode()) for message in sent)
@@ -466,6 +467,13 @@ def test_where_no_step_leads_down_the_run_has_not_converged(monkeypatch):
     monkeypatch.setattr(type(start), "step", lambda self, statistics, floor: far)
     run = descend(known, start)
     assert not run.converged and len(run.trace) == 1
+
+
+@pytest.mark.parametrize("length", [6.0, 1e20, 1e200, 1e300])
+def test_a_step_into_nowhere_is_shortened(length):
+    here = LogisticExperts(np.zeros((2, 2)))
+    there = LogisticExperts(np.array([[0.0, -length], [0.0, 1.0]]))
+    assert_allclose(_no_leap(here, there).coef, [[0.0, -5.0], [0.0, 1.0]], rtol=1e-12)
 
 
 def test_more_experts_than_all_sites_have_are_left_without_mass(family):

@@ -26,6 +26,15 @@ def test_a_singular_system_gets_the_shortest_solution(rng, rank):
     assert_allclose(solve_psd(H, g), np.linalg.pinv(H, hermitian=True, rcond=1e-9) @ g, atol=1e-9)
 
 
+@pytest.mark.parametrize("scale", [1e-280, 1e-289, 1e-291, 1e-305, 1e-310, 5e-324])
+def test_a_system_that_underflows_has_a_finite_solution(scale):
+    for H in (np.diag([1.0, 0.5]), np.ones((2, 2)), np.diag([1.0, 0.0])):
+        solution = solve_psd(scale * H, scale * np.ones(2))
+        assert np.all(np.isfinite(solution))
+        if scale < 1e-290:
+            assert not solution.any()
+
+
 def test_systems_in_a_batch_do_not_disturb_each_other(rng):
     H = np.array([random_psd(rng, 4, rank) for rank in (6, 2, 0)])
     g = np.einsum("nij,nj->ni", H, rng.normal(size=(3, 4)))

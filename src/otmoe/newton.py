@@ -12,6 +12,7 @@ from scipy import linalg
 from otmoe.numerics import Floats
 
 _NEAR = 0.01  # decrement at which the information hardly changes any more
+_NOTHING = 1e-290  # information that counts as none: its reciprocal might overflow
 _EXACT = 1e-16  # decrement at which another step changes nothing that can be seen
 
 RANK_TOLERANCE = 1e-11
@@ -37,6 +38,8 @@ def solve_psd(H: Floats, g: Floats) -> Floats:
     """
     if H.ndim > 2:
         return np.stack([solve_psd(*pair) for pair in zip(H, g, strict=True)])
+    if np.max(np.abs(H), initial=0.0) < _NOTHING:
+        return np.zeros_like(g)
     largest = np.max(np.diagonal(H), initial=0.0)
     solution = _solve_definite(H, g, RANK_TOLERANCE * largest)
     if solution is not None:

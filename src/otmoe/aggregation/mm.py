@@ -13,6 +13,7 @@ from otmoe.numerics import Floats
 _EXACT = 1e-12  # nats
 _LOST = 1e-12  # share of all mass below which a target counts as empty
 _LEAP = 5.0  # how far a Newton step may move an expert, in predictors at standardised x
+_FAR = 1e100
 _ROUNDING = 1e-13  # rise of R_c, relative to 1 + R_c, at which the last step is taken all the same
 _STUCK = 1e-6  # the same after all halvings, from which on there is no way down
 
@@ -115,7 +116,7 @@ def _no_leap(a: Experts, b: Experts) -> Experts:
     """
     if a.n_constant:  # not a Newton step, but the exact answer
         return b
-    move = b.coef - a.coef
+    move = np.clip(b.coef - a.coef, -_FAR, _FAR)  # its square has to be finite
     length = np.sqrt(np.sum(move**2, axis=tuple(range(1, move.ndim)), keepdims=True))
     return replace(a, coef=a.coef + move * (_LEAP / np.maximum(length, _LEAP)))
 
