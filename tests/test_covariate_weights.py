@@ -188,7 +188,7 @@ def test_the_records_give_the_mean_weight(sent, support):
 def test_weights_are_the_same_whether_kept_or_not(sent, support, monkeypatch):
     kept = merged(sent, support)
     monkeypatch.setattr(sources, "_KEEP", 1)
-    assert prepare(sent, support, site_weight="covariate").sources._site_prob is None
+    assert prepare(sent, support, site_weight="covariate").sources._site_weights.ndim == 1
     again = merged(sent, support)
     assert gap(kept.model, again.model) < 1e-9
     assert_allclose(kept.trace, again.trace, rtol=1e-9)
@@ -205,9 +205,12 @@ def test_cells_of_some_sites_have_the_weights_of_all(sent, support, monkeypatch)
         assert_allclose(found.mass, mass, rtol=1e-10)
 
 
-@pytest.mark.parametrize("n_jobs", [1, 2])
-def test_threads_change_nothing(sent, support, n_jobs):
-    a, b = merged(sent, support), merged(sent, support, n_jobs=n_jobs)
+@pytest.mark.parametrize("keep", [2**24, 1])
+def test_threads_change_nothing(sent, support, monkeypatch, keep):
+    monkeypatch.setattr(sources, "_KEEP", keep)
+    monkeypatch.setattr(sources, "_CELL", 1)  # many cells
+    support = np.tile(support, (3, 1))
+    a, b = merged(sent, support), merged(sent, support, n_jobs=2)
     assert_array_equal(a.model.to_vector(), b.model.to_vector())
 
 
@@ -260,21 +263,23 @@ def gate_error(model, truth, X):
     return np.mean(np.sum((prob - truth.gate_prob(X)) ** 2, axis=1))
 
 
-def shifted(data, rng, region, n=1500):
+def shifted(data, rng, region, n=2000):
     """Draw rows of a site that are in one region of x, but for one in twenty."""
     home = replace(data, centers=data.centers[[region]])
     X = np.vstack([home.draw_x(n - n // 20, rng), data.draw_x(n // 20, rng)])
     return X, data.truth.sample(X, rng)[0]
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("seed", [0, 1])
 def test_under_covariate_shift_the_gate_is_twice_as_good(seed):
-    data = simulate(1, 3, 5, softness=1.0, random_state=seed)
+    data = simulate(1, 4, 10, softness=1.0, random_state=seed)
     rng = np.random.default_rng(seed)
     sites = []
-    for m in range(6):
-        X, y = shifted(data, rng, m % 3)
-        est = MoERegressor(3, random_state=0, n_init=4).fit(X, y)
+    for m in range(8):
+        X, y = shifted(data, rng, m % 4)
+        est = MoERegressor(4, random_state=0).fit(X, y)
         sites.append(est.to_message(f"site {m}", X, sketch=True))
     X = data.draw_x(5000, rng)
     constant, covariate = (

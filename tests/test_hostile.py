@@ -84,9 +84,9 @@ def one_of(rng, things):
 
 
 def flipped(text, rng):
-    """Flip one to eight bits."""
+    """Flip a bit or a few."""
     spoilt = bytearray(text)
-    for _ in range(rng.integers(1, 9)):
+    for _ in range(one_of(rng, [1, 1, 2, 8])):
         spoilt[rng.integers(len(spoilt))] ^= 1 << int(rng.integers(8))
     return bytes(spoilt)
 

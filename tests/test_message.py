@@ -15,7 +15,16 @@ from numpy.testing import assert_array_equal
 from oracles import random_model
 
 import otmoe
-from otmoe import FeatureSpec, LocalModel, MoE, MoEClassifier, MoERegressor, load_model, save_model
+from otmoe import (
+    FeatureSpec,
+    LocalModel,
+    MoE,
+    MoEClassifier,
+    MoERegressor,
+    Sketch,
+    load_model,
+    save_model,
+)
 from otmoe.experts import GaussianExperts, MultinomialExperts, PoissonExperts
 from otmoe.gate import SoftmaxGate
 from otmoe.message import MessageError
@@ -727,11 +736,14 @@ def test_the_documentation_has_every_field():
     text = re.sub(r"^## Limits\n.*?^## ", "", DOCS.read_text(encoding="utf-8"), flags=re.S | re.M)
     documented = set(re.findall(r"^\| `([\w.]+)`", text, flags=re.MULTILINE))
     features = FeatureSpec.of_names(["a", "b", "c"])
-    document = json.loads(local(MODELS["gaussian"], features=features).to_json())
+    rows = np.random.default_rng(0).normal(size=(20, 3))
+    brought = {"sketch": Sketch.fit(rows), "support": rows[:2]}
+    document = json.loads(local(MODELS["gaussian"], features=features, **brought).to_json())
 
     def paths(value, prefix=""):
         for key, inner in value.items():
-            nested = isinstance(inner, dict) and key not in ("constant_features", "versions")
+            objects = ("constant_features", "versions", "constant", "units")
+            nested = isinstance(inner, dict) and key not in objects
             yield from paths(inner, f"{prefix}{key}.") if nested else [prefix + key]
 
     assert documented == {*paths(document), "about"}

@@ -149,6 +149,7 @@ def test_few_rows_of_large_weight_are_not_shown(rng):
         ({"X": np.full((20, 2), np.nan)}, "X holds NaN or infinity: drop such rows"),
         ({"sample_weight": -np.ones(20)}, "sample_weight is negative in row 0"),
         ({"n_components": 0}, "n_components is 0; give a whole number of at least 1"),
+        ({"features": FeatureSpec.of_names("abc")}, "X has 2 columns, but `features` makes 3"),
     ],
 )
 def test_a_mistake_is_named(rng, kwargs, sentence):

@@ -39,7 +39,7 @@ from otmoe.rows import take_rows
 from otmoe.schema import MOST_SHARED, LocalModelRecord, ModelFileRecord, ModelRecord, check
 from otmoe.sketch import Sketch
 from otmoe.sketchrecord import document_of, sketch_of
-from otmoe.validation import generator
+from otmoe.validation import check_weight, generator
 
 __all__ = ["LocalModel", "MessageError", "load_features", "load_model", "save_model"]
 
@@ -186,14 +186,15 @@ class LocalModel:
         X = X if is_array_api_obj(X) else np.asarray(X)
         changes: dict[str, Any] = {}
         if sketch:
-            total = float(X.shape[0] if sample_weight is None else np.sum(to_numpy(sample_weight)))
+            weight = check_weight(sample_weight, X)
+            total = float(X.shape[0] if weight is None else np.sum(to_numpy(weight)))
             if not np.isclose(total, self.n_samples, rtol=1e-6):
                 raise ValueError(
                     f"X has {total:g} rows (the sum of their weights), but the fit had "
                     f"{self.n_samples:g}: give the rows and the weights of the fit."
                 )
             changes["sketch"] = Sketch.fit(
-                X, features=self.features, sample_weight=sample_weight, random_state=rng
+                X, features=self.features, sample_weight=weight, random_state=rng
             )
         if share:
             n = int(X.shape[0])

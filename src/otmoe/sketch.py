@@ -123,6 +123,11 @@ class Sketch:
         rng = generator(random_state)
         rows, weight = some_rows(X, sample_weight, rng)
         known, units = layout(features)
+        if features is not None and len(features.feature_names) != rows.shape[1]:
+            raise ValueError(
+                f"X has {rows.shape[1]} columns, but `features` makes {len(features.feature_names)}"
+                ": give encoded features, as features.encode(table) returns them."
+            )
         for j, (center, scale) in units.items():
             value = rows[:, j] * scale + center
             near = np.rint(value)

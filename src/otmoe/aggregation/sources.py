@@ -116,7 +116,8 @@ class Sources:
         apply = map if self.pool is None else self.pool.map
         if self._cells is not None:
             return apply(function, self._cells)
-        return apply(lambda place: function(self._cell(*place)), self._places)
+        known = self._site_weights  # here, since threads that wait for threads wait for ever
+        return apply(lambda place: function(self._cell(place, known)), self._places)
 
     def _placed(self, cell: Cell, values: Floats) -> Floats:
         """Return values of the sources of a cell in their places among all, (L, ...)."""
@@ -130,7 +131,8 @@ class Sources:
         if not self.kept or len(self) * self.n_sources * arrays > _KEEP:
             return None
         apply = map if self.pool is None else self.pool.map
-        return list(apply(lambda place: self._cell(*place), self._places))
+        known = self._site_weights
+        return list(apply(lambda place: self._cell(place, known), self._places))
 
     @cached_property
     def _groups(self) -> list[tuple[slice, slice, Ensemble]]:
@@ -156,41 +158,36 @@ class Sources:
         return [(rows, g) for rows in blocks for g in range(len(self._groups))]
 
     @cached_property
-    def _site_prob(self) -> Array | None:
-        """lambda_m(x) at the support points, (S, M), if it takes time and no space to know it."""
+    def _site_weights(self) -> Array | None:
+        """What the weights of sites at the support points follow from; None if they are constant.
+
+        lambda_m(x) where it takes time to work out, and not too much space to keep, (S, M);
+        otherwise the log weight of all sites that have a say, (S,).
+        """
         gate = self.ensemble.gate
-        if gate.density is None or len(self) * len(gate.gates) > _KEEP:
+        if not gate.varies:
             return None
-        return self._by_rows(gate.site_prob)
-
-    @cached_property
-    def _heard(self) -> Array | None:
-        """The log weight of the sites that have a say at each point, (S,); None if it is 0."""
-        gate = self.ensemble.gate
-        return self._by_rows(gate.heard) if gate.varies else None
-
-    def _by_rows(self, function: Callable[[Array], Array]) -> Array:
-        """Apply a function to the design, block by block."""
-        size = max(self.X.shape[1], len(self.ensemble.gate.gates))
-        blocks = row_blocks(len(self), size, on_device=not isinstance(self.X, np.ndarray))
+        n_sites = len(gate.gates)
+        kept = gate.density is not None and len(self) * n_sites <= _KEEP
+        weights = gate.site_prob if kept else gate.heard
+        on_device = not isinstance(self.X, np.ndarray)
+        blocks = row_blocks(len(self), max(self.X.shape[1], n_sites), on_device=on_device)
         apply = map if self.pool is None else self.pool.map
-        parts = apply(lambda rows: function(design(self.X[rows, :])), blocks)
+        parts = apply(lambda rows: weights(design(self.X[rows, :])), blocks)
         return namespace(self.X).concat(list(parts))
 
-    def _site_share(self, rows: slice, group: int, X: Array) -> Array:
-        """Return lambda_m(x) of a group of sites at some points, (n, m), or (1, m)."""
-        sites, _, part = self._groups[group]
-        if self._site_prob is not None:
-            return self._site_prob[rows, sites]
-        return part.gate.site_share(X, None if self._heard is None else self._heard[rows])
-
-    def _cell(self, rows: slice, group: int) -> Cell:
+    def _cell(self, place: tuple[slice, int], known: Array | None) -> Cell:
         xp = namespace(self.X)
-        _, mine, part = self._groups[group]
+        rows, group = place
+        sites, mine, part = self._groups[group]
         X = design(self.X[rows, :])
+        if known is not None and known.ndim == 2:
+            share = known[rows, sites]
+        else:
+            share = part.gate.site_share(X, None if known is None else known[rows])
         eta = part.experts.predictor(X)
         response = part.experts.response(eta)
-        weight = part.gate.shared(X, self._site_share(rows, group, X))
+        weight = part.gate.shared(X, share)
         own = xp.sum(weight * part.experts.expected_log_prob(eta, response), axis=0)
         Z = design(self.X[rows, :], self.scaling.x_center, self.scaling.x_scale)
         return Cell(rows, mine, Z, weight, response, to_numpy(own))
