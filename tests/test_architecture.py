@@ -70,6 +70,8 @@ ORDER = """
     estimators/__init__.py
     integrations/__init__.py
     integrations/ray.py
+    integrations/query.py
+    integrations/flower.py
     prediction.py
     __init__.py
     cli/common.py
@@ -82,7 +84,7 @@ ORDER = """
     __main__.py
 """.split()
 
-OPTIONAL = {"dask", "matplotlib", "pandas", "ray", "torch"}
+OPTIONAL = {"dask", "flwr", "matplotlib", "pandas", "ray", "torch"}
 
 ROOT = Path(otmoe.__file__).parent
 FILES = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py"))

@@ -1,0 +1,224 @@
+"""What a server asks of a site, what the site allows, and its answer; whoever carries them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import ConfigDict, Field
+
+from otmoe.aggregation import METHODS
+from otmoe.features import FeatureSpec, FeaturesRecord, check_features
+from otmoe.jsontext import parse, shown
+from otmoe.local import ROWS_PER_PARAMETER, Task, fit_local
+from otmoe.message import LocalModel, load_features
+from otmoe.records import List, Name, Record, Site, Whole, typed
+from otmoe.shards import FileShard, shards_from
+from otmoe.support import N_POINTS
+
+Count = Annotated[Whole, Field(ge=0)]
+AtLeastOne = Annotated[Whole, Field(ge=1)]
+
+
+class Request(Record):
+    """What a server asks of every site.
+
+    Attributes
+    ----------
+    target : str
+        Column of the response.
+    experts : int
+    features : FeaturesRecord
+        How columns become features, the same at every site.
+    family : {"gaussian", "poisson", "classes"}
+    classes : list of str
+        All classes, for that family.
+    weight : str, optional
+        Column of case weights.
+    missing : {"error", "drop"}
+        What to do about rows with missing values.
+    starts : int, optional
+        Of the search for the maximum.
+    seed : int
+    sketch, grams : bool
+        Whether to send these parts too, if the site allows it.
+    share : int
+        Rows of x to send, as far as the site allows it.
+    """
+
+    target: Name
+    experts: AtLeastOne
+    features: FeaturesRecord
+    family: Literal["gaussian", "poisson", "classes"] = "gaussian"
+    classes: List[Name] = []
+    weight: Name | None = None
+    missing: Literal["error", "drop"] = "error"
+    starts: AtLeastOne | None = None
+    seed: Count = 0
+    sketch: bool = False
+    grams: bool = False
+    share: Count = 0
+
+    @property
+    def spec(self) -> FeatureSpec:
+        """How columns become features."""
+        check_features(self.features, "request", "features.")
+        return FeatureSpec.from_record(self.features)
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Request:
+        """Read a request, or raise a :class:`~otmoe.message.MessageError`."""
+        return typed(cls, parse(text, "request"), "request")
+
+
+class Offer(Record):
+    """What a site brings, and what may leave it, whatever the server asks for.
+
+    Attributes
+    ----------
+    site : str
+        Its name.
+    data : str
+        Its rows: a file, a folder or a pattern.
+    sketch, grams : bool
+        Whether these parts may leave.
+    share : int
+        How many rows of x may leave.
+    rows_per_parameter : int
+        Fewer than these, and nothing leaves: the parameters would tell too much about y.
+    explain : bool
+        Whether the server is told why a fit failed; the sentence may quote a value.
+    """
+
+    model_config = ConfigDict(extra="ignore")  # where it stands, other things may stand too
+
+    site: Site
+    data: str
+    sketch: bool = False
+    grams: bool = False
+    share: Count = 0
+    rows_per_parameter: Count = ROWS_PER_PARAMETER
+    explain: bool = True
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any], source: str) -> Offer:
+        """Read a configuration, in whose keys a hyphen may stand for an underscore."""
+        return typed(cls, {key.replace("-", "_"): value for key, value in config.items()}, source)
+
+
+class Plan(Record):
+    """What the server does, besides asking.
+
+    Attributes
+    ----------
+    output : str
+        Folder for the messages and the model.
+    support : str, optional
+        Rows of x: a file, a folder or a pattern. By default, points are drawn from what the
+        messages bring.
+    points : int
+        Support points.
+    method : str
+        Of :func:`otmoe.aggregate`.
+    nodes, wait, timeout
+        How many nodes to wait for, how long, and how long for their replies, in seconds.
+    on_error : {"raise", "skip"}
+        A node that fails: stop, or go on without it.
+    """
+
+    output: Name
+    support: Name | None = None
+    points: AtLeastOne = N_POINTS
+    method: Name = "reduction"
+    nodes: AtLeastOne = 1
+    wait: Annotated[float, Field(ge=0)] = 60.0
+    timeout: Annotated[float, Field(gt=0)] = 3600.0
+    on_error: Literal["raise", "skip"] = "raise"
+
+
+def configured(config: Mapping[str, Any]) -> tuple[Request, Plan]:
+    """Return what to ask and what to do, from one flat configuration.
+
+    Parameters
+    ----------
+    config : dict
+        Fields of both, with the path of a file as `features` and commas between `classes`; a
+        hyphen may stand for an underscore, and an empty text stands for nothing.
+
+    Returns
+    -------
+    Request, Plan
+    """
+    source = "run config"
+    given = {key.replace("-", "_"): value for key, value in config.items() if value != ""}
+    unknown = sorted(given.keys() - Request.model_fields.keys() - Plan.model_fields.keys())
+    if unknown:
+        raise ValueError(f"{source}: there is no option {shown(unknown[0])}; remove it.")
+    plan = typed(Plan, {k: v for k, v in given.items() if k in Plan.model_fields}, source)
+    if plan.method not in METHODS or plan.method == "ensemble":
+        choice = sorted(METHODS.keys() - {"ensemble"})
+        raise ValueError(f"{source}: `method` is {shown(plan.method)}; choose one of {choice}.")
+    asked = {k: v for k, v in given.items() if k in Request.model_fields}
+    if "classes" in asked:
+        asked["classes"] = [name.strip() for name in str(asked["classes"]).split(",")]
+    spec = load_features(asked["features"]) if "features" in asked else None
+    if spec is None:
+        raise ValueError(f"{source}: `features` has to name a file that `otmoe features` wrote.")
+    return typed(Request, {**asked, "features": spec.document()}, source), plan
+
+
+def answer(request: Request, offer: Offer) -> LocalModel:
+    """Fit the rows of a site, and return all that leaves it.
+
+    Parameters
+    ----------
+    request : Request
+    offer : Offer
+
+    Returns
+    -------
+    LocalModel
+    """
+    shards = shards_from(
+        offer.data,
+        target=request.target,
+        features=request.spec,
+        weight=request.weight,
+        missing=request.missing,
+    )
+    files = [shard for shard in shards if isinstance(shard, FileShard)]
+    pieces = tuple(piece for shard in files for piece in shard.pieces)
+    shard = replace(files[0], name=offer.site, pieces=pieces)
+    classes = None
+    options: dict[str, Any] = {"family": request.family, "n_init": request.starts}
+    if request.family == "classes":
+        classes = np.unique(np.array(request.classes, dtype=str if shard.labels else np.float64))
+        if len(classes) < 2:
+            raise ValueError("the request has fewer than two classes; declare all of them.")
+        options["family"] = "logistic" if len(classes) == 2 else "multinomial"
+        options["n_classes"] = len(classes)
+    parts: dict[str, Any] = {
+        "sketch": request.sketch and offer.sketch,
+        "grams": request.grams and offer.grams,
+        "share": min(request.share, offer.share),
+    }
+    fit = fit_local(
+        Task(
+            shard,
+            request.seed,
+            request.experts,
+            classes=classes,
+            coded=False,
+            options=options,
+            **{name: value for name, value in parts.items() if value},
+        )
+    )
+    n_parameters = fit.message.model.n_parameters
+    if fit.n_rows < offer.rows_per_parameter * n_parameters:
+        raise ValueError(
+            f"it has {fit.n_rows} rows for {n_parameters} parameters, fewer than the "
+            f"{offer.rows_per_parameter} rows per parameter it asks for; use fewer experts."
+        )
+    return fit.message
