@@ -1,6 +1,6 @@
 """Ten million rows in 64 Parquet files, fitted by workers: memory of driver and workers, and time.
 
-A process of its own is the driver. It first fits two tiny shards, so that libraries are loaded and
+A process of its own is the driver. It first fits two tiny files, so that libraries are loaded and
 kernels compiled everywhere; what driver and workers hold then is their base, and the peak above it
 is what the run costs. The time is set against that of reading the files once, on as many workers.
 """
@@ -37,6 +37,7 @@ def measure(case: Row, settings: Settings) -> Row:
     n = 640_000 if settings.quick else 10_000_000
     with tempfile.TemporaryDirectory() as folder:
         write(Path(folder), case["kind"], n)
+        write(Path(folder, "_tiny"), case["kind"], 4000, files=2)
         child = subprocess.run(
             [sys.executable, "-m", "benchmarks.out_of_core", folder, str(case["workers"])],
             check=True,
@@ -60,11 +61,12 @@ def measure(case: Row, settings: Settings) -> Row:
     }
 
 
-def write(folder: Path, kind: str, n: int) -> None:
+def write(folder: Path, kind: str, n: int, files: int = FILES) -> None:
     """Write rows of one truth into files, one after another."""
+    folder.mkdir(exist_ok=True)
     data = draw(kind, 10_000, SEED)
-    for i in range(FILES):
-        part = data.draw(n // FILES, SEED + 1 + i)
+    for i in range(files):
+        part = data.draw(n // files, SEED + 1 + i)
         columns = {f"x{j}": part.X[:, j] for j in range(part.X.shape[1])}
         pq.write_table(pa.table({"y": part.y, **columns}), folder / f"part-{i:02d}.parquet")
 
@@ -117,7 +119,7 @@ def read_only(shard: Any) -> int:
 
 def child(folder: str, workers: int) -> None:
     data = draw("hard", 4000, SEED)
-    tiny = shards_from((data.X, data.y), cut=2)
+    tiny = shards_from(Path(folder, "_tiny"), target="y")
     make = local_workers(workers)
     pool = make()  # one pool for all, so that its base is that of the run
     est = DistributedMoERegressor(4, executor=pool, random_state=SEED)

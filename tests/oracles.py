@@ -5,6 +5,7 @@ from families import FAMILIES
 from scipy import optimize, special
 
 from otmoe.gate import SoftmaxGate
+from otmoe.grams import Grams
 from otmoe.message import LocalModel
 from otmoe.model import MoE
 from otmoe.steps import EXPERT_RIDGE
@@ -188,9 +189,18 @@ def collected(index, weight, mean, var, n_targets):
 # -- aggregation -------------------------------------------------------------------------------
 
 
+def made_up_grams(model, n_samples):
+    """Return Grams that experts with equal numbers of rows could have; the model decides which."""
+    K, Q, p = model.n_experts, model.experts.n_linear, model.experts.n_columns
+    rng = np.random.default_rng(abs(int(1e6 * model.to_vector()[0])))
+    Z = rng.normal(size=(K, 50, Q * p))
+    return Grams(np.full(K, n_samples / K), np.einsum("kni,knj->kij", Z, Z) / 50 * n_samples / K)
+
+
 def message(model, site="a", n_samples=100.0, **changes):
     """Return a message about a model that was never fitted."""
     known = {"log_likelihood": -150.0, "converged": True, "status": "made by hand"}
+    known["grams"] = made_up_grams(model, n_samples)
     return LocalModel(site=site, model=model, n_samples=n_samples, **known | changes)
 
 

@@ -35,6 +35,7 @@ ORDER = """
     tables.py
     columns.py
     features.py
+    grams.py
     schema.py
     message.py
     shards/files.py
@@ -56,6 +57,7 @@ ORDER = """
     aggregation/problem.py
     aggregation/result.py
     aggregation/methods.py
+    aggregation/gram.py
     aggregation/__init__.py
     futures.py
     local.py

@@ -356,6 +356,44 @@ def test_rows_with_missing_values_are_refused_or_dropped(tmp_path, suffix, colum
     assert_array_equal(found.weight, kept.column("w").to_numpy())
 
 
+@pytest.mark.parametrize("site", [None, ("site", "Lyon")])
+@pytest.mark.parametrize("size", [None, 100])
+def test_columns_are_read_a_few_at_a_time(tmp_path, rng, site, size):
+    # 11 features of 9 columns; gaps in several of them, in the target and in the weights
+    spec = FeatureSpec(
+        (*(Column(f"x{j}") for j in range(8)), Column("wind", "category", ("E", "N", "NE", "S")))
+    )
+    rows = table().select(["site", "wind"])
+    numbers = {name: rng.normal(size=100) for name in ["y", "w", *(f"x{j}" for j in range(8))]}
+    numbers["w"] = np.abs(numbers["w"])
+    for i, values in enumerate(numbers.values()):
+        values[i :: 23 + i] = np.nan
+    for name, values in numbers.items():
+        rows = rows.append_column(name, pa.array(values, from_pandas=True))
+    path = write(tmp_path / "a.parquet", rows, row_group_size=17)
+    if site is not None and size is not None:
+        size = int((rows["site"].to_numpy() == "Lyon").sum())
+    shard = FileShard(
+        "a", (Piece(str(path)),), "y", spec, "w", site=site, size=size, missing="drop"
+    )
+    found = shard.read()
+    frame = rows.to_pandas().dropna()
+    every = len(rows) if site is None else int((rows["site"].to_numpy() == "Lyon").sum())
+    if site is not None:
+        frame = frame[frame["site"] == "Lyon"]
+    assert 0 < len(frame) < every
+    assert_array_equal(found.X, spec.encode(frame))
+    assert_array_equal(found.y, frame["y"])
+    assert_array_equal(found.weight, frame["w"])
+    assert found.dropped == every - len(frame)
+
+
+def test_a_file_with_fewer_rows_than_counted_is_named(folder):
+    shard = FileShard("a", (Piece(str(folder / "part-1.parquet")),), "y", SPEC, size=60)
+    with pytest.raises(ShardError, match="60 rows were counted .* and 50 are read now"):
+        shard.read()
+
+
 def pc_if(gaps, column):
     return pa.compute.if_else(pa.array(gaps), pa.scalar(None, column.type), column)
 

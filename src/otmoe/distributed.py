@@ -136,6 +136,7 @@ def fit_shards(
             coded,
             n_points,
             options or {},
+            grams=method == "gram",
         )
         for shard in shards
     ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import perf_counter, sleep
 from typing import Any
 
@@ -12,9 +12,10 @@ import numpy as np
 from otmoe.em import em
 from otmoe.features import FeatureSpec
 from otmoe.futures import passes
+from otmoe.grams import Grams
 from otmoe.message import LocalModel
 from otmoe.numerics import Array, Floats, take, to_numpy
-from otmoe.rows import take_rows
+from otmoe.rows import Rows, take_rows
 from otmoe.shards import Shard, ShardError, ShardRows
 from otmoe.validation import check_counts, class_codes
 
@@ -100,6 +101,8 @@ class Task:
         Rows of X to bring back as support points, at most.
     options : dict
         Of :func:`otmoe.em.em`.
+    grams : bool
+        Whether the message has the Grams of the experts.
     """
 
     shard: Shard
@@ -110,6 +113,7 @@ class Task:
     coded: bool = True
     n_points: int = 0
     options: Mapping[str, Any] = field(default_factory=dict)
+    grams: bool = False
 
 
 @dataclass(frozen=True)
@@ -163,6 +167,9 @@ def fit_local(task: Task) -> LocalFit:
     message = LocalModel.from_fit(
         fit, shard.name, task.feature_names, task.classes, features=shard.features
     )
+    if task.grams:
+        rows_fitted = Rows(rows.X, y, rows.weight, rows.offset)
+        message = replace(message, grams=Grams.of(fit.model, rows_fitted))
     rng = np.random.default_rng(task.seed)
     index = np.sort(rng.choice(n_rows, min(task.n_points, n_rows), replace=False))
     points = np.asarray(take_rows(rows.X, index), dtype=np.float64)

@@ -19,6 +19,7 @@ from otmoe.em import Fit
 from otmoe.experts import FAMILIES
 from otmoe.features import FeatureSpec
 from otmoe.gate import SoftmaxGate
+from otmoe.grams import Grams
 from otmoe.jsontext import MessageError, parse, shown, to_text, write_whole
 from otmoe.model import MoE
 from otmoe.records import SCHEMA_VERSION
@@ -62,6 +63,8 @@ class LocalModel:
         Of otmoe, Python and NumPy, by name.
     features : FeatureSpec, optional
         How the site's columns became the model's features; None for plain numbers.
+    grams : Grams, optional
+        Second moments of x as each expert sees the rows, if the site likes to send them.
 
     Examples
     --------
@@ -85,6 +88,7 @@ class LocalModel:
     constant: dict[str, float] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=_versions)
     features: FeatureSpec | None = None
+    grams: Grams | None = None
 
     def __post_init__(self) -> None:
         check(self._document(), f"site {shown(self.site)}")
@@ -146,6 +150,7 @@ class LocalModel:
             "constant_features": self.constant,
             **_features_part(self.features),
             "model": _model_document(self.model),
+            **({} if self.grams is None else {"grams": self.grams.document()}),
             "versions": self.versions,
         }
 
@@ -183,6 +188,7 @@ class LocalModel:
             constant=record.constant_features,
             versions=record.versions,
             features=_features(record),
+            grams=None if record.grams is None else Grams.from_record(record.grams),
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:

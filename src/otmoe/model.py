@@ -251,7 +251,11 @@ class MoE:
         )
 
     def aligned_to(self, reference: MoE, X: Array) -> Self:
-        """Return the model with its experts in the order of those of `reference` (maths 6).
+        """Return the model with its experts in the order of those of `reference` (maths 6)."""
+        return self.take(self.order_like(reference, X))
+
+    def order_like(self, reference: MoE, X: Array) -> Floats:
+        """Return the expert that matches each of those of `reference`, (K,) (maths 6).
 
         Experts are matched one to one by the symmetric KL divergence averaged over the rows of X.
         """
@@ -268,7 +272,7 @@ class MoE:
             return (xp.sum(there, axis=0) + xp.sum(back, axis=0).T)[None, :, :]
 
         cost = to_numpy(self._rowwise(block, X)).sum(axis=0) / X.shape[0]
-        return self.take(linear_sum_assignment(np.log1p(cost))[1])
+        return np.asarray(linear_sum_assignment(np.log1p(cost))[1])
 
 
 def _first_nonnegative(function: Callable[[Floats], Floats], low: Floats, high: Floats) -> Floats:

@@ -17,6 +17,7 @@ from pydantic_core import PydanticCustomError
 
 from otmoe.experts import FAMILIES, Experts
 from otmoe.features import FeatureSpec, FeaturesRecord, check_features
+from otmoe.grams import GramsRecord, check_grams
 from otmoe.jsontext import fail, path_of, shown
 from otmoe.numerics import Floats
 from otmoe.records import (
@@ -85,6 +86,7 @@ class LocalModelRecord(Record):
     constant_features: dict[str, float] = {}
     features: FeaturesRecord | None = None
     model: ModelRecord
+    grams: GramsRecord | None = None
     versions: dict[Line, Line] = {}
 
 
@@ -142,6 +144,8 @@ def check(document: dict[str, Any], source: str) -> LocalModelRecord | ModelFile
         _check_features(record.features, model, source)
     if isinstance(record, LocalModelRecord):
         _check_constant(record, source)
+        if record.grams is not None:
+            _check_grams(record.grams, record, source)
     return record
 
 
@@ -251,6 +255,12 @@ def _check_features(features: FeaturesRecord, model: ModelRecord, source: str) -
                 f"makes {shown(name)} where `model.feature_names` has {shown(other)}; mend it."
             )
             fail(source, "features", problem)
+
+
+def _check_grams(grams: GramsRecord, record: LocalModelRecord, source: str) -> None:
+    shape = np.shape(record.model.experts["coef"])
+    size = shape[-1] * (shape[1] - 1 if len(shape) == 3 else 1)
+    check_grams(grams, shape[0], size, record.n_samples, source)
 
 
 def _check_constant(record: LocalModelRecord, source: str) -> None:

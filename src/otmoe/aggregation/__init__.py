@@ -3,22 +3,40 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 from joblib import effective_n_jobs
 
-from otmoe.aggregation.methods import METHODS
+from otmoe.aggregation.gram import gram
+from otmoe.aggregation.methods import (
+    aligned_average,
+    ensemble,
+    greedy,
+    middle,
+    reduction,
+    weighted_average,
+)
 from otmoe.aggregation.problem import Problem, prepare
-from otmoe.aggregation.result import Aggregation, Communication, SiteRecord
+from otmoe.aggregation.result import Aggregation, Communication, Outcome, SiteRecord
 from otmoe.aggregation.sources import flows
 from otmoe.em import threads
 from otmoe.message import LocalModel
 from otmoe.numerics import Floats, design, namespace, to_numpy
 from otmoe.pooled import Ensemble
 from otmoe.validation import generator
+
+METHODS: dict[str, Callable[[Problem, np.random.Generator], Outcome]] = {
+    "reduction": reduction,
+    "gram": gram,
+    "middle": middle,
+    "weighted_average": weighted_average,
+    "aligned_average": aligned_average,
+    "greedy": greedy,
+    "ensemble": ensemble,
+}
 
 __all__ = ["METHODS", "Aggregation", "Communication", "SiteRecord", "aggregate"]
 
@@ -46,8 +64,10 @@ def aggregate(
         sites. A frame is read by column names.
     n_experts : int, optional
         K of the result; by default the largest of the sites'.
-    method : {"reduction", "middle", "weighted_average", "aligned_average", "greedy", "ensemble"}
-        "reduction" minimises the transport divergence to the pooled models.
+    method : str
+        "reduction" minimises the transport divergence to the pooled models; "gram" matches experts
+        by it and pools them by the Grams that the sites sent; or "middle", "weighted_average",
+        "aligned_average", "greedy", "ensemble".
     site_weight : sequence or mapping of float, optional
         lambda_m, by position or by site name; by default in proportion to the sites' rows.
     random_state : int, Generator or None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import fields, replace
 from time import perf_counter
 
@@ -19,8 +18,6 @@ from otmoe.gate import SoftmaxGate
 from otmoe.model import MoE
 from otmoe.numerics import Floats, design
 from otmoe.transport import kl, transport_costs
-
-Method = Callable[[Problem, np.random.Generator], Outcome]
 
 _PROBLEMS = 500_000  # transport problems that choosing the middle model may solve
 _FINALISTS = 4
@@ -134,7 +131,7 @@ def weighted_average(problem: Problem, rng: np.random.Generator) -> Outcome:
     k of another.
     """
     _check_equal(problem)
-    model = _averaged(problem, list(problem.models))
+    model = averaged_parameters(problem, list(problem.models))
     return Outcome(model, f"averaged {len(problem.messages)} models, expert by expert")
 
 
@@ -156,7 +153,7 @@ def aligned_average(problem: Problem, rng: np.random.Generator) -> Outcome:
         if voters is not None and np.any(both := voters[:, u] & voters[:, reference]):
             X = X[both]
         aligned.append(model.aligned_to(problem.models[reference], X))
-    model = _averaged(problem, aligned)
+    model = averaged_parameters(problem, aligned)
     status = (
         f"averaged {len(problem.messages)} models, their experts matched to those of "
         f"{problem.name(reference)!r}"
@@ -170,16 +167,6 @@ def ensemble(problem: Problem, rng: np.random.Generator) -> Outcome:
     return Outcome(
         problem.ensemble, f"kept all {n} experts of {len(problem.messages)} sites side by side"
     )
-
-
-METHODS: dict[str, Method] = {
-    "reduction": reduction,
-    "middle": middle,
-    "weighted_average": weighted_average,
-    "aligned_average": aligned_average,
-    "greedy": greedy,
-    "ensemble": ensemble,
-}
 
 
 def _knowing(problem: Problem, sites: Floats) -> Floats:
@@ -198,7 +185,7 @@ def _check_equal(problem: Problem) -> None:
             )
 
 
-def _averaged(problem: Problem, models: list[MoE]) -> MoE:
+def averaged_parameters(problem: Problem, models: list[MoE]) -> MoE:
     """Return the weighted mean of the parameters, each over the sites that could estimate it.
 
     A site where feature j had the one value c knows neither its coefficient nor the intercept, only

@@ -78,7 +78,7 @@ class Communication:
     Attributes
     ----------
     floats : int
-        Numbers in all messages: free parameters, n and log-likelihood.
+        Numbers in all messages: free parameters, n, log-likelihood, and the Grams if sent.
     bytes : int
         Size of all messages as JSON.
     support_rows : int
@@ -146,7 +146,12 @@ class Aggregation:
     def communication(self) -> Communication:
         """What was sent: floats, bytes of JSON, support rows."""
         return Communication(
-            floats=sum(message.model.n_parameters + 2 for message in self.messages),
+            floats=sum(
+                message.model.n_parameters
+                + 2
+                + (0 if message.grams is None else message.grams.n_floats)
+                for message in self.messages
+            ),
             bytes=sum(len(message.to_json().encode()) for message in self.messages),
             support_rows=self.n_support,
         )

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from otmoe.features import FeatureSpec, Tally
-from otmoe.numerics import Floats
+from otmoe.numerics import Floats, row_blocks
 from otmoe.tables import is_text, labels, numbers
 
 
@@ -41,88 +41,110 @@ class Gathered:
 
     Parameters
     ----------
-    features : FeatureSpec
     target : str
     weight : str or None
     as_text : bool
         Whether the target is text.
+    n_features : int
     n_rows : int or None
     """
 
     def __init__(
-        self,
-        features: FeatureSpec,
-        target: str,
-        weight: str | None,
-        as_text: bool,
-        n_rows: int | None,
+        self, target: str, weight: str | None, as_text: bool, n_features: int, n_rows: int | None
     ) -> None:
-        self.features, self.target, self.weight_name = features, target, weight
-        self.as_text, self.n_rows = as_text, n_rows
-        self.d = len(features.feature_names)
+        self.target, self.weight_name, self.as_text = target, weight, as_text
+        self.n_features, self.n_rows = n_features, n_rows
         self.tally = Tally()
-        self.kept = 0
+        self.end = 0  # of the features that have been begun
         # Without a number, every batch has an array of its own.
-        self.blocks = [np.empty((0 if n_rows is None else n_rows, self.d))]
+        self.blocks = [np.empty((0 if n_rows is None else n_rows, n_features))]
         self.y = [np.empty(0, dtype=str if as_text else np.float64)]
         self.weight = [np.empty(0)]
+        self.absent = [np.empty(0, dtype=bool)]
+
+    def begin(self, features: FeatureSpec) -> None:
+        """Go back to the first row, for the next few features.
+
+        Target and weights come with the first of them. Unless the number of rows is known, all
+        features come at once.
+        """
+        if self.end:
+            self._check_number()
+        self.features, self.start = features, self.end
+        self.end += len(features.feature_names)
+        self.tally.n_rows = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Encode a batch of rows, and keep those in which nothing is missing."""
+        """Encode a batch of rows."""
         X = self._room(batch.num_rows)
+        if self.start == 0:
+            self._add_target(batch)
+        self.features.encode_batch(batch, self.tally, X[:, self.start : self.end])
+
+    def _add_target(self, batch: pa.RecordBatch) -> None:
         column = batch.column(self.target)
         if is_text(column.type) and not self.as_text:
             raise ValueError(
                 f"column {self.target!r}, the target, holds text where numbers are meant; mend it."
             )
-        self.features.encode_batch(batch, self.tally, X)
         y, absent = target_values(column, self.target, self.tally, self.as_text)
-        absent = absent | np.isnan(X).any(axis=1)
         if self.weight_name is not None:
             weight = weights(batch.column(self.weight_name), self.weight_name, self.tally)
-            absent |= np.isnan(weight)
-            self.weight.append(weight[~absent])
-        if absent.any():
-            y = y[~absent]
-            X[: len(y)] = X[~absent]
-            if self.n_rows is None:
-                self.blocks[-1] = X[: len(y)]
+            absent = absent | np.isnan(weight)
+            self.weight.append(weight)
         self.y.append(y)
-        self.kept += len(y)
+        self.absent.append(absent)
 
     def _room(self, n: int) -> Floats:
         """Return where the next n rows of features go, (n, d)."""
         if self.n_rows is None:
-            self.blocks.append(np.empty((n, self.d)))
+            self.blocks.append(np.empty((n, self.n_features)))
             return self.blocks[-1]
-        if self.tally.n_rows + n > self.n_rows:
-            self._changed(self.tally.n_rows + n)
-        return self.blocks[0][self.kept : self.kept + n]
+        at = self.tally.n_rows
+        if at + n > self.n_rows:
+            self._changed(at + n)
+        return self.blocks[0][at : at + n]
 
-    def rows(self, missing: str) -> ShardRows:
-        """Return them all, if nothing is wrong with them.
+    def rows(self, missing: str, unknown: str) -> ShardRows:
+        """Return the rows in which nothing is missing, if nothing else is wrong with them.
 
         Parameters
         ----------
-        missing : {"error", "drop"}
+        missing, unknown : str
+            As in :meth:`Tally.check`.
         """
-        read = self.tally.n_rows
-        if self.n_rows is not None and read != self.n_rows:
-            self._changed(read)
-        self.tally.check(missing, self.features.unknown)
-        known = self.n_rows is not None
-        return ShardRows(
-            self.blocks[0][: self.kept] if known else np.concatenate(self.blocks),
-            np.concatenate(self.y),
-            None if self.weight_name is None else np.concatenate(self.weight),
-            read - self.kept,
-        )
+        self._check_number()
+        self.tally.check(missing, unknown)
+        X = self.blocks[0] if self.n_rows is not None else np.concatenate(self.blocks)
+        y = np.concatenate(self.y)
+        weight = None if self.weight_name is None else np.concatenate(self.weight)
+        keep = ~np.concatenate(self.absent)
+        for some in row_blocks(len(X), self.n_features):
+            keep[some] &= ~np.isnan(X[some]).any(axis=1)
+        if keep.all():
+            return ShardRows(X, y, weight)
+        left = int((~keep).sum())
+        return ShardRows(_kept(X, keep), y[keep], None if weight is None else weight[keep], left)
+
+    def _check_number(self) -> None:
+        if self.n_rows is not None and self.tally.n_rows != self.n_rows:
+            self._changed(self.tally.n_rows)
 
     def _changed(self, found: int) -> NoReturn:
         raise ValueError(
             f"{self.n_rows} rows were counted when the shards were made, and {found} are read now: "
             "the files have changed; make the shards again."
         )
+
+
+def _kept(X: Floats, keep: Floats) -> Floats:
+    """Move the rows to be kept to the front, and return these."""
+    end = 0
+    for some in row_blocks(*X.shape):
+        part = X[some][keep[some]]
+        X[end : end + len(part)] = part
+        end += len(part)
+    return X[:end]
 
 
 def target_values(

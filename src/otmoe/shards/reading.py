@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
@@ -14,10 +14,12 @@ from otmoe.features import FeatureSpec, Tally
 from otmoe.numerics import Floats, to_numpy
 from otmoe.shards.files import kind_of, named
 from otmoe.shards.gathering import Gathered, ShardRows, target_values, weights
-from otmoe.shards.sources import open_source
+from otmoe.shards.sources import open_source, release
 from otmoe.tables import array, is_table, is_text, names_of, texts
 
 Missing = Literal["error", "drop"]
+
+_ABREAST = 4  # columns of Parquet read at a time; each has a page in memory, of a megabyte or two
 
 
 class Shard(Protocol):
@@ -201,20 +203,39 @@ class FileShard:
         -------
         ShardRows
         """
-        n_rows = self.n_rows
+        n_rows, spec = self.n_rows, self.features
         with named(self.name):
-            found = Gathered(self.features, self.target, self.weight, self.labels, n_rows)
-            for batch in self._batches():
-                found.add(batch)
-            return found.rows(self.missing)
+            found = Gathered(self.target, self.weight, self.labels, len(spec.feature_names), n_rows)
+            for some in self._abreast(n_rows):
+                also = [] if found.end else self._beside
+                found.begin(some)
+                for batch in self._batches(some, also):
+                    found.add(batch)
+            rows = found.rows(self.missing, spec.unknown)
+            release()
+            return rows
 
-    def _batches(self) -> Iterator[pa.RecordBatch]:
-        columns = [*self.features.names, self.target]
-        categories = [c.name for c in self.features.columns if c.kind == "category"]
+    @property
+    def _beside(self) -> list[str]:
+        """Columns that are no features."""
+        return [name for name in (self.target, self.weight) if name is not None]
+
+    def _abreast(self, n_rows: int | None) -> list[FeatureSpec]:
+        """Cut the features into those that are read at a time."""
+        csv = any(kind_of(piece.path) == "csv" for piece in self.pieces)
+        if csv or n_rows is None:
+            return [self.features]
+        columns = self.features.columns
+        return [
+            replace(self.features, columns=columns[i : i + _ABREAST])
+            for i in range(0, len(columns), _ABREAST)
+        ]
+
+    def _batches(self, features: FeatureSpec, also: list[str]) -> Iterator[pa.RecordBatch]:
+        columns = [*features.names, *also]
+        categories = [c.name for c in features.columns if c.kind == "category"]
         if self.labels:
             categories.append(self.target)
-        if self.weight is not None:
-            columns.append(self.weight)
         if self.site is not None:
             columns.append(self.site[0])
             categories.append(self.site[0])

@@ -207,3 +207,8 @@ class CsvSource:
 def open_source(path: str) -> ParquetSource | CsvSource:
     """Open a data file."""
     return ParquetSource(path) if kind_of(path) == "parquet" else CsvSource(path)
+
+
+def release() -> None:
+    """Give back what Arrow keeps for the next file: fitting comes first."""
+    pa.default_memory_pool().release_unused()

@@ -1,0 +1,128 @@
+"""Experts pooled by their Gram matrices: still one upload (maths 13)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from time import perf_counter
+
+import numpy as np
+
+from otmoe.aggregation.methods import averaged_parameters, reduction
+from otmoe.aggregation.problem import Problem
+from otmoe.aggregation.result import Outcome
+from otmoe.aggregation.sources import flows
+from otmoe.aggregation.starting import FEW
+from otmoe.experts import Experts
+from otmoe.model import MoE
+from otmoe.newton import solve_psd
+from otmoe.numerics import Floats, design
+
+
+def gram(problem: Problem, rng: np.random.Generator) -> Outcome:
+    """Pool the experts that the reduction matches, each weighted by its Gram (maths 13).
+
+    Gates are averaged after matching, or, where numbers of experts differ, the reduction's.
+    """
+    lacking = [
+        message.site
+        for message, u in zip(problem.messages, problem.which, strict=True)
+        if u >= 0 and message.grams is None
+    ]
+    if lacking:
+        raise ValueError(
+            f"site {lacking[0]!r}{_others(lacking)} sent no Grams, and method='gram' needs them "
+            "from every site: ask for them (otmoe fit --grams), or use method='reduction'."
+        )
+    first = reduction(problem, rng)
+    begin = perf_counter()
+    reference = first.model
+    targets, aligned = _matched(problem, reference, rng)
+    experts = _pooled(problem, reference.experts, targets)
+    model = replace(reference, experts=experts)
+    gate = "the reduction's gate, since numbers of experts differ"
+    if len(aligned) == len(problem.models):
+        model = replace(model, gate=averaged_parameters(problem, aligned).gate)
+        gate = "gates averaged"
+    status = (
+        f"pooled the experts of {len(problem.messages)} sites by their Grams, {gate}; matched by "
+        f"the reduction, which {first.status}"
+    )
+    timings = {**first.timings, "gram": perf_counter() - begin}
+    return Outcome(model, status, first.trace, first.converged, first.warnings, timings)
+
+
+def _others(names: list[str]) -> str:
+    return "" if len(names) == 1 else f" and {len(names) - 1} others"
+
+
+def _matched(
+    problem: Problem, reference: MoE, rng: np.random.Generator
+) -> tuple[list[Floats], list[MoE]]:
+    """Match the experts of every distinct model to those of the reference.
+
+    Returns
+    -------
+    targets : list of ndarray of int of shape (K_u,)
+        The reference expert of each expert: one to one where a model has as many, else the one
+        that receives most of its mass.
+    aligned : list of MoE
+        Models with as many experts as the reference, in its order.
+    """
+    few = problem.sources.few(FEW, rng)
+    gate = few.ensemble.gate
+    mass, _ = flows(few, few.scaling.from_user(reference).experts)
+    voters = gate.voters(design(few.X))
+    targets, aligned = [], []
+    for u, model in enumerate(problem.models):
+        if model.n_experts != reference.n_experts:
+            targets.append(np.argmax(mass[gate.experts_of(u)], axis=1))
+            continue
+        heard = slice(None) if voters is None or not voters[:, u].any() else voters[:, u]
+        order = model.order_like(reference, few.X[heard])
+        targets.append(np.argsort(order))
+        aligned.append(model.take(order))
+    return targets, aligned
+
+
+def _pooled(problem: Problem, reference: Experts, targets: list[Floats]) -> Experts:
+    """Return the experts whose normal equations are the sum of the sites'.
+
+    Sums are about the reference, so that what no site can tell stays as it is there.
+    """
+    K, T = reference.n_experts, problem.sources.scaling.transform
+    there = _coefficients(reference)  # (K, Q p)
+    size = there.shape[1]
+    T = np.kron(np.eye(size // len(T)), T)  # to standardised columns
+    G, v, n = np.zeros((K, size, size)), np.zeros((K, size)), np.zeros(K)
+    parts = []
+    total = sum(message.n_samples for message in problem.messages)
+    for m, message in enumerate(problem.messages):
+        u = int(problem.which[m])
+        if u < 0 or message.grams is None:
+            continue
+        factor = problem.site_weight[m] * total / message.n_samples  # 1 unless weights are given
+        experts, k = message.model.experts, targets[u]
+        matrices, counts = factor * message.grams.matrices, factor * message.grams.counts
+        away = _coefficients(experts) - there[k]
+        np.add.at(G, k, matrices)
+        np.add.at(v, k, np.einsum("kij,kj->ki", matrices, away))
+        np.add.at(n, k, counts)
+        parts.append((k, matrices, counts, away, experts.dispersion))
+    step = solve_psd(T @ G @ T.T, v @ T.T) @ T
+    vector = reference.to_vector()
+    vector[: there.size] += step.ravel()
+    pooled = reference.with_vector(vector)
+    if reference.dispersion is None:
+        return pooled
+    spread = np.zeros(K)
+    for k, matrices, counts, away, dispersion in parts:
+        gap = away - step[k]
+        np.add.at(spread, k, counts * dispersion + np.einsum("ki,kij,kj->k", gap, matrices, gap))
+    var = np.where(n > 0, spread / np.where(n > 0, n, 1.0), reference.dispersion)
+    return pooled.with_vector(np.concatenate([vector[: there.size], np.log(var)]))
+
+
+def _coefficients(experts: Experts) -> Floats:
+    """Return the free coefficients, (K, Q p)."""
+    size = experts.n_linear * experts.n_columns
+    return experts.to_vector()[: experts.n_experts * size].reshape(experts.n_experts, size)
