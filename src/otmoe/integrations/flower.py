@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from warnings import catch_warnings, simplefilter
 
 from otmoe.aggregation import Aggregation, aggregate
 from otmoe.futures import Failure, TasksFailed, sentence
@@ -278,12 +279,17 @@ def serve(grid: Any, config: Mapping[str, Any]) -> Aggregation:
         _log.error("otmoe: %s", failure)
     if failures and (plan.on_error == "raise" or not replies):
         raise TasksFailed(failures)
-    result = aggregate(
-        [reply.message for reply in replies],
-        support,
-        method=plan.method,
-        random_state=request.seed,
-    )
+    with catch_warnings():
+        simplefilter("ignore", UserWarning)  # they are in the result, one by one
+        result = aggregate(
+            [reply.message for reply in replies],
+            support,
+            method=plan.method,
+            random_state=request.seed,
+            **plan.options,
+        )
+    for warning in result.warnings:
+        _log.warning("otmoe: %s", warning)
     about = {
         "made by": "otmoe.integrations.flower",
         "target": request.target,

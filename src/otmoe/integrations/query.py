@@ -120,7 +120,7 @@ class Plan(Record):
         messages bring.
     points : int
         Support points.
-    method : str
+    method, outliers, site_weight : str
         Of :func:`otmoe.aggregate`.
     nodes, wait, timeout
         How many nodes to wait for, how long, and how long for their replies, in seconds.
@@ -132,10 +132,18 @@ class Plan(Record):
     support: Name | None = None
     points: AtLeastOne = N_POINTS
     method: Name = "reduction"
+    outliers: Name | None = None
+    site_weight: Name | None = None
     nodes: AtLeastOne = 1
     wait: Annotated[float, Field(ge=0)] = 60.0
     timeout: Annotated[float, Field(gt=0)] = 3600.0
     on_error: Literal["raise", "skip"] = "raise"
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Options of the aggregation that were given."""
+        given = {"outliers": self.outliers, "site_weight": self.site_weight}
+        return {name: value for name, value in given.items() if value is not None}
 
 
 def configured(config: Mapping[str, Any]) -> tuple[Request, Plan]:
