@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from otmoe.aggregation import METHODS
 from otmoe.features import FeatureSpec, FeaturesRecord, check_features
@@ -92,8 +92,6 @@ class Offer(Record):
         Whether the server is told why a fit failed; the sentence may quote a value.
     """
 
-    model_config = ConfigDict(extra="ignore")  # where it stands, other things may stand too
-
     site: Site
     data: str
     sketch: bool = False
@@ -104,8 +102,9 @@ class Offer(Record):
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], source: str) -> Offer:
-        """Read a configuration, in whose keys a hyphen may stand for an underscore."""
-        return typed(cls, {key.replace("-", "_"): value for key, value in config.items()}, source)
+        """Read a configuration, where a hyphen may stand for an underscore; the rest is not ours."""
+        given = {key.replace("-", "_"): value for key, value in config.items()}
+        return typed(cls, {k: v for k, v in given.items() if k in cls.model_fields}, source)
 
 
 class Plan(Record):
