@@ -102,7 +102,7 @@ class Offer(Record):
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], source: str) -> Offer:
-        """Read a configuration, where a hyphen may stand for an underscore; the rest is not ours."""
+        """Read what is ours of a configuration; a hyphen may stand for an underscore."""
         given = {key.replace("-", "_"): value for key, value in config.items()}
         return typed(cls, {k: v for k, v in given.items() if k in cls.model_fields}, source)
 
