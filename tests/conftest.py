@@ -10,3 +10,10 @@ settings.load_profile("otmoe")
 @pytest.fixture
 def rng():
     return np.random.default_rng(20240229)
+
+
+@pytest.fixture
+def own_folder(tmp_path, monkeypatch):
+    """Work in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("OTMOE_DEBUG", raising=False)

@@ -415,7 +415,7 @@ def test_the_result_describes_itself(family):
     assert f"{len(result.trace) - 1} iterations at R_c = {result.trace[-1]:.4g}" in result.status
     assert set(result.timings) >= {"checks", "starts", "mm", "gate", "method", "records", "total"}
     assert all(seconds >= 0 for seconds in result.timings.values())
-    parts = [result.timings[name] for name in ("checks", "method", "records")]
+    parts = [result.timings[name] for name in ("checks", "screening", "method", "records")]
     assert_allclose(sum(parts), result.timings["total"], rtol=1e-9)
     said = result.communication
     assert said.bytes == sum(len(message.to_json().encode()) for message in sent)

@@ -36,6 +36,9 @@ ORDER = """
     columns.py
     features.py
     grams.py
+    clusters.py
+    sketch.py
+    sketchrecord.py
     schema.py
     message.py
     shards/files.py
@@ -55,6 +58,7 @@ ORDER = """
     aggregation/starting.py
     aggregation/gating.py
     aggregation/problem.py
+    aggregation/outliers.py
     aggregation/result.py
     aggregation/methods.py
     aggregation/gram.py
@@ -75,13 +79,21 @@ ORDER = """
     integrations/query.py
     integrations/flower.py
     prediction.py
+    evaluation.py
     __init__.py
     cli/common.py
+    cli/options.py
+    cli/tables.py
     cli/engines.py
     cli/simulate.py
     cli/features.py
     cli/run.py
     cli/predict.py
+    cli/inspect.py
+    cli/fit.py
+    cli/inbox.py
+    cli/aggregate.py
+    cli/evaluate.py
     cli/__init__.py
     __main__.py
 """.split()

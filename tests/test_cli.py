@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner
+from commandline import call, fine, leftovers, refused
 from numpy.testing import assert_allclose, assert_array_equal
 
 import otmoe
@@ -30,38 +30,10 @@ from otmoe import (
 )
 from otmoe.cli import main
 
+pytestmark = pytest.mark.usefixtures("own_folder")
+
 ROOT = Path(__file__).parents[1]
 HERE = ["--workers", "1"]  # fits in this process
-
-
-def call(*args):
-    return CliRunner().invoke(main, [str(arg) for arg in args])
-
-
-def fine(*args):
-    result = call(*args)
-    assert result.exit_code == 0, result.output
-    return result
-
-
-def refused(*args):
-    """Return the one line that a command which fails writes."""
-    result = call(*args)
-    assert result.exit_code == 1, result.output
-    assert result.stdout == ""
-    lines = [line for line in result.stderr.splitlines() if not line.startswith("warning: ")]
-    assert len(lines) == 1 and lines[0].startswith("error: "), result.stderr
-    return lines[0]
-
-
-def leftovers(folder):
-    return [path.name for path in folder.rglob("*") if path.name.endswith(".tmp")]
-
-
-@pytest.fixture(autouse=True)
-def in_its_own_folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("OTMOE_DEBUG", raising=False)
 
 
 @pytest.fixture(scope="module")
@@ -96,6 +68,13 @@ def model(frame, tmp_path_factory):
     pq.write_table(frame.select(["y", "x0", "x1"]), folder / "data.parquet")
     path = folder / "model.json"
     fine("run", folder / "data.parquet", "--target", "y", "--experts", 2, *HERE, "-o", path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def message(model):
+    data, path = model.parent / "data.parquet", model.parent / "lyon.moe.json"
+    fine("fit", data, "--target", "y", "--experts", 2, "--site", "Lyon", "-o", path)
     return path
 
 
@@ -365,35 +344,46 @@ def test_an_engine_that_is_not_installed_is_said(folder, engine, monkeypatch):
 # -- output ----------------------------------------------------------------------------------------
 
 
-def commands(model):
+WRITING = ["run", "predict", "features", "simulate", "fit", "aggregate"]
+
+
+@pytest.fixture
+def args(folder, model, message):
+    """Return the words of every command."""
+    to = ["-o", "out.parquet"]
+    rows = ["data", "--target", "y"]
     return {
-        "run": ["run", "data", *RUN[:-1], "out.parquet"],
-        "predict": ["predict", model, "data", "-o", "out.parquet"],
-        "features": ["features", "data", "--target", "y", "-o", "out.parquet"],
-        "simulate": ["simulate", "--rows", "50", "--features", "2", "-o", "out.parquet"],
+        "run": ["run", *rows, "--experts", 2, *HERE, *to],
+        "predict": ["predict", model, "data", *to],
+        "features": ["features", *rows, *to],
+        "simulate": ["simulate", "--rows", "50", "--features", "2", *to],
+        "fit": ["fit", *rows, "--experts", 2, "--site", "Lyon", *to],
+        "aggregate": ["aggregate", message, "--support", "data", *to],
+        "inspect": ["inspect", message],
+        "evaluate": ["evaluate", model, *rows],
     }
 
 
-@pytest.mark.parametrize("command", ["run", "predict", "features", "simulate"])
-def test_what_is_there_is_not_replaced_unless_asked(folder, model, command):
+@pytest.mark.parametrize("command", WRITING)
+def test_what_is_there_is_not_replaced_unless_asked(args, command):
     Path("out.parquet").write_text("old")
-    assert "out.parquet is there already" in refused(*commands(model)[command])
+    assert "out.parquet is there already" in refused(*args[command])
     assert Path("out.parquet").read_text() == "old"
-    fine(*commands(model)[command], "--force")
+    fine(*args[command], "--force")
     assert Path("out.parquet").read_bytes()[:3] != b"old"
 
 
-@pytest.mark.parametrize("command", ["run", "predict", "features", "simulate"])
-def test_a_full_disk_leaves_the_old_file_and_nothing_else(folder, model, command, monkeypatch):
+@pytest.mark.parametrize("command", WRITING)
+def test_a_full_disk_leaves_the_old_file_and_nothing_else(args, command, monkeypatch):
     Path("out.parquet").write_text("old")
 
     def full(file):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    line = refused(*commands(model)[command], "--force")
+    line = refused(*args[command], "--force")
     assert "No space left on device (out.parquet)" in line
-    assert Path("out.parquet").read_text() == "old" and leftovers(folder.parent) == []
+    assert Path("out.parquet").read_text() == "old" and leftovers(Path()) == []
 
 
 @pytest.mark.parametrize("suffix", ["parquet", "csv", "csv.gz"])
@@ -428,15 +418,15 @@ def test_a_disk_that_fills_while_predictions_are_written(folder, model, suffix, 
     assert out.read_text() == "old" and leftovers(folder.parent) == []
 
 
-@pytest.mark.parametrize("command", ["run", "predict", "features", "simulate"])
-def test_a_folder_that_is_not_there(folder, model, command):
-    args = [str(a).replace("out.parquet", "no/out.parquet") for a in commands(model)[command]]
-    assert "there is no folder no" in refused(*args)
+@pytest.mark.parametrize("command", WRITING)
+def test_a_folder_that_is_not_there(args, command):
+    words = [str(a).replace("out.parquet", "no/out.parquet") for a in args[command]]
+    assert "there is no folder no" in refused(*words)
 
 
-@pytest.mark.parametrize("command", ["run", "predict", "features", "simulate"])
-def test_json_is_one_object_and_nothing_else(folder, model, command):
-    result = fine(*commands(model)[command], "--json")
+@pytest.mark.parametrize("command", [*WRITING, "inspect", "evaluate"])
+def test_json_is_one_object_and_nothing_else(args, command):
+    result = fine(*args[command], "--json")
     assert json.loads(result.stdout)["command"] == command
     assert result.stdout.count("\n") == 1
 
@@ -448,11 +438,13 @@ def test_json_is_one_object_and_nothing_else(folder, model, command):
         ("predict", "otmoe.cli.predict.load_model"),
         ("features", "otmoe.cli.features.sample_rows"),
         ("simulate", "otmoe.cli.simulate.write_batches"),
+        ("fit", "otmoe.cli.fit.fit_local"),
+        ("aggregate", "otmoe.cli.aggregate.draw_features"),
+        ("inspect", "otmoe.cli.inspect.parse"),
+        ("evaluate", "otmoe.cli.evaluate.evaluate_files"),
     ],
 )
-def test_control_c_is_130_and_a_mistake_of_ours_is_one_line(
-    folder, model, command, target, monkeypatch
-):
+def test_control_c_is_130_and_a_mistake_of_ours_is_one_line(args, command, target, monkeypatch):
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
@@ -460,12 +452,12 @@ def test_control_c_is_130_and_a_mistake_of_ours_is_one_line(
         raise KeyError("gate")
 
     monkeypatch.setattr(target, interrupt)
-    result = call(*commands(model)[command])
+    result = call(*args[command])
     assert result.exit_code == 130 and "error: interrupted" in result.stderr
     monkeypatch.setattr(target, blunder)
-    assert "KeyError: 'gate' (OTMOE_DEBUG=1 shows where)" in refused(*commands(model)[command])
+    assert "KeyError: 'gate' (OTMOE_DEBUG=1 shows where)" in refused(*args[command])
     monkeypatch.setenv("OTMOE_DEBUG", "1")
-    assert "Traceback" in call(*commands(model)[command]).stderr
+    assert "Traceback" in call(*args[command]).stderr
 
 
 INTERRUPT = """
@@ -617,6 +609,7 @@ def test_help_teaches(command):
     result = fine(*([] if command is None else [command]), "--help")
     assert re.search(r"Examples?[:,]", result.stdout)
     assert f"otmoe {command or 'run'} " in result.stdout
+    assert max(map(len, result.stdout.splitlines())) <= 100
 
 
 def test_version():
@@ -624,12 +617,22 @@ def test_version():
     assert call().exit_code == 2
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/cli.md"])
+def as_shown(text):
+    """Return the words of a report, whatever its numbers are and how they are wrapped."""
+    return re.sub(r"[-\d.,]*\d[\de.,-]*", "#", text.replace("─", "")).split()
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/cli.md", "docs/sites.md"])
 def test_the_commands_of_the_pages_run(page):
-    blocks = re.findall(r"```console\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
-    text = re.sub(r"\\\n>?", " ", "\n".join(blocks))
-    lines = re.findall(r"^\$ (otmoe .*)$", text, re.MULTILINE)
-    assert len(lines) >= 3
-    for line in lines:
-        words = shlex.split(line)[1:]
-        fine(*words, *(HERE if words[0] == "run" else []))
+    text = (ROOT / page).read_text()
+    blocks = re.findall(r"```console\n(.*?)```(?:\n\n```text\n(.*?)```)?", text, re.DOTALL)
+    n_commands = 0
+    for block, shown in blocks:
+        lines = re.findall(r"^\$ (otmoe .*)$", re.sub(r"\\\n>?", " ", block), re.MULTILINE)
+        for line in lines:
+            words = shlex.split(line)[1:]
+            result = fine(*words, *(HERE if words[0] == "run" else []))
+        n_commands += len(lines)
+        if shown:  # by the last of them
+            assert as_shown(shown) == as_shown(result.stdout)
+    assert n_commands >= 3

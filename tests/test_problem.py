@@ -297,7 +297,7 @@ def spoiled(value):
         ),
         ({"site_weight": {"site 0": 1}}, r"site_weight lacks the sites \['site 1'\]"),
         ({"site_weight": ["a", "b"]}, "site_weight must hold numbers"),
-        ({"support": None}, r"support is missing: give covariates.*shape \(S, 2\)"),
+        ({"support": None}, r"support is missing: give covariates.*shape \(S, d\)"),
         ({"support": X0[:, :1]}, r"support has shape \(40, 1\), but the models have 2 features"),
         (
             {"support": np.column_stack([X0, X0[:, 0]])},

@@ -11,10 +11,12 @@ from otmoe.estimators import (
     MoERegressor,
 )
 from otmoe.features import FeatureSpec
+from otmoe.jsontext import Limits
 from otmoe.message import LocalModel, load_features, load_model, save_model
 from otmoe.model import MoE
 from otmoe.shards import shards_from
-from otmoe.support import draw_support
+from otmoe.sketch import Sketch
+from otmoe.support import draw_support, support_from
 
 __version__ = version("otmoe")
 
@@ -23,10 +25,12 @@ __all__ = [
     "DistributedMoEClassifier",
     "DistributedMoERegressor",
     "FeatureSpec",
+    "Limits",
     "LocalModel",
     "MoE",
     "MoEClassifier",
     "MoERegressor",
+    "Sketch",
     "__version__",
     "aggregate",
     "draw_support",
@@ -35,4 +39,5 @@ __all__ = [
     "save_model",
     "shards_from",
     "simulate",
+    "support_from",
 ]

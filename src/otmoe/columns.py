@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from otmoe.jsontext import fail, shown
 from otmoe.numerics import Floats
-from otmoe.records import List, Name, Positive, Record, check_distinct
+from otmoe.records import List, Name, Number, Positive, Record, check_distinct
 from otmoe.tables import codes, described, is_number, is_text, numbers, texts
 
 
@@ -20,7 +20,7 @@ class ColumnRecord(Record):
 
     name: Name
     kind: Literal["number", "category"]
-    center: float | None = None
+    center: Number | None = None
     scale: Positive | None = None
     levels: List[Name] | None = None
     reference: Name | None = None

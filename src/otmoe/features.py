@@ -9,14 +9,24 @@ import os
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
 import pyarrow as pa
 
 from otmoe.columns import Column, ColumnRecord, check_column, guess
-from otmoe.jsontext import MessageError, fail, parse, shown, to_text, write_whole
+from otmoe.jsontext import (
+    LIMITS,
+    Limits,
+    MessageError,
+    fail,
+    named,
+    parse,
+    read,
+    shown,
+    to_text,
+    write_whole,
+)
 from otmoe.numerics import Floats
 from otmoe.records import SCHEMA_VERSION, List, Record, check_distinct, check_version, typed
 from otmoe.tables import as_arrow, names_of
@@ -276,7 +286,9 @@ class FeatureSpec:
         return to_text({**head, **self.document()}) + "\n"
 
     @classmethod
-    def from_json(cls, text: str | bytes, source: str = "features") -> Self:
+    def from_json(
+        cls, text: str | bytes, source: str = "features", limits: Limits = LIMITS
+    ) -> Self:
         """Read a specification, or raise a :class:`MessageError` that says what is wrong with it.
 
         Parameters
@@ -285,8 +297,10 @@ class FeatureSpec:
             JSON; bytes are UTF-8.
         source : str
             Where the text comes from; an error begins with it.
+        limits : Limits
+            How much is read.
         """
-        document = parse(text, source)
+        document = parse(text, source, limits)
         kind = document.pop("otmoe", None)
         if kind in ("model", "local model"):
             raise MessageError(
@@ -298,7 +312,9 @@ class FeatureSpec:
         del document["schema_version"]
         record = typed(FeaturesRecord, document, source)
         check_features(record, source)
-        return cls.from_record(record)
+        spec = cls.from_record(record)
+        limits.check("features", len(spec.feature_names), source)
+        return spec
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the specification to a file, whole or not at all.
@@ -311,11 +327,13 @@ class FeatureSpec:
         write_whole(path, self.to_json())
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
+    def load(cls, path: str | os.PathLike[str], limits: Limits = LIMITS) -> Self:
         """Read a specification, or raise a :class:`MessageError` that says what is wrong.
 
         Parameters
         ----------
         path : str or path
+        limits : Limits
+            How much is read.
         """
-        return cls.from_json(Path(path).read_bytes(), os.fspath(path))
+        return cls.from_json(read(path, limits), named(path), limits)

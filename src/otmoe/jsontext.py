@@ -4,18 +4,86 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, NoReturn
 
 from otmoe.outputs import whole
+from otmoe.validation import check_whole
 
 _QUOTED = 40  # characters of an offending value that are shown
 _DIGITS = 300  # an integer of more digits may be too large even for a float
+_PART = 1 << 20  # bytes that are read at a time
 
 
 class MessageError(ValueError):
     """A file that cannot be used; the error names the place and says what to do."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much of a file from elsewhere is read; what goes beyond is refused.
+
+    The text is measured before it is parsed, and a file before it is read. Files that this machine
+    writes are not limited.
+
+    Attributes
+    ----------
+    bytes : int
+        Size of the file.
+    depth : int
+        Lists and objects inside each other.
+    values : int
+        Numbers, texts, lists and objects, all told.
+    text : int
+        Characters of a text, as it is written in the file.
+    experts, features, classes : int
+        Of a model.
+
+    Examples
+    --------
+    >>> from otmoe import Limits, LocalModel
+    >>> LocalModel.from_json("[[[[0]]]]", source="upload 7", limits=Limits(depth=3))
+    Traceback (most recent call last):
+    otmoe.jsontext.MessageError: upload 7: has more than 3 levels of lists and objects; if it \
+should, read it with limits=otmoe.Limits(depth=...) and a larger number.
+    """
+
+    bytes: int = 32 * 2**20
+    depth: int = 16
+    values: int = 2_000_000
+    text: int = 10_000
+    experts: int = 100
+    features: int = 5_000
+    classes: int = 1_000
+
+    def __post_init__(self) -> None:
+        for limit in fields(self):
+            check_whole(f"limits.{limit.name}", getattr(self, limit.name))
+
+    def check(self, name: str, found: int, source: str) -> None:
+        """Refuse a file of which more is found than the limit of that name allows."""
+        most = getattr(self, name)
+        if found > most:
+            raise MessageError(
+                f"{source}: has {_MORE_THAN[name].format(most)}; if it should, read it with "
+                f"limits=otmoe.Limits({name}=...) and a larger number."
+            )
+
+
+LIMITS = Limits()
+"""What is read unless the caller says otherwise."""
+
+_MORE_THAN = {
+    "bytes": "more than {:,} bytes",
+    "depth": "more than {} levels of lists and objects",
+    "values": "more than {:,} values",
+    "text": "a text of more than {:,} characters",
+    "experts": "more than {:,} experts",
+    "features": "more than {:,} features",
+    "classes": "more than {:,} classes",
+}
 
 
 def path_of(place: Sequence[int | str]) -> str:
@@ -67,7 +135,61 @@ def _integer(digits: str) -> int | float:
     return int(digits) if len(digits) < _DIGITS else float(digits)
 
 
-def parse(text: str | bytes, source: str) -> dict[str, Any]:
+# A text, whose end may be missing, or what opens and closes. No step can be undone, so that the
+# time is linear in the length whatever the text is.
+_TOKEN = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[][{}]', re.DOTALL)
+
+
+def _measure(text: str, source: str, limits: Limits) -> None:
+    """Refuse a text that holds too much, before anything is made of it.
+
+    Where the text stops being JSON the measure may stop as well, since the parser will.
+    """
+    depth = values = texts = end = 0
+    for token in _TOKEN.finditer(text):
+        start, before = token.start(), end
+        end = token.end()
+        values += text.count(",", before, start)  # n values have n - 1 commas, and one opening
+        if text[start] == '"':
+            texts += 1
+            limits.check("text", end - start - 2, source)
+        elif text[start] in "[{":
+            values, depth = values + 1, depth + 1
+            limits.check("depth", depth, source)
+        else:
+            depth -= 1
+        limits.check("values", values, source)
+        if depth < 0 or texts > 2 * values + 1:  # a name and a text for each value
+            return
+    limits.check("values", values + text.count(",", end), source)
+
+
+def named(path: str | os.PathLike[str]) -> str:
+    """Return a path as errors begin with it, on one line whatever somebody has called the file."""
+    return "".join(c if c.isprintable() else "?" for c in str(path))
+
+
+def read(path: str | os.PathLike[str], limits: Limits = LIMITS) -> bytes:
+    """Return what a file holds, if that is within the limit.
+
+    Parameters
+    ----------
+    path : str or path
+        Of a file; or of a pipe or device, of which no more is read than the limit and one byte.
+    limits : Limits
+    """
+    source = named(path)
+    with open(path, "rb", buffering=0) as file:
+        limits.check("bytes", os.fstat(file.fileno()).st_size, source)
+        parts, found = [], 0
+        while part := file.read(min(_PART, limits.bytes + 1 - found)):
+            parts.append(part)
+            found += len(part)
+            limits.check("bytes", found, source)  # it may grow, and a pipe has no size
+    return b"".join(parts)
+
+
+def parse(text: str | bytes, source: str, limits: Limits = LIMITS) -> dict[str, Any]:
     """Return the JSON object that a text holds.
 
     Parameters
@@ -76,12 +198,14 @@ def parse(text: str | bytes, source: str) -> dict[str, Any]:
         Bytes are UTF-8.
     source : str
         Where the text comes from; errors begin with it.
+    limits : Limits
     """
     if not isinstance(text, str | bytes):
         raise TypeError(
             f"{source}: the text is a {type(text).__name__}; give str or bytes, or the path of a "
             "file to `load`."
         )
+    limits.check("bytes", len(text), source)
     try:
         decoded = text.decode() if isinstance(text, bytes) else text
     except UnicodeDecodeError as error:
@@ -89,6 +213,7 @@ def parse(text: str | bytes, source: str) -> dict[str, Any]:
             f"{source}: byte {error.start} is not UTF-8 text; save the file as UTF-8 JSON."
         ) from None
     decoded = decoded.removeprefix("\ufeff").strip()  # some editors put a mark before UTF-8
+    _measure(decoded, source, limits)
     try:
         document = json.loads(decoded, object_pairs_hook=_object, parse_int=_integer)
     except RecursionError:
@@ -156,7 +281,7 @@ def shown(value: Any) -> str:
     try:
         text = json.dumps(value)
     except (TypeError, ValueError):
-        text = repr(value)
+        text = " ".join(repr(value).split())
     return text if len(text) <= _QUOTED else f"{text[:_QUOTED]}..."
 
 

@@ -103,6 +103,10 @@ class Task:
         Of :func:`otmoe.em.em`.
     grams : bool
         Whether the message has the Grams of the experts.
+    sketch : bool
+        Whether the message has a sketch of X.
+    share : int
+        Rows of X in the message, drawn at random; none unless the site agrees.
     """
 
     shard: Shard
@@ -114,6 +118,8 @@ class Task:
     n_points: int = 0
     options: Mapping[str, Any] = field(default_factory=dict)
     grams: bool = False
+    sketch: bool = False
+    share: int = 0
 
 
 @dataclass(frozen=True)
@@ -149,6 +155,8 @@ def fit_local(task: Task) -> LocalFit:
         what = "no rows" if n_rows == 0 else f"{n_rows} rows for {task.n_experts} experts"
         raise ShardError(f"{shard.name}: it has {what}; leave it out, or join it to another.")
     try:
+        if task.classes is None and isinstance(y, np.ndarray) and y.dtype.kind == "U":
+            raise ValueError("the target holds text; give numbers, or fit a classifier to it.")
         if not task.coded and task.classes is not None:
             y = class_codes(to_numpy(y), task.classes)
         if task.options.get("family") == "poisson":
@@ -162,11 +170,19 @@ def fit_local(task: Task) -> LocalFit:
             random_state=task.seed,
             **task.options,
         )
+        message = LocalModel.from_fit(
+            fit, shard.name, task.feature_names, task.classes, features=shard.features
+        )
+        if task.sketch or task.share:
+            message = message.with_support(
+                rows.X,
+                sketch=task.sketch,
+                share=task.share,
+                sample_weight=rows.weight,
+                random_state=task.seed,
+            )
     except ValueError as error:
         raise ShardError(f"{shard.name}: {error}") from error
-    message = LocalModel.from_fit(
-        fit, shard.name, task.feature_names, task.classes, features=shard.features
-    )
     if task.grams:
         rows_fitted = Rows(rows.X, y, rows.weight, rows.offset)
         message = replace(message, grams=Grams.of(fit.model, rows_fitted))

@@ -10,20 +10,36 @@ import platform
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from importlib.metadata import version
-from pathlib import Path
+from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
+from array_api_compat import is_array_api_obj
 
 from otmoe.em import Fit
 from otmoe.experts import FAMILIES
 from otmoe.features import FeatureSpec
 from otmoe.gate import SoftmaxGate
 from otmoe.grams import Grams
-from otmoe.jsontext import MessageError, parse, shown, to_text, write_whole
+from otmoe.jsontext import (
+    LIMITS,
+    Limits,
+    MessageError,
+    named,
+    parse,
+    read,
+    shown,
+    to_text,
+    write_whole,
+)
 from otmoe.model import MoE
+from otmoe.numerics import Floats, to_numpy
 from otmoe.records import SCHEMA_VERSION
-from otmoe.schema import LocalModelRecord, ModelFileRecord, ModelRecord, check
+from otmoe.rows import take_rows
+from otmoe.schema import MOST_SHARED, LocalModelRecord, ModelFileRecord, ModelRecord, check
+from otmoe.sketch import Sketch
+from otmoe.sketchrecord import document_of, sketch_of
+from otmoe.validation import generator
 
 __all__ = ["LocalModel", "MessageError", "load_features", "load_model", "save_model"]
 
@@ -65,6 +81,10 @@ class LocalModel:
         How the site's columns became the model's features; None for plain numbers.
     grams : Grams, optional
         Second moments of x as each expert sees the rows, if the site likes to send them.
+    sketch : Sketch, optional
+        A small mixture of the site's covariates, if it likes to send one.
+    support : ndarray of shape (s, d), optional
+        Rows of covariates, without y, if the site likes to send some.
 
     Examples
     --------
@@ -89,6 +109,8 @@ class LocalModel:
     versions: dict[str, str] = field(default_factory=_versions)
     features: FeatureSpec | None = None
     grams: Grams | None = None
+    sketch: Sketch | None = None
+    support: Floats | None = None
 
     def __post_init__(self) -> None:
         check(self._document(), f"site {shown(self.site)}")
@@ -135,6 +157,59 @@ class LocalModel:
             features=features,
         )
 
+    def with_support(
+        self,
+        X: Any,
+        *,
+        sketch: bool = False,
+        share: int = 0,
+        sample_weight: Any = None,
+        random_state: Any = 0,
+    ) -> Self:
+        """Return the message with what the site likes to say about its covariates.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+            The rows of the fit, without y.
+        sketch : bool
+            Whether to send a :class:`~otmoe.sketch.Sketch` of them.
+        share : int
+            Number of rows to send as they are, drawn at random; all of them if there are fewer.
+        sample_weight : array-like of shape (n,), optional
+            For the sketch.
+        random_state : int, Generator or None
+        """
+        if not isinstance(share, Integral) or not 0 <= share <= MOST_SHARED:
+            raise ValueError(f"share is {share!r}; give a whole number from 0 to {MOST_SHARED}.")
+        rng = generator(random_state)
+        X = X if is_array_api_obj(X) else np.asarray(X)
+        changes: dict[str, Any] = {}
+        if sketch:
+            total = float(X.shape[0] if sample_weight is None else np.sum(to_numpy(sample_weight)))
+            if not np.isclose(total, self.n_samples, rtol=1e-6):
+                raise ValueError(
+                    f"X has {total:g} rows (the sum of their weights), but the fit had "
+                    f"{self.n_samples:g}: give the rows and the weights of the fit."
+                )
+            changes["sketch"] = Sketch.fit(
+                X, features=self.features, sample_weight=sample_weight, random_state=rng
+            )
+        if share:
+            n = int(X.shape[0])
+            index = np.sort(rng.choice(n, min(int(share), n), replace=False))
+            changes["support"] = np.asarray(take_rows(X, index), dtype=np.float64)
+        return replace(self, **changes)
+
+    def support_document(self) -> dict[str, Any]:
+        """Return what the message says about the site's covariates, as it stands in its file."""
+        part: dict[str, Any] = {}
+        if self.sketch is not None:
+            part["sketch"] = document_of(self.sketch, self.model.terms[1:])
+        if self.support is not None:
+            part["support"] = np.asarray(self.support).tolist()
+        return part
+
     def _document(self) -> dict[str, Any]:
         return {
             "otmoe": "local model",
@@ -151,6 +226,7 @@ class LocalModel:
             **_features_part(self.features),
             "model": _model_document(self.model),
             **({} if self.grams is None else {"grams": self.grams.document()}),
+            **self.support_document(),
             "versions": self.versions,
         }
 
@@ -161,7 +237,7 @@ class LocalModel:
         return to_text(document) + "\n"
 
     @classmethod
-    def from_json(cls, text: str | bytes, source: str = "message") -> Self:
+    def from_json(cls, text: str | bytes, source: str = "message", limits: Limits = LIMITS) -> Self:
         """Read a message, or raise a :class:`MessageError` that says what is wrong with it.
 
         Parameters
@@ -170,8 +246,10 @@ class LocalModel:
             JSON; bytes are UTF-8.
         source : str
             Where the text comes from; an error begins with it.
+        limits : Limits
+            How much is read.
         """
-        record = check(parse(text, source), source)
+        record = check(parse(text, source, limits), source, limits)
         if not isinstance(record, LocalModelRecord):
             raise MessageError(
                 f'{source}: `otmoe` is "model", a model without a site or a number of rows; read '
@@ -189,6 +267,7 @@ class LocalModel:
             versions=record.versions,
             features=_features(record),
             grams=None if record.grams is None else Grams.from_record(record.grams),
+            **_support(record),
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -202,14 +281,16 @@ class LocalModel:
         write_whole(path, self.to_json())
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
+    def load(cls, path: str | os.PathLike[str], limits: Limits = LIMITS) -> Self:
         """Read a message from a file, or raise a :class:`MessageError` that says what is wrong.
 
         Parameters
         ----------
         path : str or path
+        limits : Limits
+            How much is read.
         """
-        return cls.from_json(Path(path).read_bytes(), os.fspath(path))
+        return cls.from_json(read(path, limits), named(path), limits)
 
 
 def save_model(
@@ -255,39 +336,43 @@ def save_model(
     write_whole(path, to_text(document) + "\n")
 
 
-def load_model(path: str | os.PathLike[str]) -> MoE:
+def load_model(path: str | os.PathLike[str], limits: Limits = LIMITS) -> MoE:
     """Read a model from a file that :func:`save_model` or :meth:`LocalModel.save` has written.
 
     Parameters
     ----------
     path : str or path
+    limits : Limits
+        How much is read.
 
     Returns
     -------
     MoE
     """
-    source = os.fspath(path)
-    return _model(check(parse(Path(path).read_bytes(), source), source).model)
+    source = named(path)
+    return _model(check(parse(read(path, limits), source, limits), source, limits).model)
 
 
-def load_features(path: str | os.PathLike[str]) -> FeatureSpec | None:
+def load_features(path: str | os.PathLike[str], limits: Limits = LIMITS) -> FeatureSpec | None:
     """Read how columns become features, from a model file, a message or a file of features.
 
     Parameters
     ----------
     path : str or path
+    limits : Limits
+        How much is read.
 
     Returns
     -------
     FeatureSpec or None
         None where the model takes plain numbers.
     """
-    source = os.fspath(path)
-    text = Path(path).read_bytes()
-    document = parse(text, source)
+    source = named(path)
+    text = read(path, limits)
+    document = parse(text, source, limits)
     if document.get("otmoe") == "features":
-        return FeatureSpec.from_json(text, source)
-    return _features(check(document, source))
+        return FeatureSpec.from_json(text, source, limits)
+    return _features(check(document, source, limits))
 
 
 def _features_part(features: FeatureSpec | None) -> dict[str, Any]:
@@ -296,6 +381,15 @@ def _features_part(features: FeatureSpec | None) -> dict[str, Any]:
 
 def _features(record: LocalModelRecord | ModelFileRecord) -> FeatureSpec | None:
     return None if record.features is None else FeatureSpec.from_record(record.features)
+
+
+def _support(record: LocalModelRecord) -> dict[str, Any]:
+    """Return what a checked record says about the site's covariates."""
+    sketch, support = record.sketch, record.support
+    return {
+        "sketch": None if sketch is None else sketch_of(sketch, _model(record.model).terms[1:]),
+        "support": None if support is None else np.array(support, np.float64),
+    }
 
 
 def _model_document(model: MoE) -> dict[str, Any]:

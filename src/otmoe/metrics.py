@@ -103,7 +103,7 @@ def log_likelihood(model: MoE, X: Array, y: Any) -> float:
     >>> round(log_likelihood(data.truth, data.X, data.y), 1)
     -2.0
     """
-    codes = _codes(model, y)
+    codes = class_numbers(model, y)
     _columns(X=X[:, 0], y=codes)
     return float(to_numpy(model.log_density(X, codes)).mean())
 
@@ -233,7 +233,7 @@ def evaluate(
     prediction = to_numpy(model.predict(X))
     if isinstance(model.experts, LogisticExperts | MultinomialExperts):
         classes = prediction > 0.5 if prediction.ndim == 1 else prediction.argmax(axis=1)
-        report["accuracy"] = float(metrics.accuracy_score(_codes(model, y), classes))
+        report["accuracy"] = float(metrics.accuracy_score(class_numbers(model, y), classes))
     else:
         report |= {
             "rpe": relative_prediction_error(y, prediction),
@@ -273,8 +273,8 @@ def _columns(**named: Any) -> list[Floats]:
     return list(arrays.values())
 
 
-def _codes(model: MoE, y: Any) -> Floats:
-    """Return class numbers in place of labels; other responses as they are."""
+def class_numbers(model: MoE, y: Any) -> Floats:
+    """Return class numbers in place of labels, (n,); other responses as they are."""
     y = np.asarray(to_numpy(y))
     if model.classes is None:
         return y

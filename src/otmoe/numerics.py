@@ -132,6 +132,16 @@ def softmax(a: Array) -> tuple[Array, Array]:
     return e, top + xp.log(total)
 
 
+def log_sum(a: Array) -> Array:
+    """Return the log of the sum of exp over the second axis, (n, K) -> (n,); it may be -inf."""
+    xp = namespace(a)
+    top = xp.max(a, axis=1)
+    shift = xp.where(top > -np.inf, top, xp.zeros_like(top))
+    total = xp.sum(xp.exp(a - shift[:, None]), axis=1)
+    some = total > 0
+    return xp.where(some, shift + xp.log(xp.where(some, total, xp.ones_like(total))), -np.inf)
+
+
 def sample_rows(prob: Floats, rng: np.random.Generator) -> Floats:
     """Draw an index along the last axis with the given probabilities, (..., K) -> (...)."""
     below = np.cumsum(prob, axis=-1) < rng.random(prob.shape[:-1])[..., None]

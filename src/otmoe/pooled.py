@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
@@ -11,11 +11,13 @@ import numpy as np
 
 from otmoe.gate import SoftmaxGate
 from otmoe.model import MoE
-from otmoe.numerics import Array, Floats, like, namespace, take, times
+from otmoe.numerics import Array, Floats, like, log_sum, namespace, take, times
 
 Constant = Mapping[int, float]
 """Features that never varied at a site, by index, and the value they had there."""
 
+Density = Callable[[Array], Array]
+"""Log density of a site's covariates at X (n, d), up to a constant that all sites share; (n,)."""
 
 _SAME = 1e-7  # relative: one of the two values may have been in single precision
 
@@ -37,11 +39,15 @@ class PooledGate:
         Positive, adding up to one.
     constant : tuple of Constant, optional
         For each site, the features that did not vary there.
+    density : tuple of Density, optional
+        For each site, how its covariates are distributed: lambda_m(x) is in proportion to the
+        weight times the density. Without it, lambda_m is the weight at every x.
     """
 
     gates: tuple[SoftmaxGate, ...]
     site_weight: Floats
     constant: tuple[Constant, ...] | None = None
+    density: tuple[Density, ...] | None = None
 
     @property
     def n_experts(self) -> int:
@@ -99,41 +105,53 @@ class PooledGate:
             columns.append(heard)
         return xp.stack(columns).T
 
-    def heard(self, X: Array) -> Array | None:
-        """Return the weight of all sites that have a say at each row, (n,); None if all have."""
+    @property
+    def varies(self) -> bool:
+        """Whether the weights of sites depend on x."""
+        return self.density is not None or any(self.constant or ())
+
+    def _log_weight(self, X: Array) -> Array:
+        """Return log lambda_m(x), up to a constant that all sites share at x, (n, M)."""
+        weight = like(np.log(self.site_weight), X)[None, :]
+        if self.density is None:
+            return weight
+        at = X[:, 1:]
+        return namespace(X).stack([log_density(at) for log_density in self.density]).T + weight
+
+    def _log_votes(self, X: Array, weight: Array) -> Array:
+        """Return these log weights, minus infinity where a site has no say, (n, M)."""
         voters = self.voters(X)
-        if voters is None:
-            return None
-        xp = namespace(X)
-        weight = like(self.site_weight, X)[None, :]
-        return xp.sum(xp.where(voters, weight, xp.zeros_like(weight)), axis=1)
+        return weight if voters is None else namespace(X).where(voters, weight, -np.inf)
+
+    def heard(self, X: Array) -> Array:
+        """Return the log of the weight of all sites that have a say at each row, (n,)."""
+        return log_sum(self._log_votes(X, self._log_weight(X)))
 
     def site_prob(self, X: Array) -> Array:
         """Return lambda_m(x) at the rows of a design, (n, M), or (1, M) where it is constant."""
-        weight = like(self.site_weight, X)[None, :]
-        voters = self.voters(X)
-        if voters is None:
-            return weight
+        if not self.varies:
+            return like(self.site_weight, X)[None, :]
+        weight = self._log_weight(X)
+        votes = self._log_votes(X, weight)
         xp = namespace(X)
-        heard = xp.where(voters, weight, xp.zeros_like(weight))
-        heard = xp.where(xp.any(voters, axis=1)[:, None], heard, weight)
-        return heard / xp.sum(heard, axis=1)[:, None]
+        votes = xp.where(xp.max(votes, axis=1)[:, None] > -np.inf, votes, weight)
+        return xp.exp(votes - log_sum(votes)[:, None])
 
     def group(self, start: int, stop: int) -> PooledGate:
         """Return the gates of some sites with the weights they have here."""
         constant = None if self.constant is None else self.constant[start:stop]
-        return PooledGate(self.gates[start:stop], self.site_weight[start:stop], constant)
+        density = None if self.density is None else self.density[start:stop]
+        return PooledGate(self.gates[start:stop], self.site_weight[start:stop], constant, density)
 
-    def shares(self, X: Array) -> Array:
-        """Return the weight of each site that has a say, times its gate, (n, L).
+    def site_share(self, X: Array, heard: Array | None) -> Array:
+        """Return :meth:`site_prob` of a group of sites, by :meth:`heard` of all sites."""
+        if heard is None:
+            return like(self.site_weight, X)[None, :]
+        return namespace(X).exp(self._log_votes(X, self._log_weight(X)) - heard[:, None])
 
-        Divided by :meth:`heard` this is :meth:`prob`; unlike that, it needs no other site.
-        """
-        weight = like(self.site_weight, X)[None, :]
-        voters = self.voters(X)
-        if voters is not None:
-            weight = namespace(X).where(voters, weight, namespace(X).zeros_like(weight))
-        return (self._parts(X) * self._per_expert(weight)).T
+    def shared(self, X: Array, site_share: Array) -> Array:
+        """Return the gates of the sites times their shares (n, M) or (1, M); (n, L)."""
+        return (self._parts(X) * self._per_expert(site_share)).T
 
     def _parts(self, X: Array, *, log: bool = False) -> Array:
         """Return the probability (or its log) of each expert within its site, (L, n)."""
@@ -164,7 +182,7 @@ class PooledGate:
 
     def prob(self, X: Array) -> Array:
         """Return lambda_m(x) pi_ml(x) for the experts of all sites, (n, L)."""
-        return (self._parts(X) * self._per_expert(self.site_prob(X))).T
+        return self.shared(X, self.site_prob(X))
 
     def logits(self, X: Array) -> Array:
         """Return the log of :meth:`prob`, (n, L); minus infinity for sites that have no say."""
@@ -188,7 +206,10 @@ class Ensemble(MoE):
 
 
 def pool(
-    models: Sequence[MoE], site_weight: Floats, constant: Sequence[Constant] | None = None
+    models: Sequence[MoE],
+    site_weight: Floats,
+    constant: Sequence[Constant] | None = None,
+    density: Sequence[Density] | None = None,
 ) -> Ensemble:
     """Return the weighted average f^W of models of one family (maths 11).
 
@@ -199,6 +220,8 @@ def pool(
         Positive; scaled to add up to one.
     constant : sequence of Constant, optional
         For each site, the features that did not vary there.
+    density : sequence of Density, optional
+        For each site, the distribution of its covariates.
     """
     weight = np.asarray(site_weight, dtype=np.float64)
     return Ensemble(
@@ -206,6 +229,7 @@ def pool(
             tuple(model.gate for model in models),
             weight / weight.sum(),
             None if constant is None else tuple(constant),
+            None if density is None else tuple(density),
         ),
         type(models[0].experts).concat([model.experts for model in models]),
         models[0].feature_names,

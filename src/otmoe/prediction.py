@@ -20,6 +20,16 @@ from otmoe.shards.sources import open_source
 from otmoe.shards.writing import write_batches
 
 
+def spec_of(model: MoE, features: FeatureSpec | None) -> FeatureSpec:
+    """Return how columns become the features of a model; plain numbers if nothing is said."""
+    spec = features or FeatureSpec.of_names(model.terms[1:])
+    if spec.feature_names != model.terms[1:]:
+        raise ValueError(
+            "the features are not those of the model; give the specification it was fitted with."
+        )
+    return spec
+
+
 @dataclass(frozen=True)
 class Predictor:
     """What to predict, and which columns to take along.
@@ -69,11 +79,7 @@ class Predictor:
                 raise ValueError(f"quantiles has {level}; give numbers between 0 and 1.")
         if self.missing not in ("error", "keep"):
             raise ValueError(f'missing is {self.missing!r}; give "error" or "keep".')
-        if self.spec.feature_names != self.model.terms[1:]:
-            raise ValueError(
-                "the features are not those of the model; give the specification it was fitted "
-                "with."
-            )
+        spec_of(self.model, self.features)
         names = [*self.keep, *self.columns]
         twice = [name for i, name in enumerate(names) if name in names[:i]]
         if twice:
@@ -82,7 +88,7 @@ class Predictor:
     @property
     def spec(self) -> FeatureSpec:
         """How columns become features."""
-        return self.features or FeatureSpec.of_names(self.model.terms[1:])
+        return spec_of(self.model, self.features)
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -18,14 +18,17 @@ from pydantic_core import PydanticCustomError
 from otmoe.experts import FAMILIES, Experts
 from otmoe.features import FeatureSpec, FeaturesRecord, check_features
 from otmoe.grams import GramsRecord, check_grams
-from otmoe.jsontext import fail, path_of, shown
+from otmoe.jsontext import Limits, fail, path_of, shown
 from otmoe.numerics import Floats
 from otmoe.records import (
+    LONGEST_NAME,
     Label,
     Line,
     List,
+    Map,
     Matrix,
     Name,
+    Number,
     Positive,
     Record,
     Site,
@@ -34,6 +37,10 @@ from otmoe.records import (
     check_version,
     typed,
 )
+from otmoe.sketchrecord import SketchRecord, check_sketch
+
+MOST_SHARED = 10_000
+"""Rows of x in a message, at most."""
 
 # -- fields --------------------------------------------------------------------------------------
 
@@ -81,13 +88,15 @@ class LocalModelRecord(Record):
     schema_version: Whole
     site: Site
     n_samples: Positive
-    log_likelihood: float
+    log_likelihood: Number
     fit: FitRecord
-    constant_features: dict[str, float] = {}
+    constant_features: Map[str, Number] = {}
     features: FeaturesRecord | None = None
     model: ModelRecord
     grams: GramsRecord | None = None
-    versions: dict[Line, Line] = {}
+    sketch: SketchRecord | None = None
+    support: Matrix | None = None
+    versions: Map[Line, Line] = {}
 
 
 class ModelFileRecord(Record):
@@ -95,15 +104,19 @@ class ModelFileRecord(Record):
 
     otmoe: Literal["model"]
     schema_version: Whole
-    about: dict[Line, Label] = {}
+    about: Map[Line, Label] = {}
     features: FeaturesRecord | None = None
     model: ModelRecord
-    versions: dict[Line, Line] = {}
+    versions: Map[Line, Line] = {}
+
+
+def experts_record(family: str) -> type[Record]:
+    """Return the fields of a family: coefficients, and dispersions where it has them."""
+    return _experts_record(FAMILIES[family])
 
 
 @cache
 def _experts_record(family: type[Experts]) -> type[Record]:
-    """Return the fields of a family: coefficients, and dispersions where it has them."""
     blank = family.blank(1, 1)
     by_dimension: dict[int, Any] = {1: List[Positive], 2: Matrix, 3: List[Matrix]}
     types: dict[str, Any] = {
@@ -115,7 +128,9 @@ def _experts_record(family: type[Experts]) -> type[Record]:
 # -- checks --------------------------------------------------------------------------------------
 
 
-def check(document: dict[str, Any], source: str) -> LocalModelRecord | ModelFileRecord:
+def check(
+    document: dict[str, Any], source: str, limits: Limits | None = None
+) -> LocalModelRecord | ModelFileRecord:
     """Return a document as a record, or say what is wrong with it.
 
     Parameters
@@ -124,6 +139,8 @@ def check(document: dict[str, Any], source: str) -> LocalModelRecord | ModelFile
         As :func:`otmoe.jsontext.parse` returns it.
     source : str
         Where the document comes from; errors begin with it.
+    limits : Limits, optional
+        For what comes from elsewhere.
     """
     if "otmoe" not in document:
         fail(source, "otmoe", 'is missing; an otmoe file says "local model" or "model" there.')
@@ -137,23 +154,32 @@ def check(document: dict[str, Any], source: str) -> LocalModelRecord | ModelFile
     else:
         fail(source, "otmoe", f'is {shown(kind)}; give "local model" or "model".')
     model = record.model
-    experts = _experts_record(FAMILIES[model.family])
-    model.experts.update(typed(experts, model.experts, source, ("model", "experts")))
-    _check_model(model, source)
+    experts = typed(experts_record(model.family), model.experts, source, ("model", "experts"))
+    model.experts.clear()
+    model.experts.update(experts)
+    _check_model(model, source, limits)
     if record.features is not None:
         _check_features(record.features, model, source)
     if isinstance(record, LocalModelRecord):
         _check_constant(record, source)
         if record.grams is not None:
             _check_grams(record.grams, record, source)
+        if record.sketch is not None:
+            check_sketch(record.sketch, _names(model), source)
+        if record.support is not None:
+            _check_support(record.support, len(_names(model)), source)
     return record
 
 
-def _check_model(model: ModelRecord, source: str) -> None:
+def _check_model(model: ModelRecord, source: str, limits: Limits | None) -> None:
     """Check that the parts of a model agree; the shape is that of the experts' coefficients."""
     coef, gate = model.experts["coef"], model.gate
     shape = _shape(coef, "model.experts.coef", source)
     K, p = shape[0], shape[-1]
+    if limits is not None:
+        limits.check("experts", K, source)
+        limits.check("features", p - 1, source)
+        limits.check("classes", shape[1] if len(shape) == 3 else 0, source)
     for name, value in model.experts.items():
         _check_shape(value, shape if name == "coef" else (K,), f"model.experts.{name}", source)
     _check_shape(gate.coef, (K, p), "model.gate.coef", source)
@@ -236,6 +262,10 @@ def _check_classes(classes: list[Any], n_classes: int, source: str) -> None:
     if len(classes) != n_classes:
         fail(source, path, f"has {len(classes)} labels; give {n_classes}, as the experts have.")
     check_distinct(classes, path, source)
+    for i, label in enumerate(classes):  # NumPy gives all of them the room of the longest
+        if isinstance(label, str) and len(label) > LONGEST_NAME:
+            problem = f"has {len(label)} characters; give a label of at most {LONGEST_NAME}."
+            fail(source, f"{path}[{i}]", problem)
     # What NumPy makes of them has to be the same labels: no mixture of types, nothing cut off.
     array = np.array(classes)
     one_type = len({isinstance(label, bool) for label in classes}) == 1
@@ -264,9 +294,24 @@ def _check_grams(grams: GramsRecord, record: LocalModelRecord, source: str) -> N
 
 
 def _check_constant(record: LocalModelRecord, source: str) -> None:
-    names, d = record.model.feature_names, len(record.model.gate.coef[0]) - 1
-    known = set(f"x{j}" for j in range(d)) if names is None else set(names)
+    known = set(_names(record.model))
     for name in record.constant_features:
         if name not in known:
             place = path_of(("constant_features", name))
             fail(source, place, "is no feature of the model; use the names of the model.")
+
+
+def _check_support(rows: list[list[float]], d: int, source: str) -> None:
+    if not 0 < len(rows) <= MOST_SHARED:
+        problem = f"has {len(rows)} rows; give 1 to {MOST_SHARED}, or leave it out."
+        fail(source, "support", problem)
+    for i, row in enumerate(rows):
+        if len(row) != d:
+            problem = f"has {len(row)} entries; give {d}, one for each feature of the model."
+            fail(source, f"support[{i}]", problem)
+
+
+def _names(model: ModelRecord) -> list[str]:
+    """Return the names of the features, given or made up as `MoE.terms` does."""
+    d = len(model.gate.coef[0]) - 1
+    return [f"x{j}" for j in range(d)] if model.feature_names is None else model.feature_names

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from otmoe.message import LocalModel
 from otmoe.numerics import Array, Floats
 from otmoe.rows import take_rows
 from otmoe.validation import check_whole, generator
@@ -75,6 +78,88 @@ def draw_support(
         _draw(array, int(count), rng) for array, count in zip(arrays, counts, strict=True) if count
     ]
     return np.concatenate(parts)
+
+
+def support_from(
+    messages: Sequence[LocalModel], n_points: int = N_POINTS, *, random_state: Any = 0
+) -> Floats:
+    """Draw support points from what sites have sent about their covariates.
+
+    Each site has a share in proportion to its rows. Rows that it volunteered come first and the
+    rest is drawn from its sketch; without a sketch no more points come than it has sent rows.
+
+    Parameters
+    ----------
+    messages : sequence of LocalModel
+        Of the same features. A warning names sites that sent neither rows nor a sketch.
+    n_points : int
+    random_state : int, Generator or None
+        Together with what was sent it decides on the points; the order of the sites does not.
+
+    Returns
+    -------
+    ndarray of shape (S, d)
+
+    Examples
+    --------
+    >>> from otmoe import MoERegressor, simulate
+    >>> data = simulate(500, 2, 3, random_state=0)
+    >>> est = MoERegressor(2, random_state=0).fit(data.X, data.y)
+    >>> support_from([est.to_message("Lyon", data.X, sketch=True)], 1000).shape
+    (1000, 3)
+    """
+    check_whole("n_points", n_points)
+    for message in messages:
+        if message.model.terms != messages[0].model.terms:
+            raise ValueError(
+                f"the sites {messages[0].site!r} and {message.site!r} have different features: "
+                "give messages about the same ones, in the same order."
+            )
+    weight = np.array([message.n_samples for message in messages])
+    points, trouble = points_from(messages, weight, n_points, generator(random_state))
+    for sentence in trouble:
+        warnings.warn(f"support_from: {sentence}", UserWarning, 2)
+    return points
+
+
+def points_from(
+    messages: Sequence[LocalModel], weight: Floats, n_points: int, rng: np.random.Generator
+) -> tuple[Floats, list[str]]:
+    """Return what :func:`support_from` does with these shares of the sites, and its warnings."""
+    silent = [message.site for message in messages if not message.support_document()]
+    # Those who sent the same count as one, and all come in an order of their own.
+    sent: dict[str, tuple[LocalModel, list[float]]] = {}
+    for message, share in zip(messages, weight, strict=True):
+        if share > 0 and message.site not in silent:
+            key = json.dumps(message.support_document())
+            sent.setdefault(key, (message, []))[1].append(float(share))
+    if not sent:
+        raise ValueError(
+            "support is missing: give covariates at which the models are compared, an array of "
+            "shape (S, d), for example from otmoe.draw_support, or ask the sites for sketches, "
+            "made by to_message(..., X=X, sketch=True)."
+        )
+    distinct = [sent[key] for key in sorted(sent)]
+    total = np.array([sum(sorted(shares)) for _, shares in distinct])
+    rows = [0 if message.support is None else len(message.support) for message, _ in distinct]
+    most = [
+        n if message.sketch is None else n_points
+        for (message, _), n in zip(distinct, rows, strict=True)
+    ]
+    counts = _shares(n_points, total / total.sum(), np.array(most))
+    parts = []
+    for (message, _), count, n in zip(distinct, counts.tolist(), rows, strict=True):
+        if message.support is not None:
+            parts.append(_draw(message.support, min(count, n), rng))
+        if message.sketch is not None:
+            parts.append(message.sketch.draw(max(count - n, 0), rng))
+    trouble = []
+    if silent:
+        trouble.append(
+            f"the sites {silent} sent neither a sketch nor rows, so that no support point comes "
+            "from them."
+        )
+    return np.concatenate(parts), trouble
 
 
 def _shares(n_points: int, weight: Floats, rows: Floats) -> Floats:

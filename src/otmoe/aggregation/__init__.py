@@ -19,6 +19,7 @@ from otmoe.aggregation.methods import (
     reduction,
     weighted_average,
 )
+from otmoe.aggregation.outliers import Screening, remaining, screen, screened
 from otmoe.aggregation.problem import Problem, prepare
 from otmoe.aggregation.result import Aggregation, Communication, Outcome, SiteRecord
 from otmoe.aggregation.sources import flows
@@ -38,7 +39,7 @@ METHODS: dict[str, Callable[[Problem, np.random.Generator], Outcome]] = {
     "ensemble": ensemble,
 }
 
-__all__ = ["METHODS", "Aggregation", "Communication", "SiteRecord", "aggregate"]
+__all__ = ["METHODS", "Aggregation", "Communication", "SiteRecord", "aggregate", "screen"]
 
 
 def aggregate(
@@ -48,6 +49,7 @@ def aggregate(
     *,
     method: str = "reduction",
     site_weight: Any = None,
+    outliers: str = "flag",
     random_state: Any = 0,
     n_jobs: int | None = None,
 ) -> Aggregation:
@@ -59,17 +61,24 @@ def aggregate(
     ----------
     messages : iterable of LocalModel
         Of one family and the same features; numbers of experts may differ.
-    support : array-like of shape (S, d)
+    support : array-like of shape (S, d), or int, optional
         Covariates at which the models are compared, without y: a few thousand rows that cover the
-        sites. A frame is read by column names.
+        sites. A frame is read by column names. By default, or for a number of points, they are
+        drawn from the sketches and rows that the messages bring (:func:`otmoe.support_from`).
     n_experts : int, optional
         K of the result; by default the largest of the sites'.
     method : str
         "reduction" minimises the transport divergence to the pooled models; "gram" matches experts
         by it and pools them by the Grams that the sites sent; or "middle", "weighted_average",
         "aligned_average", "greedy", "ensemble".
-    site_weight : sequence or mapping of float, optional
-        lambda_m, by position or by site name; by default in proportion to the sites' rows.
+    site_weight : sequence or mapping of float, or "covariate", optional
+        lambda_m, by position or by site name; by default in proportion to the sites' rows. With
+        "covariate" a site counts where its rows are: lambda_m(x) is in proportion to the number of
+        its rows times the density of its sketch at x.
+    outliers : {"flag", "exclude"}
+        What to do about sites that predict something else than the others, or whose log-likelihood
+        is far below (maths 12): name them in a warning and in `sites`, or leave them out, by name
+        in `left_out`. There must be three sites for one of them to stand out.
     random_state : int, Generator or None
         For the starts. The default is fixed: the same messages give the same model.
     n_jobs : int, optional
@@ -94,8 +103,11 @@ def aggregate(
     >>> [round(record.weight, 3) for record in result.sites]
     [0.625, 0.375]
     """
+    if outliers not in ("flag", "exclude"):
+        raise ValueError(f"outliers is {outliers!r}; choose 'flag' or 'exclude'.")
+    n_threads = effective_n_jobs(n_jobs)
     result = merged(
-        messages, support, n_experts, method, site_weight, random_state, effective_n_jobs(n_jobs)
+        messages, support, n_experts, method, site_weight, random_state, n_threads, outliers
     )
     if result.warnings:
         warnings.warn(" ".join(f"aggregate: {w}" for w in result.warnings), UserWarning, 2)
@@ -110,22 +122,33 @@ def merged(
     site_weight: Any = None,
     random_state: Any = 0,
     n_threads: int = 1,
+    outliers: str | None = None,
 ) -> Aggregation:
-    """Do what :func:`aggregate` does, without a warning: they are in the result."""
+    """Do what :func:`aggregate` does, without a warning: they are in the result.
+
+    With `outliers` None, nobody looks for sites that stand out.
+    """
     if method not in METHODS:
         raise ValueError(f"method is {method!r}; choose one of {sorted(METHODS)}.")
     begin = perf_counter()
     with threads(n_threads) as pool:
-        problem = prepare(messages, support, n_experts, site_weight, pool)
+        rng = generator(random_state)
+        problem = prepare(messages, support, n_experts, site_weight, pool, rng)
         prepared = perf_counter()
-        outcome = METHODS[method](problem, generator(random_state))
+        screening = screened(problem, outliers)
+        if screening.left_out:
+            kept, weight = remaining(problem.messages, site_weight, screening.left_out)
+            problem = prepare(kept, support, n_experts, weight, pool, rng)
+        known = perf_counter()
+        outcome = METHODS[method](problem, rng)
         done = perf_counter()
-        model, cost, records = _records(problem, outcome.model)
+        model, cost, records = _records(problem, outcome.model, screening)
     end = perf_counter()
     timings = {
         "checks": prepared - begin,
+        "screening": known - prepared,
         **outcome.timings,
-        "method": done - prepared,
+        "method": done - known,
         "records": end - done,
         "total": end - begin,
     }
@@ -136,15 +159,18 @@ def merged(
         trace=np.array(outcome.trace),
         converged=outcome.converged,
         status=outcome.status,
-        warnings=problem.warnings + outcome.warnings,
+        warnings=problem.warnings + screening.warnings + outcome.warnings,
         sites=records,
         timings=timings,
         messages=problem.messages,
         n_support=len(problem.sources),
+        left_out=screening.left_out,
     )
 
 
-def _records(problem: Problem, model: Any) -> tuple[Any, float, tuple[SiteRecord, ...]]:
+def _records(
+    problem: Problem, model: Any, screening: Screening
+) -> tuple[Any, float, tuple[SiteRecord, ...]]:
     """Return the model with experts by mass, R_c, and the part that each site had."""
     sources = problem.sources
     kept = isinstance(model, Ensemble)
@@ -158,18 +184,24 @@ def _records(problem: Problem, model: Any) -> tuple[Any, float, tuple[SiteRecord
     total = np.bincount(owner, weights=sources.mass, minlength=n_models) * len(sources)
     spent = np.bincount(owner, weights=cost, minlength=n_models)
     heard = _heard(problem)
+    weight = problem.site_weight
+    if problem.ensemble.gate.density is not None:  # no site has weight zero then
+        weight = weight * (total / len(sources) / problem.weight)[problem.which]
     records = []
     for m, message in enumerate(problem.messages):
         u = int(problem.which[m])
         some = u >= 0 and total[u] > 0
+        verdict = screening.verdicts.get(message.site)
         records.append(
             SiteRecord(
                 site=message.site,
                 n_samples=message.n_samples,
-                weight=float(problem.site_weight[m]),
+                weight=float(weight[m]),
                 cost=float(spent[u] / total[u]) if some else np.nan,
                 mass=mass[owner == u] / total[u] if some and not kept else None,
                 heard=float(heard[u]) if u >= 0 else 0.0,
+                disagreement=np.nan if verdict is None else verdict.disagreement,
+                flagged=() if verdict is None else verdict.reasons,
             )
         )
     return model, float(cost.sum()) / len(sources), tuple(records)

@@ -23,6 +23,7 @@ _PROBLEMS = 500_000  # transport problems that choosing the middle model may sol
 _FINALISTS = 4
 _CANDIDATES = 256
 _GREEDY_LIMIT = 1500
+_NO_SAY = 1e-12  # lambda_m(x) below which what a site says at x is not looked at
 
 
 def reduction(problem: Problem, rng: np.random.Generator) -> Outcome:
@@ -109,7 +110,7 @@ def _transport_to(X: Floats, problem: Problem, sites: Floats) -> Floats:
     supply = gate.prob(Z)
     parts = []  # what each site has to move: its experts, where it has a say, how much
     for m in range(len(problem.models)):
-        mine, heard = gate.experts_of(m), np.flatnonzero(share[:, m] > 0)
+        mine, heard = gate.experts_of(m), np.flatnonzero(share[:, m] > _NO_SAY)
         lam = share[heard, m]
         parts.append((mine, heard, lam, supply[heard, mine] / lam[:, None]))
 
@@ -176,6 +177,11 @@ def _knowing(problem: Problem, sites: Floats) -> Floats:
 
 
 def _check_equal(problem: Problem) -> None:
+    if problem.ensemble.gate.density is not None:
+        raise ValueError(
+            "parameters are averaged with the same weights at every x, so site_weight='covariate' "
+            "does not go with this method: use method='reduction', or leave site_weight out."
+        )
     for u, model in enumerate(problem.models):
         if model.n_experts != problem.n_experts:
             raise ValueError(

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 from array_api_compat import is_array_api_obj
 
 from otmoe.aggregation.sources import Sources
+from otmoe.features import FeatureSpec
 from otmoe.message import LocalModel
 from otmoe.model import MoE
 from otmoe.numerics import Array, Floats, namespace, take, to_numpy
 from otmoe.pooled import Constant, Ensemble, pool
 from otmoe.rows import Scaling
-from otmoe.validation import check_whole
+from otmoe.sketch import comparable
+from otmoe.support import N_POINTS, points_from
+from otmoe.validation import check_whole, generator
 
 POINTS_PER_COLUMN = 10
 """Support points per column of the design below which a warning is given."""
@@ -34,7 +39,7 @@ class Problem:
     messages : tuple of LocalModel
         In the order given.
     site_weight : ndarray of shape (M,)
-        lambda_m, adding up to one.
+        lambda_m, adding up to one; where it depends on x, in proportion to the rows.
     models : tuple of MoE
         The U distinct models of positive weight.
     constant : tuple of Constant
@@ -76,18 +81,27 @@ def prepare(
     n_experts: int | None = None,
     site_weight: Any = None,
     pool_of_threads: Executor | None = None,
+    random_state: Any = 0,
 ) -> Problem:
     """Check the inputs of :func:`otmoe.aggregate` and arrange them."""
-    messages = _check_messages(messages)
-    weight = _check_weight(site_weight, messages)
+    messages = check_messages(messages)
+    by_density = isinstance(site_weight, str)
+    if by_density:
+        _check_sketches(site_weight, messages)
+    weight = _check_weight(None if by_density else site_weight, messages)
     first = messages[0].model
+    warnings: list[str] = []
+    if support is None or isinstance(support, Integral):
+        n_points = N_POINTS if support is None else int(support)
+        check_whole("support", n_points)
+        support, warnings = points_from(messages, weight, n_points, generator(random_state))
     X = _check_support(support, first, messages[0].site)
     if n_experts is None:
         n_experts = max(message.model.n_experts for message in messages)
     check_whole("n_experts", n_experts)
 
     # 1) distinct models, in an order of their own
-    keys = [_key(message) for message in messages]
+    keys = [_key(message, by_density) for message in messages]
     distinct = sorted({key for key, w in zip(keys, weight, strict=True) if w > 0})
     place = {key: u for u, key in enumerate(distinct)}
     which = np.array(
@@ -101,8 +115,13 @@ def prepare(
     constant = tuple(_constant(message) for message in chosen)
 
     # 2) support points at which at least one site has a say
-    ensemble = pool(models, pooled_weight, constant)
-    X, warnings = _heard(ensemble, X)
+    density = None
+    if by_density:
+        sketches = [message.sketch for message in chosen if message.sketch is not None]
+        density = [sketch.log_density for sketch in comparable(sketches, pooled_weight)]
+    ensemble = pool(models, pooled_weight, constant, density)
+    X, unheard = _heard(ensemble, X)
+    warnings += unheard
     n_points, p = int(X.shape[0]), first.n_features + 1
     if n_points < POINTS_PER_COLUMN * p:
         warnings.append(
@@ -124,7 +143,8 @@ def prepare(
     )
 
 
-def _check_messages(messages: Iterable[LocalModel]) -> tuple[LocalModel, ...]:
+def check_messages(messages: Iterable[LocalModel]) -> tuple[LocalModel, ...]:
+    """Return messages that can be merged; refuse those that do not match the first, by name."""
     if isinstance(messages, LocalModel):
         raise TypeError("messages is a LocalModel; give a list of them.")
     messages = tuple(messages)
@@ -163,6 +183,8 @@ def _check_against(message: LocalModel, first: LocalModel) -> None:
         )
     if model.feature_names != other.feature_names:
         raise ValueError(_name_trouble(who, model, first))
+    if _spec(message) != _spec(first):
+        raise ValueError(_spec_trouble(who, message, first))
     ours = None if model.classes is None else list(np.asarray(model.classes).tolist())
     theirs = None if other.classes is None else list(np.asarray(other.classes).tolist())
     shape, shape_there = model.experts.coef.shape[1:], other.experts.coef.shape[1:]
@@ -218,6 +240,27 @@ def _name_trouble(who: str, model: MoE, first: LocalModel) -> str:
     )
 
 
+def _spec(message: LocalModel) -> FeatureSpec | None:
+    """Return how columns became features; a message without a word on it means plain numbers."""
+    names = message.model.feature_names
+    if message.features is not None or names is None:
+        return message.features
+    return FeatureSpec.of_names(names)
+
+
+def _spec_trouble(who: str, message: LocalModel, first: LocalModel) -> str:
+    ours, theirs = _spec(message), _spec(first)
+    what = "another word on unknown levels"
+    if ours is not None and theirs is not None and ours.columns != theirs.columns:
+        pairs = zip(ours.columns, theirs.columns, strict=False)
+        name = next(a.name for a, b in pairs if a != b)
+        what = f"column {name!r} encoded otherwise"
+    return (
+        f"{who} has {what} than site {first.site!r}, so their coefficients cannot be compared: fit "
+        "all sites with the same file of features."
+    )
+
+
 def _check_weight(site_weight: Any, messages: Sequence[LocalModel]) -> Floats:
     if site_weight is None:
         return np.array([message.n_samples for message in messages], dtype=np.float64)
@@ -249,13 +292,28 @@ def _check_weight(site_weight: Any, messages: Sequence[LocalModel]) -> Floats:
     return weight
 
 
+def _check_sketches(site_weight: str, messages: Sequence[LocalModel]) -> None:
+    if site_weight != "covariate":
+        raise ValueError(
+            f"site_weight is {site_weight!r}; give numbers, or 'covariate' for weights by sketches."
+        )
+    without = [message.site for message in messages if message.sketch is None]
+    if without:
+        raise ValueError(
+            f"site_weight='covariate' needs a sketch from every site, and {without} sent none: ask "
+            "for them, as made by to_message(..., X=X, sketch=True), or leave site_weight out."
+        )
+    units = [message.sketch.units for message in messages if message.sketch is not None]
+    for message, other in zip(messages, units, strict=True):
+        if other != units[0]:
+            raise ValueError(
+                f"the sketches of the sites {message.site!r} and {messages[0].site!r} have "
+                "different units: fit all sites with the same features."
+            )
+
+
 def _check_support(support: Any, model: MoE, site: str) -> Array:
     """Return the support as an array (S, d) in the order of the model's features."""
-    if support is None:
-        raise ValueError(
-            "support is missing: give covariates at which the models are compared, an array of "
-            f"shape (S, {model.n_features}), for example from otmoe.draw_support."
-        )
     names = getattr(support, "columns", None)
     if names is not None and not callable(names) and model.feature_names is not None:
         given = [str(name) for name in names]
@@ -289,11 +347,13 @@ def _check_support(support: Any, model: MoE, site: str) -> Array:
     return X
 
 
-def _key(message: LocalModel) -> tuple[int, bytes, str]:
-    """Return what two sites share if and only if they sent the same model."""
+def _key(message: LocalModel, with_sketch: bool) -> tuple[int, bytes, str]:
+    """Return what two sites share if and only if they sent the same model (and sketch)."""
     model = message.model
     vector = np.concatenate([model.gate.coef.ravel(), model.experts.to_vector()]) + 0.0
     about = f"{model.gate.columns} {sorted(message.constant.items())}"
+    if with_sketch:
+        about += json.dumps(message.support_document()["sketch"])
     return model.n_experts, vector.tobytes(), about
 
 

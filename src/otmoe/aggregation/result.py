@@ -46,7 +46,7 @@ class SiteRecord:
     site : str
     n_samples : float
     weight : float
-        lambda_m.
+        lambda_m; where it depends on x, its mean over the support points.
     cost : float
         R_c(f_m, g): nats by which the site's experts differ from those they are sent to, on
         average over the support points at which the site has a say. NaN if it has none.
@@ -56,6 +56,11 @@ class SiteRecord:
     heard : float
         Share of the support points at which the site has a say; less than 1 if a feature never
         varied there.
+    disagreement : float
+        Typical divergence of what the site predicts from what the others predict, in nats per row
+        (maths 12). NaN if there is nothing to compare it with.
+    flagged : tuple of str
+        Why the site stands out from the others; empty if it does not.
     """
 
     site: str
@@ -64,6 +69,8 @@ class SiteRecord:
     cost: float
     mass: Floats | None = field(repr=False)
     heard: float = 1.0
+    disagreement: float = np.nan
+    flagged: tuple[str, ...] = ()
 
     @property
     def destination(self) -> Floats | None:
@@ -78,7 +85,8 @@ class Communication:
     Attributes
     ----------
     floats : int
-        Numbers in all messages: free parameters, n, log-likelihood, and the Grams if sent.
+        Numbers in all messages: free parameters, n, log-likelihood, and what else was sent:
+        Grams, sketches, rows of x.
     bytes : int
         Size of all messages as JSON.
     support_rows : int
@@ -146,12 +154,14 @@ class Aggregation:
     def communication(self) -> Communication:
         """What was sent: floats, bytes of JSON, support rows."""
         return Communication(
-            floats=sum(
-                message.model.n_parameters
-                + 2
-                + (0 if message.grams is None else message.grams.n_floats)
-                for message in self.messages
-            ),
+            floats=sum(_floats(message) for message in self.messages),
             bytes=sum(len(message.to_json().encode()) for message in self.messages),
             support_rows=self.n_support,
         )
+
+
+def _floats(message: LocalModel) -> int:
+    sketch = 0 if message.sketch is None else message.sketch.n_floats
+    rows = 0 if message.support is None else message.support.size
+    grams = 0 if message.grams is None else message.grams.n_floats
+    return message.model.n_parameters + 2 + grams + sketch + rows

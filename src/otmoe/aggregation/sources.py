@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from otmoe.experts import Experts, FitStatistics, Response
-from otmoe.numerics import Array, Floats, design, like, namespace, to_numpy
+from otmoe.numerics import Array, Floats, design, like, namespace, row_blocks, to_numpy
 from otmoe.plans import collected
 from otmoe.pooled import Ensemble
 from otmoe.rows import Scaling, take_rows
@@ -133,8 +133,8 @@ class Sources:
         return list(apply(lambda place: self._cell(*place), self._places))
 
     @cached_property
-    def _groups(self) -> list[tuple[slice, Ensemble]]:
-        """Sites next to each other, as ensembles of their own: (their experts, they)."""
+    def _groups(self) -> list[tuple[slice, slice, Ensemble]]:
+        """Sites next to each other, as ensembles of their own: (they, their experts, ensemble)."""
         gate, experts = self.ensemble.gate, self.ensemble.experts
         n_sites = len(gate.gates)
         per_group = max(_GROUP // max(g.n_experts for g in gate.gates), 1)
@@ -143,32 +143,54 @@ class Sources:
             stop = min(m + per_group, n_sites)
             mine = gate.experts_of(m, stop)
             part = Ensemble(gate.group(m, stop), experts.take(mine))
-            groups.append((mine, part))
+            groups.append((slice(m, stop), mine, part))
         return groups
 
     @cached_property
     def _places(self) -> list[tuple[slice, int]]:
         budget = _CELL if isinstance(self.X, np.ndarray) else _DEVICE_CELL
-        largest = max(mine.stop - mine.start for mine, _ in self._groups)
+        largest = max(mine.stop - mine.start for _, mine, _ in self._groups)
         size = max(budget // largest, 64)
         starts = range(0, len(self), size)
         blocks = [slice(start, min(start + size, len(self))) for start in starts]
         return [(rows, g) for rows in blocks for g in range(len(self._groups))]
 
     @cached_property
+    def _site_prob(self) -> Array | None:
+        """lambda_m(x) at the support points, (S, M), if it takes time and no space to know it."""
+        gate = self.ensemble.gate
+        if gate.density is None or len(self) * len(gate.gates) > _KEEP:
+            return None
+        return self._by_rows(gate.site_prob)
+
+    @cached_property
     def _heard(self) -> Array | None:
-        """The weight of the sites that have a say at each point, (S,); None if it is 1."""
-        return self.ensemble.gate.heard(design(self.X))
+        """The log weight of the sites that have a say at each point, (S,); None if it is 0."""
+        gate = self.ensemble.gate
+        return self._by_rows(gate.heard) if gate.varies else None
+
+    def _by_rows(self, function: Callable[[Array], Array]) -> Array:
+        """Apply a function to the design, block by block."""
+        size = max(self.X.shape[1], len(self.ensemble.gate.gates))
+        blocks = row_blocks(len(self), size, on_device=not isinstance(self.X, np.ndarray))
+        apply = map if self.pool is None else self.pool.map
+        parts = apply(lambda rows: function(design(self.X[rows, :])), blocks)
+        return namespace(self.X).concat(list(parts))
+
+    def _site_share(self, rows: slice, group: int, X: Array) -> Array:
+        """Return lambda_m(x) of a group of sites at some points, (n, m), or (1, m)."""
+        sites, _, part = self._groups[group]
+        if self._site_prob is not None:
+            return self._site_prob[rows, sites]
+        return part.gate.site_share(X, None if self._heard is None else self._heard[rows])
 
     def _cell(self, rows: slice, group: int) -> Cell:
         xp = namespace(self.X)
-        mine, part = self._groups[group]
+        _, mine, part = self._groups[group]
         X = design(self.X[rows, :])
         eta = part.experts.predictor(X)
         response = part.experts.response(eta)
-        weight = part.gate.shares(X)
-        if self._heard is not None:
-            weight = weight / self._heard[rows][:, None]
+        weight = part.gate.shared(X, self._site_share(rows, group, X))
         own = xp.sum(weight * part.experts.expected_log_prob(eta, response), axis=0)
         Z = design(self.X[rows, :], self.scaling.x_center, self.scaling.x_scale)
         return Cell(rows, mine, Z, weight, response, to_numpy(own))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from otmoe import __version__
-from otmoe.cli import features, predict, run, simulate
+from otmoe.cli import aggregate, evaluate, features, fit, inspect, predict, run, simulate
 from otmoe.cli.common import Commands
 
 __all__ = ["main"]
@@ -15,10 +15,16 @@ __all__ = ["main"]
     cls=Commands,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="""\b
-Example:
+Example, rows that may be read from here:
   otmoe simulate -o data --files 4 --rows 8000 --experts 2 --features 3
   otmoe run data --target y --experts 2 -o model.json
   otmoe predict model.json data -o predictions.parquet
+
+\b
+Sites that may not pool their rows:
+  otmoe fit data/part-0.parquet --target y --experts 2 --site Lyon --sketch -o lyon.moe.json
+  otmoe inspect lyon.moe.json
+  otmoe aggregate "*.moe.json" -o model.json
 
 Exit codes: 0 all went well, 1 the work failed, 2 the command line is wrong, 130 interrupted.
 OTMOE_DEBUG=1 shows where an error came from.""",
@@ -32,5 +38,14 @@ def main() -> None:
     """
 
 
-for _command in (simulate.simulate, features.features, run.run, predict.predict):
+for _command in (
+    simulate.simulate,
+    features.features,
+    run.run,
+    fit.fit,
+    inspect.inspect,
+    aggregate.aggregate,
+    evaluate.evaluate,
+    predict.predict,
+):
     main.add_command(_command)

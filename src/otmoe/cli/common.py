@@ -1,4 +1,4 @@
-"""What the commands share: options, exit codes, and how they speak."""
+"""What the commands share: exit codes, kinds of options, and how they speak."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import json
 import os
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from math import nan
+from math import isfinite, nan
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,11 @@ from rich.console import Console
 
 from otmoe.futures import Progress
 from otmoe.progress import fit_progress
+
+Decorator = Callable[[Any], Any]
+
+NAMED = 20
+"""Sites or shards that are named one by one."""
 
 # -- errors and warnings ---------------------------------------------------------------------------
 
@@ -92,7 +97,7 @@ class Command(click.Command):
                 formatter.write_dl(records)
 
 
-def option(*names: str, section: str, **kwargs: Any) -> Callable[[Any], Any]:
+def option(*names: str, section: str, **kwargs: Any) -> Decorator:
     """Return a decorator that adds an option under a heading."""
     return click.option(*names, cls=Option, section=section, **kwargs)
 
@@ -131,35 +136,43 @@ class Levels(Names):
 data = click.argument("data", nargs=-1, required=True, metavar="DATA...")
 
 
-def output(what: str) -> Callable[[Any], Any]:
-    """Return a decorator that adds where to write, and the options about how to speak."""
+def several(*decorators: Decorator) -> Decorator:
+    """Return a decorator that adds several options, in this order."""
 
     def decorate(function: Any) -> Any:
-        for decorator in reversed(
-            [
-                option(
-                    "-o",
-                    "--output",
-                    type=click.Path(path_type=Path),
-                    required=True,
-                    section="Output",
-                    help=what,
-                ),
-                option("--force", is_flag=True, section="Output", help="Replace what is there."),
-                option(
-                    "--json",
-                    "as_json",
-                    is_flag=True,
-                    section="Output",
-                    help="Print one JSON object instead of words.",
-                ),
-                option("-q", "--quiet", is_flag=True, section="Output", help="Print no report."),
-            ]
-        ):
+        for decorator in reversed(decorators):
             function = decorator(function)
         return function
 
     return decorate
+
+
+speech = several(
+    option(
+        "--json",
+        "as_json",
+        is_flag=True,
+        section="Output",
+        help="Print one JSON object instead of words.",
+    ),
+    option("-q", "--quiet", is_flag=True, section="Output", help="Print no report."),
+)
+
+
+def output(what: str) -> Decorator:
+    """Return a decorator that adds where to write, and the options about how to speak."""
+    return several(
+        option(
+            "-o",
+            "--output",
+            type=click.Path(path_type=Path),
+            required=True,
+            section="Output",
+            help=what,
+        ),
+        option("--force", is_flag=True, section="Output", help="Replace what is there."),
+        speech,
+    )
 
 
 def check_output(path: Path, force: bool) -> None:
@@ -202,8 +215,24 @@ def progress(what: str, quiet: bool, n: int | None = None) -> Iterator[Progress 
 def say(report: dict[str, Any], as_json: bool, quiet: bool, *lines: Any) -> None:
     """Print a result: as one JSON object, or as lines and tables."""
     if as_json:
-        click.echo(json.dumps(report, ensure_ascii=False))
+        click.echo(json.dumps(_plain(report), ensure_ascii=False))
     elif not quiet:
         screen = console()
         for line in lines:
             screen.print(line, soft_wrap=isinstance(line, str))
+
+
+def _plain(value: Any) -> Any:
+    """Return a report as JSON can hold it: null for a number that is none."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return None if isinstance(value, float) and not isfinite(value) else value
+
+
+def few(names: Iterable[str]) -> str:
+    """Return names in a row, not more than one cares to read."""
+    names = list(names)
+    more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
+    return ", ".join(names[:NAMED]) + more

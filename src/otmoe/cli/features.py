@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from otmoe import FeatureSpec
+from otmoe.cli import options
 from otmoe.cli.common import Command, Names, check_output, data, option, output, say
 from otmoe.shards import sample_rows
 
@@ -21,13 +22,7 @@ Example:
 Look at the file before you use it: a level that is in no sampled row is not in it.""",
 )
 @data
-@option(
-    "--target",
-    metavar="COLUMN",
-    required=True,
-    section="Columns",
-    help="The response, which is no feature.",
-)
+@options.target("The response, which is no feature.")
 @option("--weight", metavar="COLUMN", section="Columns", help="Case weights, no feature either.")
 @option("--site", metavar="COLUMN", section="Columns", help="The site, no feature either.")
 @option(

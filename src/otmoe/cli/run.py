@@ -9,25 +9,20 @@ from time import perf_counter
 from typing import Any, Literal
 
 import click
-import numpy as np
-from rich import box
-from rich.table import Table
 from sklearn.exceptions import ConvergenceWarning
 
 from otmoe import (
     DistributedMoEClassifier,
     DistributedMoERegressor,
-    load_features,
     save_model,
     shards_from,
 )
-from otmoe.aggregation import METHODS
+from otmoe.cli import options
 from otmoe.cli.common import (
     Command,
-    Failed,
-    Names,
     check_output,
     data,
+    few,
     option,
     output,
     progress,
@@ -35,10 +30,8 @@ from otmoe.cli.common import (
     warn,
 )
 from otmoe.cli.engines import ENGINES, open_engine
+from otmoe.cli.tables import experts_table, listed
 from otmoe.support import N_POINTS
-
-_NAMED = 20  # shards that are named in full
-_TERMS = 5  # coefficients that are shown
 
 
 class Cut(click.ParamType):
@@ -66,24 +59,13 @@ Examples:
 The same data and seed give the same model, whatever the engine and the number of workers.""",
 )
 @data
-@option("--target", metavar="COLUMN", required=True, section="Columns", help="The response.")
-@option("--weight", metavar="COLUMN", section="Columns", help="Case weights.")
+@options.target()
+@options.weight
 @option(
     "--site", metavar="COLUMN", section="Columns", help="One shard for each value of this column."
 )
-@option(
-    "--features",
-    "spec",
-    metavar="FILE",
-    section="Columns",
-    help="How columns become features: a file that `otmoe features` or a run has written.",
-)
-@option(
-    "--columns",
-    type=Names(),
-    section="Columns",
-    help="The features instead; by default all other columns.",
-)
+@options.spec
+@options.columns
 @option(
     "--cut",
     type=Cut(),
@@ -91,33 +73,10 @@ The same data and seed give the same model, whatever the engine and the number o
     section="Rows",
     help="One shard per file (the default) or row group, or N in all.",
 )
-@option(
-    "--missing",
-    type=click.Choice(["error", "drop"]),
-    default="error",
-    show_default=True,
-    section="Rows",
-    help="Rows with missing values: refuse them, or leave them out.",
-)
-@option(
-    "--experts", type=click.IntRange(min=1), required=True, section="Fit", help="Number of experts."
-)
-@option(
-    "--family",
-    type=click.Choice(["gaussian", "poisson", "classes"]),
-    default="gaussian",
-    show_default=True,
-    section="Fit",
-    help="What the target is: a number, a count, a class.",
-)
-@option(
-    "--method",
-    type=click.Choice([m for m in METHODS if m != "ensemble"]),
-    default="reduction",
-    show_default=True,
-    section="Fit",
-    help="How models are merged.",
-)
+@options.missing()
+@options.experts
+@options.family("Fit")
+@options.method("Fit")
 @option(
     "--support",
     type=click.IntRange(min=1),
@@ -126,9 +85,7 @@ The same data and seed give the same model, whatever the engine and the number o
     section="Fit",
     help="Rows of covariates at which models are compared.",
 )
-@option(
-    "--seed", type=click.IntRange(min=0), default=0, show_default=True, section="Fit", help="Seed."
-)
+@options.seed("Fit")
 @option(
     "--engine",
     type=click.Choice(ENGINES),
@@ -201,27 +158,22 @@ def run(
     which sends back a model of a few kilobytes; the merged one is written as JSON, with the
     encoding of its features inside.
     """
-    if spec is not None and columns is not None:
-        raise click.UsageError("give --features or --columns, not both.")
     if site is not None and cut is not None:
         raise click.UsageError("with --site the sites are the shards; leave out --cut.")
     if address is not None and engine == "local":
         raise click.UsageError("--address is of a cluster; give --engine dask or ray as well.")
     check_output(output, force)
     begin = perf_counter()
-    features = None if spec is None else load_features(spec)
-    if spec is not None and features is None:
-        raise Failed(f"{spec} says nothing about columns; name them by --columns.")
     shards = shards_from(
         list(data),
         target=target,
-        features=columns if features is None else features,
+        features=options.features_of(spec, columns),
         weight=weight,
         site=site,
         cut=cut or "file",
         missing=missing,
     )
-    options: dict[str, Any] = {} if family == "classes" else {"family": family}
+    kept: dict[str, Any] = {} if family == "classes" else {"family": family}
     kind = DistributedMoEClassifier if family == "classes" else DistributedMoERegressor
     with (
         open_engine(engine, address, workers, retries) as executor,
@@ -236,10 +188,9 @@ def run(
             executor=executor,
             n_jobs=workers or os.cpu_count(),
             random_state=seed,
-            **options,
+            **kept,
         ).fit_shards(shards, retries=retries, timeout=timeout, on_error=on_error, progress=report)
     names = [message.site for message in est.local_models_]
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     about = {
         "made by": "otmoe run",
         "target": target,
@@ -247,7 +198,7 @@ def run(
         "seed": seed,
         "rows": est.n_rows_,
         "shards": len(names),
-        "sites": ", ".join(names[:_NAMED]) + more,
+        "sites": few(names),
     }
     save_model(est.model_, output, about=about, features=est.features_)
     for text in est.warnings_:
@@ -286,40 +237,14 @@ def _report(est: Any, output: Path, seconds: float) -> dict[str, Any]:
 
 def _shown(est: Any, found: dict[str, Any]) -> list[Any]:
     """Return the same for people."""
-    about = Table(box=box.SIMPLE_HEAD, show_header=False)
     dropped = f", {found['dropped']:,} dropped" if found["dropped"] else ""
-    about.add_row("shards", f"{len(found['shards']):,}")
-    about.add_row("rows", f"{found['rows']:,}{dropped}")
+    about = [("shards", f"{len(found['shards']):,}"), ("rows", f"{found['rows']:,}{dropped}")]
     for what in ("refitted", "left_out", "failed"):
         if found[what]:
-            names = list(found[what])
-            more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-            about.add_row(what.replace("_", " "), ", ".join(names[:_NAMED]) + more)
-    about.add_row("sent", f"{found['bytes']:,} bytes, {found['support_rows']:,} support rows")
-    about.add_row("seconds", f"{found['seconds']['all']:.1f}")
-    about.add_row("written to", found["output"])
-    return [about, _experts(est)]
-
-
-def _experts(est: Any) -> Table:
-    """Return the experts: mass, variance, first coefficients; by class where there are several."""
-    model, mass = est.model_, est.aggregation_.mass
-    terms = model.terms[:_TERMS]
-    table = Table(box=box.SIMPLE_HEAD)
-    variance = getattr(model.experts, "var", None)
-    several = model.experts.coef.ndim == 3
-    heads = ["expert", "mass", *([] if variance is None else ["variance"])]
-    for head in [*heads, *(["class"] if several else []), *terms]:
-        table.add_column(head, justify="right")
-    for k, coef in enumerate(model.experts.coef):
-        first = [str(k), f"{mass[k]:.3f}", *([] if variance is None else [f"{variance[k]:.4g}"])]
-        if not several:
-            table.add_row(*first, *(f"{b:.4g}" for b in coef[:_TERMS]))
-            continue
-        for label, row in zip(np.asarray(model.classes).tolist(), coef, strict=True):
-            table.add_row(*first, str(label), *(f"{b:.4g}" for b in row[:_TERMS]))
-            first = [""] * len(first)
-    left = len(model.terms) - len(terms)
-    if left:
-        table.caption = f"and {left} more coefficients each"
-    return table
+            about.append((what.replace("_", " "), few(found[what])))
+    about += [
+        ("sent", f"{found['bytes']:,} bytes, {found['support_rows']:,} support rows"),
+        ("seconds", f"{found['seconds']['all']:.1f}"),
+        ("written to", found["output"]),
+    ]
+    return [listed(about), experts_table(est.model_, est.aggregation_.mass)]

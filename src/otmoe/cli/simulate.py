@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 import otmoe
+from otmoe.cli import options
 from otmoe.cli.common import Command, Failed, check_output, option, output, say
 from otmoe.shards import write_batches
 
@@ -52,14 +53,7 @@ Example, four files of two thousand rows each:
     section="Data",
     help="0: each expert has its region; 1: regions overlap.",
 )
-@option(
-    "--family",
-    type=click.Choice(["gaussian", "poisson", "classes"]),
-    default="gaussian",
-    show_default=True,
-    section="Data",
-    help="What y is: a number, a count, a class.",
-)
+@options.family("Data")
 @option(
     "--classes",
     type=click.IntRange(min=2),
@@ -68,9 +62,7 @@ Example, four files of two thousand rows each:
     section="Data",
     help="Number of classes.",
 )
-@option(
-    "--seed", type=click.IntRange(min=0), default=0, show_default=True, section="Data", help="Seed."
-)
+@options.seed("Data")
 @option(
     "--files",
     type=click.IntRange(min=1),

@@ -256,13 +256,34 @@ class BaseMoE(BaseEstimator):
 
     # -- sending ------------------------------------------------------------------------------
 
-    def to_message(self, site: str) -> LocalModel:
+    def to_message(
+        self,
+        site: str,
+        X: Any = None,
+        *,
+        sketch: bool = False,
+        share: int = 0,
+        sample_weight: Any = None,
+        random_state: Any = 0,
+    ) -> LocalModel:
         """Return all that this site sends, to be saved or merged with others.
+
+        Nothing about single rows, unless asked for by `share`.
 
         Parameters
         ----------
         site : str
             Name of the site, up to 200 characters.
+        X : array-like of shape (n, d), optional
+            The rows of the fit, which are not kept after it; for a sketch or for sharing.
+        sketch : bool
+            Whether to send a :class:`~otmoe.sketch.Sketch` of X, from which points can be drawn
+            at which models are compared.
+        share : int
+            Number of rows of X to send for the same purpose, drawn at random.
+        sample_weight : array-like of shape (n,), optional
+            The weights of the fit, for the sketch.
+        random_state : int, Generator or None
 
         Returns
         -------
@@ -274,7 +295,19 @@ class BaseMoE(BaseEstimator):
                 "this estimator was made from a model and has seen no rows, so there is no fit to "
                 "report: call fit first, or write the model alone with otmoe.save_model."
             )
-        return LocalModel.from_fit(self.fit_, site, self.model_.feature_names, self.model_.classes)
+        names, classes = self.model_.feature_names, self.model_.classes
+        message = LocalModel.from_fit(self.fit_, site, names, classes)
+        if not (sketch or share):
+            return message
+        if X is None:
+            raise ValueError("X is missing: rows are not kept after fit, so give them once more.")
+        return message.with_support(
+            self._check_rows(X),
+            sketch=sketch,
+            share=share,
+            sample_weight=sample_weight,
+            random_state=random_state,
+        )
 
     # -- reading ------------------------------------------------------------------------------
 

@@ -232,7 +232,7 @@ class DistributedMoE(BaseMoE):
                 stacklevel,
             )
 
-    def to_message(self, site: str) -> LocalModel:
+    def to_message(self, site: str, *args: Any, **kwargs: Any) -> LocalModel:
         """Refuse: a merged model is no local one."""
         raise TypeError(
             "a merged model is no local model: send the messages in local_models_, or save the "

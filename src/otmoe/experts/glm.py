@@ -19,6 +19,7 @@ from otmoe.numerics import Array, Floats, like, namespace, to_numpy
 from otmoe.plans import nearest_linear
 
 _LARGEST_LOG_MEAN = 300.0  # a Poisson mean beyond e^300 overflows in sums before a step is refused
+_LARGEST_DRAWN = 1e15  # NumPy draws no counts beyond 1e18; from here on they are their mean
 
 
 @dataclass(frozen=True)
@@ -211,6 +212,13 @@ class PoissonExperts(CanonicalExperts):
         own, others = self.mean(0.5 * eta), self.mean(0.5 * other_eta)  # roots of the means
         gap = own[:, :, None] - others[:, None, :]
         return -0.5 * gap * gap
+
+    def sample(self, eta: Array, rng: np.random.Generator) -> Floats:
+        mean = to_numpy(self.mean(eta))
+        if np.all(mean < _LARGEST_DRAWN):
+            return super().sample(eta, rng)
+        drawn = rng.poisson(np.minimum(mean, _LARGEST_DRAWN))
+        return np.where(mean < _LARGEST_DRAWN, drawn, np.floor(mean))
 
     def working(self, y: Array) -> Array:
         return namespace(y).log(y + 0.5)

@@ -4,7 +4,7 @@ from otmoe.shards.cutting import shards_from
 from otmoe.shards.files import ShardError
 from otmoe.shards.gathering import ShardRows
 from otmoe.shards.reading import ArrayShard, FileShard, Piece, Shard
-from otmoe.shards.sampling import sample_rows
+from otmoe.shards.sampling import draw_features, sample_rows
 from otmoe.shards.writing import write_batches
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "Shard",
     "ShardError",
     "ShardRows",
+    "draw_features",
     "sample_rows",
     "shards_from",
     "write_batches",

@@ -83,10 +83,6 @@ class Gathered:
 
     def _add_target(self, batch: pa.RecordBatch) -> None:
         column = batch.column(self.target)
-        if is_text(column.type) and not self.as_text:
-            raise ValueError(
-                f"column {self.target!r}, the target, holds text where numbers are meant; mend it."
-            )
         y, absent = target_values(column, self.target, self.tally, self.as_text)
         if self.weight_name is not None:
             weight = weights(batch.column(self.weight_name), self.weight_name, self.tally)
@@ -155,6 +151,10 @@ def target_values(
         y, missing = labels(column, name)
         tally.missing[name] += int(missing.sum())
         return y, missing
+    if is_text(column.type):
+        raise ValueError(
+            f"column {name!r}, the target, holds text where numbers are meant; mend it."
+        )
     y = numbers(column, name)
     tally.add(name, y)
     return y, np.isnan(y)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -12,7 +13,7 @@ import pyarrow.compute as pc
 
 from otmoe.features import FeatureSpec, Tally
 from otmoe.numerics import Floats, to_numpy
-from otmoe.shards.files import kind_of, named
+from otmoe.shards.files import kind_of, named, names_for
 from otmoe.shards.gathering import Gathered, ShardRows, target_values, weights
 from otmoe.shards.sources import open_source, release
 from otmoe.tables import array, is_table, is_text, names_of, texts
@@ -187,14 +188,19 @@ class FileShard:
         if self.size is not None or self.site is not None:
             return self.size
         total = 0
-        with named(self.name):
-            for path, start, stop in self.pieces:
-                if stop is None:
-                    if kind_of(path) == "csv":
-                        return None
+        for path, start, stop in self.pieces:
+            if stop is None:
+                if kind_of(path) == "csv":
+                    return None
+                with self._named(path):
                     stop = open_source(path).n_rows or 0
-                total += stop - start
+            total += stop - start
         return total
+
+    def _named(self, path: str) -> AbstractContextManager[None]:
+        """Turn what goes wrong with a file into an error that names it, and the shard."""
+        several = len({piece.path for piece in self.pieces}) > 1
+        return named(f"{self.name}: {names_for([path])[0]}" if several else self.name)
 
     def read(self) -> ShardRows:
         """Return the rows, or raise a :class:`ShardError` that names the shard.
@@ -240,12 +246,13 @@ class FileShard:
             columns.append(self.site[0])
             categories.append(self.site[0])
         for path, start, stop in self.pieces:
-            source = open_source(path)
-            for batch in source.batches(list(dict.fromkeys(columns)), categories, start, stop):
-                if self.site is not None:
-                    name, value = self.site
-                    here = pc.equal(
-                        texts(batch.column(name), name), pa.scalar(value, pa.large_string())
-                    )
-                    batch = batch.filter(here)
-                yield batch
+            with self._named(path):
+                source = open_source(path)
+                for batch in source.batches(list(dict.fromkeys(columns)), categories, start, stop):
+                    if self.site is not None:
+                        name, value = self.site
+                        here = pc.equal(
+                            texts(batch.column(name), name), pa.scalar(value, pa.large_string())
+                        )
+                        batch = batch.filter(here)
+                    yield batch

@@ -1,0 +1,257 @@
+"""``otmoe aggregate``: the messages of many sites into one model."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from time import perf_counter
+from typing import Any, Literal
+
+import click
+import numpy as np
+from rich.table import Table
+
+import otmoe
+from otmoe import LocalModel, save_model
+from otmoe.aggregation import Aggregation, SiteRecord
+from otmoe.aggregation.problem import check_messages
+from otmoe.cli import options
+from otmoe.cli.common import (
+    NAMED,
+    Command,
+    Failed,
+    check_output,
+    few,
+    option,
+    output,
+    say,
+    warn,
+)
+from otmoe.cli.inbox import Inbox, open_inbox
+from otmoe.cli.tables import experts_table, listed, table_of
+from otmoe.numerics import Floats
+from otmoe.prediction import spec_of
+from otmoe.shards import draw_features
+from otmoe.support import N_POINTS
+
+WEIGHTS = ("rows", "equal", "covariate")
+
+
+@click.command(
+    cls=Command,
+    epilog="""\b
+Examples:
+  otmoe aggregate "*.moe.json" -o model.json
+  otmoe aggregate *.moe.json --support covariates.parquet --exclude Brest -o model.json
+
+The same messages, support and seed give the same model, in whatever order the messages come.""",
+)
+@click.argument("files", nargs=-1, required=True, metavar="FILES...")
+@option(
+    "--skip-bad",
+    is_flag=True,
+    section="Messages",
+    help="Go on without messages that cannot be read, and name them.",
+)
+@option(
+    "--exclude",
+    multiple=True,
+    metavar="SITE",
+    section="Messages",
+    help="Leave this site out; may be given several times.",
+)
+@option(
+    "--exclude-flagged",
+    is_flag=True,
+    section="Messages",
+    help="Leave out sites that stand out from the others, and name them.",
+)
+@option(
+    "--site-weight",
+    type=click.Choice(WEIGHTS),
+    default="rows",
+    show_default=True,
+    section="Messages",
+    help="How much a site counts: by its rows, all the same, or by rows and sketch, so that it "
+    "counts where its rows are.",
+)
+@option(
+    "--support",
+    metavar="DATA",
+    section="Support",
+    help="Rows of covariates at which models are compared, Parquet or CSV; no y is needed. By "
+    "default points are drawn from the sketches and rows that the messages bring.",
+)
+@option(
+    "--points",
+    type=click.IntRange(min=1),
+    default=N_POINTS,
+    show_default=True,
+    section="Support",
+    help="How many to draw.",
+)
+@options.missing("Support")
+@option(
+    "--experts",
+    type=click.IntRange(min=1),
+    section="Merging",
+    help="Number of experts; by default the largest of the sites'.",
+)
+@options.method("Merging")
+@options.seed("Merging")
+@output("Model file to write, JSON.")
+def aggregate(
+    files: tuple[str, ...],
+    skip_bad: bool,
+    exclude: tuple[str, ...],
+    exclude_flagged: bool,
+    site_weight: str,
+    support: str | None,
+    points: int,
+    missing: Literal["error", "drop"],
+    experts: int | None,
+    method: str,
+    seed: int,
+    output: Path,
+    force: bool,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Merge the messages of many sites into one model.
+
+    FILES are messages that `otmoe fit` or `to_message` has written, or patterns in quotes such as
+    "inbox/*.moe.json". They have to agree on family, features and classes.
+    """
+    check_output(output, force)
+    begin = perf_counter()
+    inbox = open_inbox(files, exclude, skip_bad)
+    messages = check_messages(inbox.messages)
+    X = _support(messages, support, points, missing, seed)
+    weight = {"rows": None, "equal": np.ones(len(messages)), "covariate": "covariate"}[site_weight]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # the result has them line by line
+        result = otmoe.aggregate(
+            messages,
+            X,
+            experts,
+            method=method,
+            site_weight=weight,
+            outliers="exclude" if exclude_flagged else "flag",
+            random_state=seed,
+            n_jobs=-1,
+        )
+    report = _report(result, inbox) | {
+        "command": "aggregate",
+        "output": str(output),
+        "excluded": list(exclude),
+        "support": support or "drawn from the messages",
+        "seconds": perf_counter() - begin,
+    }
+    names = [record.site for record in result.sites]
+    about = {"made by": "otmoe aggregate", "method": method, "seed": seed, "sites": few(names)}
+    about |= {"number of sites": len(names), "rows": report["rows"], "support": report["support"]}
+    save_model(result.model, output, about=about, features=messages[0].features)
+    for why in inbox.bad.values():
+        warn(f"left out: {why}")
+    for words in report["warnings"]:
+        warn(words)
+    say(report, as_json, quiet, *_shown(report, result))
+
+
+def _support(
+    messages: Sequence[LocalModel],
+    data: str | None,
+    points: int,
+    missing: Literal["error", "drop"],
+    seed: int,
+) -> Floats | int:
+    """Return the points at which models are compared, or how many to draw from the messages."""
+    if data is not None:
+        spec = spec_of(messages[0].model, messages[0].features)
+        return draw_features(data, spec, points, missing=missing, random_state=seed)[0]
+    if all(m.sketch is None and m.support is None for m in messages):
+        raise Failed(
+            "there is nothing to compare the models at: give rows of covariates by --support, or "
+            "ask the sites to fit with --sketch."
+        )
+    return points
+
+
+def _report(result: Aggregation, inbox: Inbox) -> dict[str, Any]:
+    """Return what happened, as it is printed by --json."""
+    return {
+        "family": result.model.experts.family,
+        "method": result.method,
+        "status": result.status,
+        "converged": bool(result.converged),
+        "cost": result.cost,
+        "terms": list(result.model.terms),
+        "mass": None if result.mass is None else result.mass.tolist(),
+        "sites": [
+            _record(record, message, inbox.sizes[record.site])
+            for record, message in zip(result.sites, result.messages, strict=True)
+        ],
+        "left_out": dict(result.left_out),
+        "unreadable": inbox.bad,
+        "rows": sum(record.n_samples for record in result.sites),
+        "bytes": sum(inbox.sizes.values()),
+        "support_points": result.n_support,
+        "warnings": [w.replace("outliers='exclude'", "--exclude-flagged") for w in result.warnings],
+    }
+
+
+def _record(record: SiteRecord, message: LocalModel, size: int) -> dict[str, Any]:
+    return {
+        "site": record.site,
+        "rows": record.n_samples,
+        "experts": message.model.n_experts,
+        "converged": message.converged,
+        "weight": record.weight,
+        "cost": record.cost,
+        "disagreement": record.disagreement,
+        "flagged": list(record.flagged),
+        "heard": record.heard,
+        "destination": None if record.destination is None else record.destination.tolist(),
+        "bytes": size,
+    }
+
+
+def _shown(report: dict[str, Any], result: Aggregation) -> list[Any]:
+    """Return the same for people."""
+    about = [("sites", f"{len(report['sites']):,}"), ("rows", f"{report['rows']:,.10g}")]
+    for what in ("left_out", "excluded", "unreadable"):
+        if report[what]:
+            about.append((what.replace("_", " "), few(report[what])))
+    about += [
+        ("received", f"{report['bytes']:,} bytes"),
+        ("support", f"{report['support_points']:,} points: {report['support']}"),
+        ("merging", report["status"]),
+        ("written to", report["output"]),
+    ]
+    return [
+        listed(about),
+        _sites_table(report["sites"]),
+        experts_table(result.model, report["mass"]),
+    ]
+
+
+def _sites_table(sites: list[dict[str, Any]]) -> Table:
+    """Return the sites; of many, those that stand out or count most."""
+    most = sorted(sites, key=lambda site: (not site["flagged"], -site["weight"]))[:NAMED]
+    rows = (
+        [
+            site["site"],
+            f"{site['rows']:,.10g}",
+            *(f"{site[key]:.3g}" for key in ("weight", "cost", "disagreement")),
+            "stands out" if site["flagged"] else "",
+        ]
+        for site in sites
+        if site in most
+    )
+    heads = ["site", "rows", "weight", "cost", "disagreement", ""]
+    table = table_of(heads, rows, {"site", ""})
+    left = len(sites) - len(most)
+    if left:
+        table.caption = f"and {left:,} that count less, which --json lists"
+    return table

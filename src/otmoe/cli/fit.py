@@ -1,0 +1,230 @@
+"""``otmoe fit``: one site's model, in a message that may leave the site."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from time import perf_counter
+from typing import Literal
+
+import click
+import numpy as np
+
+from otmoe import shards_from
+from otmoe.cli import options
+from otmoe.cli.common import (
+    Command,
+    Failed,
+    Names,
+    check_output,
+    console,
+    data,
+    few,
+    option,
+    output,
+    say,
+    warn,
+)
+from otmoe.cli.inspect import parts_of, parts_table, privacy, shared_rows, total_of
+from otmoe.em import MAX_ITER
+from otmoe.jsontext import parse
+from otmoe.local import Task, fit_local, labels_of
+from otmoe.numerics import Floats
+from otmoe.progress import fit_progress
+from otmoe.schema import MOST_SHARED
+from otmoe.shards import FileShard, Shard
+from otmoe.shards.memory import checked
+
+
+@click.command(
+    cls=Command,
+    epilog="""\b
+Examples:
+  otmoe fit lyon.parquet --target y --experts 2 --site Lyon --features features.json \\
+      --sketch -o lyon.moe.json
+  otmoe fit "2024-*.csv" --target sick --experts 2 --site Lyon --features features.json \\
+      --family classes --classes no,yes -o lyon.moe.json
+  otmoe inspect lyon.moe.json
+
+All sites have to use the same file of features, and the same classes. Look at the message before
+you send it; `otmoe aggregate` merges it with those of other sites.""",
+)
+@data
+@options.target()
+@options.weight
+@options.spec
+@options.columns
+@options.missing()
+@option(
+    "--site", metavar="NAME", required=True, section="Message", help="Name of the site, as sent."
+)
+@option(
+    "--sketch",
+    is_flag=True,
+    section="Message",
+    help="Send how the covariates are spread, as a small mixture; no row.",
+)
+@option(
+    "--grams",
+    is_flag=True,
+    section="Message",
+    help="Send sums of products of the covariates, expert by expert, for --method gram.",
+)
+@option(
+    "--share-support",
+    "share",
+    type=click.IntRange(0, MOST_SHARED),
+    default=0,
+    metavar="N",
+    section="Message",
+    help="Send N rows of the covariates as they are, without the response.",
+)
+@options.experts
+@options.family("Fit")
+@option(
+    "--classes",
+    type=Names(),
+    section="Fit",
+    help="All classes, where this site may lack some: the same at every site.",
+)
+@option(
+    "--starts",
+    type=click.IntRange(min=1),
+    section="Fit",
+    help="Starts of the search; by default 9, for classes 20.",
+)
+@options.seed("Fit")
+@output("Message to write, JSON.")
+def fit(
+    data: tuple[str, ...],
+    target: str,
+    weight: str | None,
+    spec: str | None,
+    columns: list[str] | None,
+    missing: Literal["error", "drop"],
+    site: str,
+    sketch: bool,
+    grams: bool,
+    share: int,
+    experts: int,
+    family: str,
+    classes: list[str] | None,
+    starts: int | None,
+    seed: int,
+    output: Path,
+    force: bool,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Fit the rows of one site, and write the message that it sends.
+
+    All of DATA is one site, read into memory. The message holds the model's coefficients and how
+    the fit went; no value of the response, and no row unless --share-support says so.
+    """
+    if classes is not None and family != "classes":
+        raise click.UsageError("--classes goes with --family classes.")
+    check_output(output, force)
+    begin = perf_counter()
+    features = options.features_of(spec, columns)
+    name = checked(site)
+    shards = shards_from(
+        list(data), target=target, features=features, weight=weight, missing=missing
+    )
+    shard = _joined(shards, name)
+    labels = _labels(shard, classes) if family == "classes" else None
+    if labels is not None:
+        family = "logistic" if len(labels) == 2 else "multinomial"
+    screen = console(stderr=True)
+    with fit_progress(
+        screen.is_terminal and not quiet, {"em": MAX_ITER, "newton": MAX_ITER}, screen
+    ) as progress:
+        done = fit_local(
+            Task(
+                shard,
+                seed,
+                experts,
+                classes=labels,
+                coded=False,
+                options={
+                    "family": family,
+                    "n_classes": 2 if labels is None else len(labels),
+                    "n_init": starts,
+                    "n_threads": os.cpu_count() or 1,
+                    "progress": progress,
+                },
+                sketch=sketch,
+                grams=grams,
+                share=share,
+            )
+        )
+    message = done.message
+    message.save(output)
+    text = message.to_json()
+    parts = parts_of(parse(text, site))
+    size = len(text.encode())
+    if done.dropped:
+        warn(f"{done.dropped:,} rows with missing values were dropped.")
+    if not message.converged:
+        warn(f"the fit {message.status}; try more --starts, or fewer --experts.")
+    for words in message.warnings:
+        warn(words)
+    report = {
+        "command": "fit",
+        "output": str(output),
+        "site": message.site,
+        "rows": done.n_rows,
+        "dropped": done.dropped,
+        "n_samples": message.n_samples,
+        "family": message.model.experts.family,
+        "experts": message.model.n_experts,
+        "terms": list(message.model.terms),
+        "converged": message.converged,
+        "status": message.status,
+        "warnings": list(message.warnings),
+        "log_likelihood": message.log_likelihood,
+        "parts": [vars(part) for part in parts],
+        "bytes": size,
+        "rows_of_x": shared_rows(message),
+        "seconds": perf_counter() - begin,
+    }
+    say(
+        report,
+        as_json,
+        quiet,
+        f"{site}: {done.n_rows:,} rows, {experts} experts; {message.status}",
+        parts_table(parts),
+        total_of(size, parts),
+        privacy(message),
+        f"written to {output}; nothing has been sent",
+    )
+
+
+def _joined(shards: Sequence[Shard], site: str) -> FileShard:
+    """Return all files as the rows of one site."""
+    files = [shard for shard in shards if isinstance(shard, FileShard)]
+    pieces = tuple(piece for shard in files for piece in shard.pieces)
+    return replace(files[0], name=site, pieces=pieces)
+
+
+def _labels(shard: FileShard, declared: list[str] | None) -> Floats:
+    """Return the classes, sorted: those that were declared, or those that occur."""
+    if declared is None:
+        seen = labels_of(shard)
+        if len(seen) < 2:
+            raise Failed(
+                f"{shard.name}: the target has {len(seen)} classes; where other sites have more, "
+                "declare all of them by --classes."
+            )
+        return seen
+    try:
+        labels = np.unique(np.array(declared, dtype=str if shard.labels else np.float64))
+    except ValueError:
+        raise Failed(
+            f"{shard.name}: column {shard.target!r} holds numbers, and --classes has names: "
+            f"{few(declared)}; give the numbers."
+        ) from None
+    if len(labels) < 2:
+        raise Failed("--classes has one class only; declare at least two.")
+    return labels

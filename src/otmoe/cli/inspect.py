@@ -1,0 +1,239 @@
+"""``otmoe inspect``: what a file holds and gives away, for whoever has to let it pass."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+from rich.table import Table
+
+from otmoe import FeatureSpec, LocalModel, load_features, load_model
+from otmoe.cli.common import Command, few, option, say, speech
+from otmoe.cli.tables import listed, table_of
+from otmoe.jsontext import named, parse, read, to_text
+from otmoe.model import MoE
+
+PARTS = {
+    "model": (
+        "parameters",
+        "coefficients of gate and experts, estimated from all rows together; they can tell of "
+        "single rows where an expert has hardly more rows than coefficients",
+    ),
+    "features": (
+        "features",
+        "names of the columns, levels of categories, centres and scales: the file that all share",
+    ),
+    "constant_features": (
+        "constant features",
+        "features that never varied, each with the value that all rows have in common",
+    ),
+    "sketch": (
+        "sketch",
+        "how the covariates are spread: a few normal distributions (weights, means, covariances), "
+        "shares of levels, values that never vary; no row",
+    ),
+    "grams": (
+        "Grams",
+        "sums of products of covariates, as each expert weighs the rows: no row, unless an expert "
+        "has hardly any",
+    ),
+    "support": (
+        "support rows",
+        "ROWS OF THE DATA: the covariates of single rows as they are, without the response",
+    ),
+}
+"""Parts of a file that are told apart, by their field: what they are called, what they reveal."""
+
+
+_REST = {
+    "local model": (
+        "about",
+        "name of the site, number of rows, log-likelihood, how the fit went, versions of software",
+    ),
+    "model": ("about", "what the author says about the model, versions of software"),
+    "features": PARTS["features"],
+}
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a file.
+
+    Attributes
+    ----------
+    name : str
+    reveals : str
+    bytes : int
+    """
+
+    name: str
+    reveals: str
+    bytes: int
+
+
+def parts_of(document: dict[str, Any]) -> list[Part]:
+    """Return the parts of a document, in the size that otmoe writes them in."""
+    whole = _size(document)
+    found = []
+    for field, (name, reveals) in PARTS.items():
+        if document.get(field):
+            rest = {key: value for key, value in document.items() if key != field}
+            found.append(Part(name, reveals, whole - _size(rest)))
+    left = whole - sum(part.bytes for part in found)
+    return [Part(*_REST[document["otmoe"]], bytes=left), *found]
+
+
+def _size(document: dict[str, Any]) -> int:
+    return len(to_text(document).encode()) + 1
+
+
+def shared_rows(message: LocalModel) -> int:
+    """Return the number of rows of x in a message."""
+    support = getattr(message, "support", None)
+    return 0 if support is None else len(support)
+
+
+def privacy(message: LocalModel) -> str:
+    """Say whether values of the data are in a message."""
+    shared = shared_rows(message)
+    labels = "" if message.model.classes is None else " (only the names of the classes)"
+    rows = f"but {shared:,} rows of x, which the site shares" if shared else "and no row of x"
+    return f"It holds no value of y{labels}, {rows}."
+
+
+def total_of(size: int, parts: Sequence[Part]) -> str:
+    """Say how large a file is."""
+    otherwise = size != sum(part.bytes for part in parts)
+    note = " (the file; the parts are counted as otmoe would write them)" if otherwise else ""
+    return f"{size:,} bytes in all{note}."
+
+
+def parts_table(parts: Iterable[Part]) -> Table:
+    """Return the parts as a table."""
+    rows = [(part.name, f"{part.bytes:,}", part.reveals) for part in parts]
+    return table_of(["part", "bytes", "what it reveals"], rows, {"part", "what it reveals"})
+
+
+@click.command(
+    cls=Command,
+    epilog="""\b
+Example:
+  otmoe inspect lyon.moe.json
+  otmoe inspect model.json --coefficients
+
+Nothing in the file is run. A file that breaks a rule of the format is refused with a sentence that
+names the place, and exit code 1.""",
+)
+@click.argument("file", type=click.Path(path_type=Path))
+@option(
+    "--coefficients",
+    is_flag=True,
+    section="What to show",
+    help="The coefficients of gate and experts as well.",
+)
+@speech
+def inspect(file: Path, coefficients: bool, as_json: bool, quiet: bool) -> None:
+    """Say in plain words what is in FILE: a site's message, a model, or a file of features.
+
+    For whoever has to let a message leave a site, or takes one in: what it is, which parts it has,
+    how large they are and what each reveals.
+    """
+    source, text = named(file), read(file)
+    document = parse(text, source)
+    report: dict[str, Any] = {"command": "inspect", "file": source, "kind": document.get("otmoe")}
+    lines: list[Any] = []
+    model = None
+    if report["kind"] == "features":
+        spec: FeatureSpec | None = FeatureSpec.from_json(text, source)
+    else:
+        model, spec = load_model(file), load_features(file)
+        report |= {"about": document.get("about", {}), **_of_model(model)}
+    if spec is not None:
+        report |= {"columns": list(spec.names), "features": list(spec.feature_names)}
+    if report["kind"] == "local model":
+        message = LocalModel.from_json(text, source)
+        report |= _of_message(message)
+        lines.append(privacy(message))
+    parts = parts_of(document)
+    report |= {"parts": [vars(part) for part in parts], "bytes": len(text)}
+    lines.insert(0, total_of(len(text), parts))
+    if model is not None and coefficients:
+        report["coefficients"] = _coefficients(model)
+        lines += _tables(report["coefficients"])
+    say(report, as_json, quiet, listed(_about(report)), parts_table(parts), *lines)
+
+
+def _of_message(message: LocalModel) -> dict[str, Any]:
+    return {
+        "site": message.site,
+        "rows": message.n_samples,
+        "log_likelihood": message.log_likelihood,
+        "converged": message.converged,
+        "status": message.status,
+        "warnings": list(message.warnings),
+        "constant_features": dict(message.constant),
+        "values_of_y": 0,
+        "rows_of_x": shared_rows(message),
+    }
+
+
+def _of_model(model: MoE) -> dict[str, Any]:
+    classes = model.classes
+    return {
+        "family": model.experts.family,
+        "classes": None if classes is None else np.asarray(classes).tolist(),
+        "experts": model.n_experts,
+        "parameters": model.n_parameters,
+        "features": list(model.terms[1:]),
+    }
+
+
+def _about(report: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the report as lines for people."""
+    words = {
+        "local model": "a site's message: the model that it fitted to its rows",
+        "model": "a model",
+        "features": "a file of features: how columns become numbers",
+    }
+    yield "file", f"{report['file']}, {words[report['kind']]}"
+    if "site" in report:
+        yield "site", report["site"]
+        yield "rows", f"{report['rows']:,.10g} (with weights, their sum)"
+    for name, value in report.get("about", {}).items():
+        yield name, str(value)
+    if "experts" in report:
+        yield (
+            "experts",
+            f"{report['experts']} {report['family']}, {report['parameters']} parameters",
+        )
+    if report.get("classes"):
+        yield "classes", few(map(str, report["classes"]))
+    yield "features", f"{len(report['features'])}: {few(report['features'])}"
+    if "status" in report:
+        yield "fit", ("" if report["converged"] else "NOT CONVERGED: ") + report["status"]
+        for warning in report["warnings"]:
+            yield "warning", warning
+    for name, value in report.get("constant_features", {}).items():
+        yield "constant", f"{name} is {value:g} in every row"
+
+
+def _coefficients(model: MoE) -> dict[str, dict[str, list[float]]]:
+    """Return the coefficients, one number per expert, by term."""
+    gate = dict(zip(model.terms, model.gate.coef.T, strict=True))
+    experts = model.experts.named_parameters(model.terms)
+    return {
+        name: {term: np.asarray(values).tolist() for term, values in part.items()}
+        for name, part in (("gate", gate), ("experts", experts))
+    }
+
+
+def _tables(coefficients: dict[str, dict[str, list[float]]]) -> Iterator[Table]:
+    for name, part in coefficients.items():
+        heads = [name, *(f"expert {k}" for k in range(len(next(iter(part.values())))))]
+        yield table_of(
+            heads, ([term, *(f"{v:.5g}" for v in row)] for term, row in part.items()), {name}
+        )
