@@ -6,8 +6,10 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from click.testing import CliRunner
 
 from otmoe import FeatureSpec, LocalModel, shards_from, simulate
+from otmoe.cli import main
 from otmoe.integrations.query import Offer, Request, answer, configured
 from otmoe.jsontext import MessageError
 from otmoe.local import Task, fit_local
@@ -45,6 +47,17 @@ def test_the_answer_is_what_a_local_fit_of_all_files_writes(folder):
     assert answer(request(), offer(folder)).to_json() == fit.message.to_json()
 
 
+def test_the_answer_is_what_the_command_line_writes(folder, tmp_path):
+    SPEC.save(tmp_path / "features.json")
+    command = ["fit", str(folder), "--target", "y", "--experts", "2", "--site", "Lyon", "--grams"]
+    command += ["--features", str(tmp_path / "features.json"), "--starts", "3", "--sketch"]
+    done = CliRunner().invoke(main, [*command, "-o", str(tmp_path / "lyon.moe.json")])
+    assert done.exit_code == 0, done.output
+    both = {"sketch": True, "grams": True}
+    text = answer(request(**both), offer(folder, **both)).to_json()
+    assert tmp_path.joinpath("lyon.moe.json").read_text() == text
+
+
 def test_a_request_and_its_text_are_one(folder):
     asked = request(classes=["no", "yes"], share=10, weight="w")
     assert Request.from_json(asked.model_dump_json()) == asked
@@ -67,6 +80,12 @@ def test_classes_may_be_numbers(folder):
     assert answer(asked, offer(folder)).model.classes.tolist() == list(range(7))
 
 
+def test_names_of_classes_do_not_go_with_a_column_of_numbers(folder):
+    asked = request(target="count", family="classes", classes=["no", "yes"])
+    with pytest.raises(ValueError, match="column 'count' holds numbers here; declare numbers"):
+        answer(asked, offer(folder))
+
+
 def test_classes_have_to_be_declared(folder):
     with pytest.raises(ValueError, match="fewer than two classes"):
         answer(request(target="sick", family="classes"), offer(folder))
@@ -77,6 +96,20 @@ def test_a_site_with_too_few_rows_for_the_parameters_sends_nothing(folder):
     with pytest.raises(ValueError, match="30 rows for 11 parameters, fewer than the 3 rows per"):
         answer(request(), offer(few))
     assert answer(request(), offer(few, **{"rows-per-parameter": 2})).n_samples == 30
+
+
+def parts(message):
+    shared = 0 if message.support is None else len(message.support)
+    return message.sketch is not None, message.grams is not None, shared
+
+
+def test_what_leaves_is_what_both_sides_want(folder):
+    everything = {"sketch": True, "grams": True, "share": 7}
+    assert parts(answer(request(), offer(folder, **everything))) == (False, False, 0)
+    assert parts(answer(request(**everything), offer(folder))) == (False, False, 0)
+    assert parts(answer(request(**everything), offer(folder, **everything))) == (True, True, 7)
+    some = {"grams": True, "share": 3}
+    assert parts(answer(request(**everything), offer(folder, **some))) == (False, True, 3)
 
 
 @pytest.mark.parametrize(

@@ -103,6 +103,27 @@ def test_a_message_says_which_levels_nobody_has(people):
     assert message(people[:18], 1).constant == {}
 
 
+def test_a_sketch_shows_how_many_people_have_a_level_but_not_whose_age(people):
+    sent = message(people, 1, sketch=True)
+    sketch = sent.sketch
+    shares = [weights @ sketch.weight for weights in (p.T for p in sketch.prob)]
+    assert_allclose(shares[0] * len(people), people.city.value_counts().sort_index())
+    assert len(sketch.weight) == 1 or (sketch.weight * len(people)).min() >= 10
+    assert not numbers(json.loads(sent.to_json())) & set(people.y)
+
+
+def test_a_row_far_from_all_others_is_no_component_of_a_sketch(people):
+    odd = people.assign(age=people.age.where(people.index != 17, 1e4))
+    sketch = message(odd, 1, sketch=True).sketch
+    assert not np.isclose(sketch.mean, 1e4).any()
+
+
+def test_rows_that_a_site_shares_are_rows(people):
+    shared = message(people, 1, share=5).support
+    rows = {tuple(row) for row in SPEC.encode(people)}
+    assert len(shared) == 5 and all(tuple(row) in rows for row in shared)
+
+
 # -- what a malicious site can do ----------------------------------------------------------------
 
 

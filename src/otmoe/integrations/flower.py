@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 from warnings import catch_warnings, simplefilter
 
+import numpy as np
+
 from otmoe.aggregation import Aggregation, aggregate
 from otmoe.futures import Failure, TasksFailed, sentence
 from otmoe.integrations.query import Offer, Plan, Request, answer, configured
@@ -23,8 +25,7 @@ from otmoe.jsontext import shown
 from otmoe.message import LocalModel, save_model
 from otmoe.numerics import Floats
 from otmoe.outputs import whole
-from otmoe.shards import sample_rows
-from otmoe.support import draw_support
+from otmoe.shards import draw_features
 
 _RECORD = "otmoe"  # the record of a query, and of a reply
 _POLL = 1.0  # seconds between two looks at what has come
@@ -279,14 +280,16 @@ def serve(grid: Any, config: Mapping[str, Any]) -> Aggregation:
         _log.error("otmoe: %s", failure)
     if failures and (plan.on_error == "raise" or not replies):
         raise TasksFailed(failures)
+    weight = {"rows": None, "equal": np.ones(len(replies)), "covariate": "covariate"}
     with catch_warnings():
         simplefilter("ignore", UserWarning)  # they are in the result, one by one
         result = aggregate(
             [reply.message for reply in replies],
             support,
             method=plan.method,
+            site_weight=weight[plan.site_weight],
+            outliers=plan.outliers,
             random_state=request.seed,
-            **plan.options,
         )
     for warning in result.warnings:
         _log.warning("otmoe: %s", warning)
@@ -303,9 +306,14 @@ def serve(grid: Any, config: Mapping[str, Any]) -> Aggregation:
     return result
 
 
-def _support(plan: Plan, request: Request) -> Floats | None:
-    """Return the rows of x that the server has, (S, d)."""
+def _support(plan: Plan, request: Request) -> Floats | int:
+    """Return the rows of x that the server has, (S, d), or how many to draw from the messages."""
     if plan.support is None:
-        return None
-    X = request.spec.encode(sample_rows(plan.support))
-    return draw_support([X], plan.points, random_state=request.seed)
+        return plan.points
+    return draw_features(
+        plan.support,
+        request.spec,
+        plan.points,
+        missing=request.missing,
+        random_state=request.seed,
+    )[0]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -12,8 +11,9 @@ from pydantic import Field
 from otmoe.aggregation import METHODS
 from otmoe.features import FeatureSpec, FeaturesRecord, check_features
 from otmoe.jsontext import parse, shown
-from otmoe.local import ROWS_PER_PARAMETER, Task, fit_local
+from otmoe.local import ROWS_PER_PARAMETER, Task, fit_local, joined
 from otmoe.message import LocalModel, load_features
+from otmoe.numerics import Floats
 from otmoe.records import List, Name, Record, Site, Whole, typed
 from otmoe.shards import FileShard, shards_from
 from otmoe.support import N_POINTS
@@ -118,9 +118,11 @@ class Plan(Record):
         Rows of x: a file, a folder or a pattern. By default, points are drawn from what the
         messages bring.
     points : int
-        Support points.
-    method, outliers, site_weight : str
+        How many.
+    method, outliers : str
         Of :func:`otmoe.aggregate`.
+    site_weight : {"rows", "equal", "covariate"}
+        How much a site counts: by its rows, as much as any other, or by rows and sketch.
     nodes, wait, timeout
         How many nodes to wait for, how long, and how long for their replies, in seconds.
     on_error : {"raise", "skip"}
@@ -131,18 +133,12 @@ class Plan(Record):
     support: Name | None = None
     points: AtLeastOne = N_POINTS
     method: Name = "reduction"
-    outliers: Name | None = None
-    site_weight: Name | None = None
+    outliers: Literal["flag", "exclude"] = "flag"
+    site_weight: Literal["rows", "equal", "covariate"] = "rows"
     nodes: AtLeastOne = 1
     wait: Annotated[float, Field(ge=0)] = 60.0
     timeout: Annotated[float, Field(gt=0)] = 3600.0
     on_error: Literal["raise", "skip"] = "raise"
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """Options of the aggregation that were given."""
-        given = {"outliers": self.outliers, "site_weight": self.site_weight}
-        return {name: value for name, value in given.items() if value is not None}
 
 
 def configured(config: Mapping[str, Any]) -> tuple[Request, Plan]:
@@ -195,22 +191,12 @@ def answer(request: Request, offer: Offer) -> LocalModel:
         weight=request.weight,
         missing=request.missing,
     )
-    files = [shard for shard in shards if isinstance(shard, FileShard)]
-    pieces = tuple(piece for shard in files for piece in shard.pieces)
-    shard = replace(files[0], name=offer.site, pieces=pieces)
-    classes = None
+    shard = joined(shards, offer.site)
     options: dict[str, Any] = {"family": request.family, "n_init": request.starts}
-    if request.family == "classes":
-        classes = np.unique(np.array(request.classes, dtype=str if shard.labels else np.float64))
-        if len(classes) < 2:
-            raise ValueError("the request has fewer than two classes; declare all of them.")
+    classes = _classes(request, shard) if request.family == "classes" else None
+    if classes is not None:
         options["family"] = "logistic" if len(classes) == 2 else "multinomial"
         options["n_classes"] = len(classes)
-    parts: dict[str, Any] = {
-        "sketch": request.sketch and offer.sketch,
-        "grams": request.grams and offer.grams,
-        "share": min(request.share, offer.share),
-    }
     fit = fit_local(
         Task(
             shard,
@@ -219,7 +205,9 @@ def answer(request: Request, offer: Offer) -> LocalModel:
             classes=classes,
             coded=False,
             options=options,
-            **{name: value for name, value in parts.items() if value},
+            sketch=request.sketch and offer.sketch,
+            grams=request.grams and offer.grams,
+            share=min(request.share, offer.share),
         )
     )
     n_parameters = fit.message.model.n_parameters
@@ -229,3 +217,16 @@ def answer(request: Request, offer: Offer) -> LocalModel:
             f"{offer.rows_per_parameter} rows per parameter it asks for; use fewer experts."
         )
     return fit.message
+
+
+def _classes(request: Request, shard: FileShard) -> Floats:
+    """Return the classes that the server has declared, sorted, in the type of the site's column."""
+    try:
+        classes = np.unique(np.array(request.classes, dtype=str if shard.labels else np.float64))
+    except ValueError:
+        raise ValueError(
+            f"column {request.target!r} holds numbers here; declare numbers as classes."
+        ) from None
+    if len(classes) < 2:
+        raise ValueError("the request has fewer than two classes; declare all of them.")
+    return classes
