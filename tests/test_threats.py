@@ -163,3 +163,21 @@ def test_screening_believes_the_log_likelihood_that_a_site_claims(sites):
     honest = replace(paris, log_likelihood=paris.log_likelihood - 1e6)  # what the fit deserves
     assert likelihood_deviations([lyon, nantes, nantes, honest])[-1] < -THRESHOLD
     assert likelihood_deviations([lyon, nantes, nantes, turned(paris)])[-1] > -THRESHOLD
+
+
+@pytest.mark.filterwarnings("ignore:aggregate")
+@pytest.mark.parametrize(("shift", "found"), [(0.3, False), (1.0, True)])
+def test_screening_finds_a_careless_liar_but_not_a_careful_one(shift, found):
+    data = simulate(6000, 2, 2, random_state=0)
+    fit = MoERegressor(2, random_state=0, n_init=3).fit
+    parts = [slice(i, i + 1000) for i in range(0, 6000, 1000)]
+    honest = [fit(data.X[p], data.y[p]).to_message(site=f"{p}") for p in parts]
+    experts, deviation = honest[-1].model.experts, np.sqrt(honest[-1].model.experts.var)
+    coef = experts.coef + shift * deviation[:, None] * [1, 0, 0]
+    model = replace(honest[-1].model, experts=replace(experts, coef=coef))
+    liar = replace(honest[-1], site="liar", model=model, n_samples=1e12)
+    liar = replace(liar, log_likelihood=1e9 * honest[-1].log_likelihood)  # as before, per row
+    merged = aggregate([*honest[:-1], liar], data.X, outliers="exclude")
+    assert ("liar" in merged.left_out) == found
+    moved = merged.model.predict(data.X) - aggregate(honest, data.X).model.predict(data.X)
+    assert (np.mean(moved) > 0.9 * shift * deviation.mean()) == (not found)

@@ -299,6 +299,7 @@ def serve(grid: Any, config: Mapping[str, Any]) -> Aggregation:
         "method": plan.method,
         "seed": request.seed,
         "sites": ", ".join(record.site for record in result.sites),
+        "left out": "; ".join(f"{site}: {why}" for site, why in result.left_out.items()),
         "failed": "; ".join(map(str, failures)),
     }
     save_model(result.model, folder / "model.json", about, request.spec)
