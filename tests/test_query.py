@@ -82,7 +82,7 @@ def test_classes_may_be_numbers(folder):
 
 def test_names_of_classes_do_not_go_with_a_column_of_numbers(folder):
     asked = request(target="count", family="classes", classes=["no", "yes"])
-    with pytest.raises(ValueError, match="column 'count' holds numbers here; declare numbers"):
+    with pytest.raises(ValueError, match="the target holds numbers, and the classes are"):
         answer(asked, offer(folder))
 
 

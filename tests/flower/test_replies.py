@@ -236,6 +236,29 @@ def test_told_to_go_on_the_server_goes_on_and_says_so_in_the_model(folder, confi
     )
 
 
+def test_a_model_of_other_classes_is_not_what_was_asked_for(tmp_path):
+    data = simulate(300, 1, 2, random_state=1)
+    frame = pd.DataFrame(data.X, columns=["age", "dose"])
+    for name, labels in {"lyon": ["no", "yes"], "nantes": ["non", "oui"]}.items():
+        frame.assign(y=np.take(labels, data.y > 0)).to_parquet(tmp_path / f"{name}.parquet")
+    base = {"target": "y", "experts": 1, "features": SPEC.document(), "family": "classes"}
+    asked = Request(**base, classes=["no", "yes"])
+    other = Request(**base, classes=["non", "oui"])
+    text = answer(other, Offer(site="nantes", data=str(tmp_path / "nantes.parquet"))).to_json()
+    grid = Grid({1: site(tmp_path, "lyon"), 2: record(message=text.encode())})
+    replies, failures = flower.ask(grid, asked)
+    assert [reply.message.site for reply in replies] == ["lyon"]
+    assert [str(f) for f in failures] == [
+        "node 2: sent a model of other classes than were declared"
+    ]
+
+
+def test_a_model_can_be_read_whatever_many_nodes_had_to_say(folder, config, tmp_path):
+    nodes = {n: record(error="no " * 200) for n in range(2, 60)}
+    flower.serve(Grid({1: site(folder, "lyon"), **nodes}), config | {"on-error": "skip"})
+    assert load_model(tmp_path / "out" / "model.json").n_experts == 2
+
+
 def test_without_any_reply_there_is_no_model_whatever_was_said(folder, config):
     with pytest.raises(TasksFailed, match="0 of 1 connected"):
         flower.serve(Grid({}), config | {"on-error": "skip", "wait": 0})

@@ -20,7 +20,7 @@ import numpy as np
 
 from otmoe.aggregation import Aggregation, aggregate
 from otmoe.futures import Failure, TasksFailed, sentence
-from otmoe.integrations.query import Offer, Plan, Request, answer, configured
+from otmoe.integrations.query import Offer, Plan, Request, answer, classes_as, configured
 from otmoe.jsontext import shown
 from otmoe.message import LocalModel, save_model
 from otmoe.numerics import Floats
@@ -31,6 +31,7 @@ _RECORD = "otmoe"  # the record of a query, and of a reply
 _POLL = 1.0  # seconds between two looks at what has come
 _GRACE = 60.0  # seconds for which Flower keeps a query that nobody waits for
 _LONGEST = 500  # characters of a node's words that are shown
+_ABOUT = 5000  # characters about sites in a model file
 
 _log = logging.getLogger("flwr")  # Flower's, so that `flwr log` shows it
 
@@ -191,10 +192,10 @@ def _read(reply: Any, node: Any, request: Request) -> Reply:
     record = reply.content.get(_RECORD, {})
     if isinstance(record.get("error"), str):
         raise ValueError(record["error"])
-    text = record.get("message")
-    if not isinstance(text, bytes):
+    sent = record.get("message")
+    if not isinstance(sent, bytes):
         raise ValueError("its reply holds no message; run the same app at all nodes")
-    message = LocalModel.from_json(text, _who(node))
+    message = LocalModel.from_json(sent, _who(node))
     if node.name and message.site != node.name:
         raise ValueError(f"calls itself {shown(message.site)}, which is not its registered name")
     model, family = message.model, message.model.experts.family
@@ -206,7 +207,12 @@ def _read(reply: Any, node: Any, request: Request) -> Reply:
         )
     if message.features != request.spec:
         raise ValueError("sent a model of other features than it was asked for")
-    return Reply(_who(node), text, message)
+    if request.family == "classes":
+        classes = np.asarray(model.classes)
+        text = classes.dtype.kind == "U"
+        if not np.array_equal(np.sort(classes), classes_as(request.classes, text)):
+            raise ValueError("sent a model of other classes than were declared")
+    return Reply(_who(node), sent, message)
 
 
 def _distinct(replies: Iterable[Reply]) -> tuple[list[Reply], list[Failure]]:
@@ -221,10 +227,10 @@ def _distinct(replies: Iterable[Reply]) -> tuple[list[Reply], list[Failure]]:
     return [reply for reply in replies if counts[reply.message.site] == 1], failures
 
 
-def _words(text: str) -> str:
+def _words(text: str, most: int = _LONGEST) -> str:
     """Return what a node says as one line, which can forge no other."""
     line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
-    return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}..."
+    return line if len(line) <= most else f"{line[:most]}..."
 
 
 def server_app() -> Any:
@@ -298,9 +304,9 @@ def serve(grid: Any, config: Mapping[str, Any]) -> Aggregation:
         "target": request.target,
         "method": plan.method,
         "seed": request.seed,
-        "sites": ", ".join(record.site for record in result.sites),
-        "left out": "; ".join(f"{site}: {why}" for site, why in result.left_out.items()),
-        "failed": "; ".join(map(str, failures)),
+        "sites": _words(", ".join(record.site for record in result.sites), _ABOUT),
+        "left out": _words("; ".join(map(": ".join, result.left_out.items())), _ABOUT),
+        "failed": _words("; ".join(map(str, failures)), _ABOUT),
     }
     save_model(result.model, folder / "model.json", about, request.spec)
     _log.info("otmoe: %s; the model is in %s", result.status, folder / "model.json")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -15,7 +16,7 @@ from otmoe.local import ROWS_PER_PARAMETER, Task, fit_local, joined
 from otmoe.message import LocalModel, load_features
 from otmoe.numerics import Floats
 from otmoe.records import List, Name, Record, Site, Whole, typed
-from otmoe.shards import FileShard, shards_from
+from otmoe.shards import shards_from
 from otmoe.support import N_POINTS
 
 Count = Annotated[Whole, Field(ge=0)]
@@ -193,7 +194,8 @@ def answer(request: Request, offer: Offer) -> LocalModel:
     )
     shard = joined(shards, offer.site)
     options: dict[str, Any] = {"family": request.family, "n_init": request.starts}
-    classes = _classes(request, shard) if request.family == "classes" else None
+    options["n_threads"] = os.cpu_count() or 1  # which changes no number
+    classes = classes_as(request.classes, shard.labels) if request.family == "classes" else None
     if classes is not None:
         options["family"] = "logistic" if len(classes) == 2 else "multinomial"
         options["n_classes"] = len(classes)
@@ -219,13 +221,14 @@ def answer(request: Request, offer: Offer) -> LocalModel:
     return fit.message
 
 
-def _classes(request: Request, shard: FileShard) -> Floats:
-    """Return the classes that the server has declared, sorted, in the type of the site's column."""
+def classes_as(declared: Sequence[str], text: bool) -> Floats:
+    """Return the classes that a server has declared, sorted, as text or as numbers."""
     try:
-        classes = np.unique(np.array(request.classes, dtype=str if shard.labels else np.float64))
+        classes = np.unique(np.array(declared, dtype=str if text else np.float64))
     except ValueError:
         raise ValueError(
-            f"column {request.target!r} holds numbers here; declare numbers as classes."
+            f"the target holds numbers, and the classes are declared as {shown(declared[0])} and "
+            "so on; declare the numbers."
         ) from None
     if len(classes) < 2:
         raise ValueError("the request has fewer than two classes; declare all of them.")
