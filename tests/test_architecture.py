@@ -78,6 +78,8 @@ ORDER = """
     estimators/__init__.py
     integrations/__init__.py
     integrations/ray.py
+    integrations/query.py
+    integrations/flower.py
     prediction.py
     evaluation.py
     __init__.py
@@ -98,7 +100,7 @@ ORDER = """
     __main__.py
 """.split()
 
-OPTIONAL = {"dask", "matplotlib", "pandas", "ray", "torch"}
+OPTIONAL = {"dask", "flwr", "matplotlib", "pandas", "ray", "torch"}
 
 ROOT = Path(otmoe.__file__).parent
 FILES = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py"))

@@ -1,9 +1,10 @@
-"""Adapters, where their packages are not installed; tests/engines has the rest."""
+"""Adapters, where their packages are not installed; the rest is in tests/engines, tests/flower."""
 
 import sys
 
 import pytest
 
+from otmoe.integrations.flower import client_app, server_app
 from otmoe.integrations.ray import RayExecutor
 
 
@@ -11,3 +12,10 @@ def test_without_ray_the_user_is_told_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(ImportError, match=r"pip install 'otmoe\[ray\]'"):
         RayExecutor()
+
+
+@pytest.mark.parametrize("app", [client_app, server_app])
+def test_without_flower_the_user_is_told_what_to_install(monkeypatch, app):
+    monkeypatch.setitem(sys.modules, "flwr", None)
+    with pytest.raises(ImportError, match=r"pip install 'otmoe\[flower\]'"):
+        app()

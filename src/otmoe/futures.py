@@ -148,7 +148,7 @@ class _Run:
         self.attempts[i] += 1
         if passes(error) and self.attempts[i] <= self.retries:
             return True
-        self._gone(i, _without_name(_sentence(error), self.names[i]))
+        self._gone(i, _without_name(sentence(error), self.names[i]))
         return False
 
     # -- here ---------------------------------------------------------------------------------
@@ -288,7 +288,7 @@ class _End:
 _LASTING = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)
 
 
-def _sentence(error: BaseException) -> str:
+def sentence(error: BaseException) -> str:
     """Return an error as one sentence, its kind in front where that is not said."""
     text = " ".join(str(error).split())
     if isinstance(error, ValueError) and text:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from time import perf_counter, sleep
 from typing import Any
@@ -16,7 +16,7 @@ from otmoe.grams import Grams
 from otmoe.message import LocalModel
 from otmoe.numerics import Array, Floats, take, to_numpy
 from otmoe.rows import Rows, take_rows
-from otmoe.shards import Shard, ShardError, ShardRows
+from otmoe.shards import FileShard, Shard, ShardError, ShardRows
 from otmoe.validation import check_counts, class_codes
 
 ROWS_PER_PARAMETER = 3
@@ -80,6 +80,13 @@ def split(n_rows: int, n_shards: int, n_parameters: int, rng: np.random.Generato
     if n_shards == 1:
         return [np.arange(n_rows)]
     return [np.sort(part) for part in np.array_split(rng.permutation(n_rows), n_shards)]
+
+
+def joined(shards: Sequence[Shard], site: str) -> FileShard:
+    """Return files as the rows of one site, in their order."""
+    files = [shard for shard in shards if isinstance(shard, FileShard)]
+    pieces = tuple(piece for shard in files for piece in shard.pieces)
+    return replace(files[0], name=site, pieces=pieces)
 
 
 @dataclass(frozen=True)

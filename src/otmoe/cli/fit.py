@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 from typing import Literal
@@ -30,11 +28,11 @@ from otmoe.cli.common import (
 from otmoe.cli.inspect import parts_of, parts_table, privacy, shared_rows, total_of
 from otmoe.em import MAX_ITER
 from otmoe.jsontext import parse
-from otmoe.local import Task, fit_local, labels_of
+from otmoe.local import Task, fit_local, joined, labels_of
 from otmoe.numerics import Floats
 from otmoe.progress import fit_progress
 from otmoe.schema import MOST_SHARED
-from otmoe.shards import FileShard, Shard
+from otmoe.shards import FileShard
 from otmoe.shards.memory import checked
 
 
@@ -132,7 +130,7 @@ def fit(
     shards = shards_from(
         list(data), target=target, features=features, weight=weight, missing=missing
     )
-    shard = _joined(shards, name)
+    shard = joined(shards, name)
     labels = _labels(shard, classes) if family == "classes" else None
     if labels is not None:
         family = "logistic" if len(labels) == 2 else "multinomial"
@@ -199,13 +197,6 @@ def fit(
         privacy(message),
         f"written to {output}; nothing has been sent",
     )
-
-
-def _joined(shards: Sequence[Shard], site: str) -> FileShard:
-    """Return all files as the rows of one site."""
-    files = [shard for shard in shards if isinstance(shard, FileShard)]
-    pieces = tuple(piece for shard in files for piece in shard.pieces)
-    return replace(files[0], name=site, pieces=pieces)
 
 
 def _labels(shard: FileShard, declared: list[str] | None) -> Floats:
