@@ -67,6 +67,7 @@ ORDER = """
     aggregation/__init__.py
     futures.py
     local.py
+    refining.py
     distributed.py
     datasets/simulation.py
     datasets/__init__.py

@@ -11,12 +11,15 @@ import numpy as np
 from joblib import effective_n_jobs
 
 from otmoe.aggregation import Aggregation, merged
+from otmoe.em import ALPHA
 from otmoe.experts import FAMILIES
 from otmoe.futures import Engine, Failure, Progress, TasksFailed, gather
 from otmoe.local import LocalFit, Task, fit_local, labels_of
 from otmoe.message import LocalModel
 from otmoe.model import MoE
 from otmoe.numerics import Floats
+from otmoe.refining import check_rounds, refine_shards
+from otmoe.rows import Scaling
 from otmoe.screening import THRESHOLD, likelihood_deviations
 from otmoe.shards import Shard, ShardError
 from otmoe.starts import plan_for
@@ -89,6 +92,7 @@ def fit_shards(
     retries: int = 2,
     timeout: float | None = None,
     on_error: Literal["raise", "skip"] = "raise",
+    refine: int | str = 0,
     random_state: Any = 0,
     n_jobs: int | None = None,
     progress: Progress | None = None,
@@ -126,6 +130,9 @@ def fit_shards(
     on_error : {"raise", "skip"}
         What to do about shards that fail: raise :class:`~otmoe.futures.TasksFailed`, or go on
         without them and name them in `failures`.
+    refine : int or "auto"
+        Rounds in which the merged model comes closer to the maximum-likelihood answer of all rows,
+        one pass over them each (:mod:`otmoe.refinement`); "auto" for as many as it takes.
     random_state : int, Generator or None
     n_jobs : int, optional
         Threads of the aggregation.
@@ -140,6 +147,7 @@ def fit_shards(
         raise ValueError(f"on_error is {on_error!r}; choose 'raise' or 'skip'.")
     if not len(shards):
         raise ValueError("there is no shard to fit: give at least one.")
+    check_rounds(refine)
     _check_names(shards)
     rng = generator(random_state)
     n_points = max(-(-4 * n_support // len(shards)), 50)
@@ -190,14 +198,32 @@ def fit_shards(
         if deviation < -THRESHOLD
     }
     good = [fit for fit in fits if fit.message.site not in left_out]
+    support = _support(good, n_support, rng)
     aggregation = merged(
         [fit.message for fit in good],
-        _support(good, n_support, rng),
+        support,
         n_experts,
         method,
         random_state=rng,
         n_threads=effective_n_jobs(n_jobs),
     )
+
+    # 4) towards the maximum-likelihood answer of all rows
+    if refine:
+        rest = [task.shard for task in tasks if task.shard.name not in left_out]
+        state = refine_shards(
+            rest,
+            aggregation.model,
+            refine,
+            scaling=Scaling.of(support),
+            classes=None if coded else classes,
+            alpha=(options or {}).get("alpha", ALPHA),
+            engine=engine,
+            retries=retries,
+            timeout=timeout,
+            on_error=on_error,
+        )
+        aggregation = aggregation.refined(state, refine)
     return DistributedFit(
         replace(aggregation, left_out=left_out),
         tuple(messages),

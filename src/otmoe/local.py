@@ -156,7 +156,7 @@ def fit_local(task: Task) -> LocalFit:
     """Read one shard and fit it, where its rows are."""
     begin = perf_counter()
     shard = task.shard
-    rows = _read(shard)
+    rows = read(shard)
     n_rows, y = int(rows.X.shape[0]), rows.y
     if n_rows < task.n_experts:
         what = "no rows" if n_rows == 0 else f"{n_rows} rows for {task.n_experts} experts"
@@ -201,10 +201,10 @@ def fit_local(task: Task) -> LocalFit:
 
 def labels_of(shard: Shard) -> Floats:
     """Return the class labels that occur in a shard, sorted."""
-    return np.unique(_read(shard).y)
+    return np.unique(read(shard).y)
 
 
-def _read(shard: Shard) -> ShardRows:
+def read(shard: Shard) -> ShardRows:
     """Read a shard, again if the network or the disk had a weak moment."""
     for attempt in range(_ATTEMPTS):
         try:

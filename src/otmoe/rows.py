@@ -43,6 +43,14 @@ class Scaling:
     y_center: float = 0.0
     y_scale: float = 1.0
 
+    @classmethod
+    def of(cls, X: Array) -> Scaling:
+        """Return the standardisation of some rows (n, d); constant columns keep their unit."""
+        xp = namespace(X)
+        center = to_numpy(xp.mean(xp.astype(X, xp.float64), axis=0))
+        scale = to_numpy(xp.std(xp.astype(X, xp.float64), axis=0))
+        return cls(center, np.where(scale > 1e-10 * np.abs(center), scale, 1.0))
+
     @property
     def constant(self) -> dict[int, float]:
         """Columns of X that are constant, and their value."""

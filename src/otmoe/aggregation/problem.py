@@ -130,7 +130,7 @@ def prepare(
             f"least {POINTS_PER_COLUMN * p}, better 2,000, or the merged coefficients will be "
             "unstable."
         )
-    sources = Sources(ensemble, X, _scaling(X), pool_of_threads)
+    sources = Sources(ensemble, X, Scaling.of(X), pool_of_threads)
     return Problem(
         messages,
         weight / weight.sum(),
@@ -387,12 +387,3 @@ def _heard(ensemble: Ensemble, X: Array) -> tuple[Array, list[str]]:
         "never varied there and has another value at these points."
     )
     return take(X, np.flatnonzero(heard)), [warning]
-
-
-def _scaling(X: Array) -> Scaling:
-    """Return the standardisation of the support; constant columns keep their unit."""
-    xp = namespace(X)
-    center = to_numpy(xp.mean(xp.astype(X, xp.float64), axis=0))
-    scale = to_numpy(xp.std(xp.astype(X, xp.float64), axis=0))
-    scale = np.where(scale > 1e-10 * np.abs(center), scale, 1.0)
-    return Scaling(np.asarray(center), np.asarray(scale))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from otmoe.message import LocalModel
 from otmoe.model import MoE
 from otmoe.numerics import Floats
+from otmoe.refinement import Refinement
 
 
 @dataclass(frozen=True)
@@ -126,6 +127,8 @@ class Aggregation:
     messages : tuple of LocalModel
     n_support : int
         Support points used.
+    refinement : Refinement, optional
+        The refine rounds, if there were any.
     """
 
     model: MoE
@@ -140,6 +143,24 @@ class Aggregation:
     messages: tuple[LocalModel, ...] = field(repr=False)
     n_support: int
     left_out: Mapping[str, str] = field(default_factory=dict)
+    refinement: Refinement | None = field(default=None, repr=False)
+
+    def refined(self, state: Refinement, rounds: int | str) -> Aggregation:
+        """Return the aggregate with the model to which refine rounds have led.
+
+        Parameters
+        ----------
+        state : Refinement
+        rounds : int or "auto"
+            As asked for; "auto" has to have converged.
+        """
+        return replace(
+            self,
+            model=state.model,
+            converged=self.converged and (rounds != "auto" or state.converged),
+            status=f"{self.status}; {state.status}",
+            refinement=state,
+        )
 
     @property
     def mass(self) -> Floats | None:

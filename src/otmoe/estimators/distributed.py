@@ -99,6 +99,7 @@ class DistributedMoE(BaseMoE):
                 shards,
                 self.n_experts,
                 method=self.method,
+                refine=self.refine,
                 feature_names=None if names is None else tuple(map(str, names)),
                 classes=getattr(self, "classes_", None),
                 n_support=self.n_support,
@@ -255,6 +256,9 @@ class DistributedMoERegressor(DistributedMoE, MoERegressor):
         Number of shards, M; fewer are made where rows are few.
     method : str, default="reduction"
         How local models are merged; see :func:`otmoe.aggregate`.
+    refine : int or "auto", default=0
+        Rounds, each one pass over the rows, in which the merged model comes closer to the
+        maximum-likelihood answer of all rows; "auto" for as many as it takes to get there.
     n_support : int
         Rows of X at which local models are compared.
     executor : concurrent.futures.Executor or callable, optional
@@ -309,6 +313,7 @@ class DistributedMoERegressor(DistributedMoE, MoERegressor):
         *,
         n_shards: int = 16,
         method: str = "reduction",
+        refine: int | str = 0,
         n_support: int = N_POINTS,
         executor: Engine | None = None,
         family: str = "gaussian",
@@ -324,6 +329,7 @@ class DistributedMoERegressor(DistributedMoE, MoERegressor):
         self.n_experts = n_experts
         self.n_shards = n_shards
         self.method = method
+        self.refine = refine
         self.n_support = n_support
         self.executor = executor
         self.family = family
@@ -358,6 +364,9 @@ class DistributedMoEClassifier(DistributedMoE, MoEClassifier):
         Number of shards, M; fewer are made where rows are few.
     method : str, default="reduction"
         How local models are merged; see :func:`otmoe.aggregate`.
+    refine : int or "auto", default=0
+        Rounds, each one pass over the rows, in which the merged model comes closer to the
+        maximum-likelihood answer of all rows; "auto" for as many as it takes to get there.
     n_support : int
         Rows of X at which local models are compared.
     executor : concurrent.futures.Executor or callable, optional
@@ -410,6 +419,7 @@ class DistributedMoEClassifier(DistributedMoE, MoEClassifier):
         *,
         n_shards: int = 16,
         method: str = "reduction",
+        refine: int | str = 0,
         n_support: int = N_POINTS,
         executor: Engine | None = None,
         classes: Any = None,
@@ -425,6 +435,7 @@ class DistributedMoEClassifier(DistributedMoE, MoEClassifier):
         self.n_experts = n_experts
         self.n_shards = n_shards
         self.method = method
+        self.refine = refine
         self.n_support = n_support
         self.executor = executor
         self.classes = classes

@@ -1,0 +1,202 @@
+"""Refine rounds: answers add up, steps are safeguarded, and the end is the pooled maximum."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from families import FAMILIES
+from numpy.testing import assert_allclose, assert_array_equal
+from oracles import jacobian, log_likelihood, never_falls, random_model, random_rows
+
+from otmoe import DistributedMoEClassifier, DistributedMoERegressor, simulate
+from otmoe.em import em
+from otmoe.futures import TasksFailed
+from otmoe.refinement import TOL, Refinement, advance, answer, digest
+from otmoe.refining import refine_shards
+from otmoe.rows import Rows, Scaling
+from otmoe.shards import ArrayShard, ShardError
+
+
+@pytest.fixture(params=list(FAMILIES))
+def family(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def data():
+    return simulate(4000, 2, 3, softness=1.0, random_state=0)
+
+
+def parts(data, n=4, weight=None):
+    return {
+        f"site {i}": Rows(data.X[s], data.y[s], None if weight is None else weight[s])
+        for i, s in enumerate(np.array_split(np.arange(len(data.y)), n))
+    }
+
+
+def asked(state, sites):
+    return [answer(name, state.model, state.scaling, rows) for name, rows in sites.items()]
+
+
+def distance(found, fit, X, y):
+    """Return the distance of two models in standard errors of the second."""
+    rows = Rows(X, y)
+    scaling = Scaling.of(X)
+    there = answer("", fit, scaling, rows).information.matrix
+    gap = scaling.from_user(found).to_vector() - scaling.from_user(fit).to_vector()
+    return float(np.sqrt(gap @ there @ gap))
+
+
+# -- answers -----------------------------------------------------------------------------------
+
+
+def test_an_answer_is_the_likelihood_and_its_derivatives(rng, family):
+    model = random_model(rng, 2, 2, family=family)
+    X, y = random_rows(rng, model, 40)
+    X = X * 3 + 10
+    weight = rng.uniform(0.5, 2, 40)
+    scaling = Scaling(np.array([9.0, 11.0]), np.array([2.0, 4.0]))
+    found = answer("a", model, scaling, Rows(X, y, weight))
+    start = scaling.from_user(model)
+
+    def value(vector):
+        return log_likelihood(scaling.to_user(start.with_vector(vector)), X, y, weight)
+
+    at = start.to_vector()
+    assert_allclose(found.information.log_likelihood, value(at), rtol=1e-9)
+    assert_allclose(found.information.score, jacobian(value, at), rtol=1e-4, atol=1e-3)
+    assert_allclose(found.n_samples, weight.sum())
+    assert_allclose(found.x_mean, np.average(X, axis=0, weights=weight))
+    assert_allclose(found.x_var, np.cov(X.T, aweights=weight, ddof=0).diagonal())
+
+
+# -- steps -------------------------------------------------------------------------------------
+
+
+def test_the_end_is_the_pooled_fit(rng, family):
+    data = simulate(3000, 2, 2, family=family, n_classes=3, softness=1.0, random_state=1)
+    fit = em(data.X, data.y, 2, family=family, n_classes=3, random_state=0)
+    start = fit.model.with_vector(
+        fit.model.to_vector() + 0.1 * rng.normal(size=fit.model.n_parameters)
+    )
+    state = Refinement(start, Scaling(np.array([0.3, -1.0]), np.array([2.0, 0.5])))
+    while not state.is_done("auto"):
+        state = advance(state, asked(state, parts(data)))
+    assert state.converged and never_falls(np.array(state.trace))
+    # the same penalty as that of one fit to all rows, although nobody saw all of them
+    assert distance(state.model, fit.model, data.X, data.y) < 1e-4
+    assert_allclose(state.trace[-1], fit.trace[-1], rtol=1e-9)
+    assert "this is the maximum-likelihood answer of all rows" in state.status
+
+
+def test_order_and_number_of_sites_do_not_matter(data):
+    start = data.truth
+    states = []
+    for n, back in [(1, False), (5, False), (5, True)]:
+        state = Refinement(start, Scaling.of(data.X))
+        for _ in range(2):
+            answers = asked(state, parts(data, n))
+            state = advance(state, answers[::-1] if back else answers)
+        states.append(state.model.to_vector())
+    assert_allclose(states[1], states[0], rtol=1e-9)
+    assert_array_equal(states[2], states[1])
+
+
+def test_weight_two_is_each_row_twice(data):
+    double = replace(data, X=np.vstack([data.X] * 2), y=np.concatenate([data.y] * 2))
+    one = Refinement(data.truth, Scaling.of(data.X))
+    two = advance(one, asked(one, parts(double, 1)))
+    one = advance(one, asked(one, parts(data, 3, weight=np.full(len(data.y), 2.0))))
+    assert_allclose(one.model.to_vector(), two.model.to_vector(), rtol=1e-9)
+
+
+def test_a_step_that_lowers_the_likelihood_is_taken_back(data):
+    sites = parts(data)
+    state = Refinement(data.truth, Scaling.of(data.X))
+    state = advance(state, asked(state, sites))
+    far = replace(state, model=state.model.with_vector(state.model.to_vector() + 1.0))
+    back = advance(far, asked(far, sites))
+    assert back.best is state.best and back.damping >= 1e-3 and back.trace == state.trace
+    assert back.rounds == 2
+    step = [s.scaling.from_user(s.model).to_vector() - s.best.theta for s in (state, back)]
+    assert 0 < np.linalg.norm(step[1]) < np.linalg.norm(step[0])
+
+
+def test_a_site_that_misses_a_round_is_named_and_not_compared(data):
+    sites = parts(data)
+    state = Refinement(data.truth, Scaling.of(data.X))
+    state = advance(state, asked(state, sites), list(sites))
+    assert state.missing == ()
+    less = {name: rows for name, rows in sites.items() if name != "site 2"}
+    # fewer rows have a larger log-likelihood; that is no progress, and not taken for it
+    worse = replace(state, model=state.model.with_vector(state.model.to_vector() + 1.0))
+    after = advance(worse, asked(worse, less), list(sites))
+    assert after.missing == ((2, "site 2"),) and after.best is state.best
+    better = advance(state, asked(state, less), list(sites))
+    assert better.missing == ((2, "site 2"),) and better.best is not state.best
+    assert better.best.n_samples == 3000
+
+
+def test_rounds_are_counted(data):
+    sites = parts(data)
+    state = Refinement(data.truth, Scaling.of(data.X))
+    assert not state.is_done(1) and state.is_done(0) and not state.is_done("auto")
+    assert state.status == "no round has been answered yet"
+    state = advance(state, asked(state, sites))
+    assert state.is_done(1) and not state.is_done(2)
+    assert state.status.startswith("after 1 refine round the last step was ")
+
+
+def test_a_digest_tells_models_apart(rng):
+    a, b = random_model(rng), random_model(rng)
+    assert digest(a) == digest(replace(a)) != digest(b)
+    assert digest(a) != digest(a.with_vector(np.nextafter(a.to_vector(), np.inf)))
+
+
+# -- over an executor --------------------------------------------------------------------------
+
+
+class Absent(ArrayShard):
+    def read(self):
+        raise ShardError(f"{self.name}: it is away")
+
+
+def test_shards_that_do_not_answer(data):
+    shards = [
+        ArrayShard(name, rows.X, rows.y) for name, rows in parts(data).items() if name != "site 1"
+    ]
+    shards.insert(1, Absent("site 1", data.X[:10], data.y[:10]))
+    options = {"scaling": Scaling.of(data.X)}
+    with pytest.raises(TasksFailed, match="site 1: it is away"):
+        refine_shards(shards, data.truth, 1, **options)
+    state = refine_shards(shards, data.truth, 2, on_error="skip", **options)
+    assert state.missing == ((1, "site 1"), (2, "site 1")) and state.best.n_samples == 3000
+
+
+@pytest.mark.parametrize("rounds", [-1, 1.5, "often", True, None])
+def test_rounds_that_make_no_sense_are_refused(data, rounds):
+    with pytest.raises(ValueError, match="refine is .*give a number of rounds, or 'auto'"):
+        refine_shards([], data.truth, rounds, scaling=Scaling.of(data.X))
+
+
+@pytest.mark.parametrize("method", ["reduction", "gram"])
+def test_an_estimator_reaches_the_centralised_fit(data, method):
+    fit = em(data.X, data.y, 2, random_state=0)
+    options = {"n_experts": 2, "n_shards": 10, "method": method, "random_state": 0}
+    gaps = []
+    for refine in (0, 1, "auto"):
+        est = DistributedMoERegressor(refine=refine, **options).fit(data.X, data.y)
+        found = est.model_.aligned_to(fit.model, data.X)
+        gaps.append(distance(found, fit.model, data.X, data.y))
+    assert gaps[0] > 3 * gaps[1] > 3 * gaps[2] and gaps[2] < 1e-3
+    state = est.aggregation_.refinement
+    assert state.converged and state.decrement < TOL and state.rounds <= 6
+    assert "this is the maximum-likelihood answer of all rows" in est.aggregation_.status
+
+
+def test_a_classifier_is_refined_too():
+    data = simulate(3000, 2, 2, family="logistic", softness=1.0, random_state=2)
+    y = np.array(["no", "yes"])[data.y.astype(int)]
+    est = DistributedMoEClassifier(2, n_shards=3, refine="auto", random_state=0).fit(data.X, y)
+    model = em(data.X, data.y, 2, family="logistic", init=est.model_).model
+    assert distance(est.model_, model, data.X, data.y) < 1e-3
