@@ -27,6 +27,12 @@ ORDER = """
     steps.py
     starts.py
     em.py
+    inference/parameters.py
+    inference/covariance.py
+    inference/estimates.py
+    inference/summary.py
+    inference/result.py
+    inference/__init__.py
     progress.py
     validation.py
     outputs.py

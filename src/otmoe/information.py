@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from otmoe.model import MoE
+from otmoe.experts import Derivatives
+from otmoe.model import MoE, Posterior
 from otmoe.numerics import (
+    Array,
     Floats,
     block_sum,
     namespace,
@@ -60,40 +63,89 @@ def observed_information(model: MoE, rows: Rows, *, matrix: bool = True) -> Info
     )
 
 
+def score_outer(model: MoE, rows: Rows) -> Floats:
+    """Return the sum over rows of w_i^2 s_i s_i', s_i the score of row i, (P, P) (maths 16).
+
+    It adds up over shards, as the information does, and is the middle of the sandwich.
+    """
+    return block_sum(lambda s: _block_outer(model, rows.block(s)), rows.slices(), rows.pool)
+
+
+@dataclass(frozen=True)
+class _Scores:
+    """A block's scores in the predictors, in the order of the parameter vector.
+
+    The log density of a row is a function of A linear predictors (K - 1 of the gate, Q of each
+    expert) and of E K constant ones.
+
+    Attributes
+    ----------
+    posterior : Posterior
+    derivatives : Derivatives
+    linear, constant : list of (int, int)
+        Component and kind of every predictor; kind -1 is the gate's.
+    t : list of arrays of shape (n,)
+        r_i u, with u the complete-data score in the predictor (1 for the gate's).
+    score : list of arrays of shape (n,)
+        The observed score, weighted; the gate's is r - pi.
+    """
+
+    posterior: Posterior
+    derivatives: Derivatives
+    linear: list[tuple[int, int]]
+    constant: list[tuple[int, int]]
+    t: list[Array]
+    score: list[Array]
+
+
+def _block_scores(model: MoE, block: Block) -> _Scores:
+    experts, K = model.experts, model.n_experts
+    Q, E = experts.n_linear, experts.n_constant
+    response = experts.observe(block.y)
+    posterior = model.posterior(block.X, response, block.offset)
+    derivatives = experts.derivatives(posterior.eta, response)
+    r, pi = posterior.responsibilities.T, posterior.gate_prob.T
+    linear = [(i, -1) for i in range(K - 1)] + [(i, d) for i in range(K) for d in range(Q)]
+    constant = [(i, Q + e) for e in range(E) for i in range(K)]
+    predictors = linear + constant
+    t = [r[i, :] if d < 0 else r[i, :] * derivatives.score[d].T[i, :] for i, d in predictors]
+    score = [
+        scaled(t[a] - pi[i, :] if d < 0 else t[a], block.weight)
+        for a, (i, d) in enumerate(predictors)
+    ]
+    return _Scores(posterior, derivatives, linear, constant, t, score)
+
+
+def _block_outer(model: MoE, block: Block) -> Floats:
+    found = _block_scores(model, block)
+    A, C, s = len(found.linear), len(found.constant), found.score
+    free = _free_entries(model, A, C)
+    return _pair_matrix(block.X, A, C, lambda a, b: s[a] * s[b])[np.ix_(free, free)]
+
+
 def _block_information(model: MoE, block: Block, with_matrix: bool) -> Information:
     """Louis's formula for one block.
 
-    Every row's log density is a function of A linear predictors (K - 1 of the gate, Q of each
-    expert) and of E K constant ones. With u the complete-data score in a predictor of component i
-    (1 for the gate's) and t = r_i u, minus the second derivative in predictors a and b is::
+    With u the complete-data score in a predictor of component i and t = r_i u, minus the second
+    derivative in predictors a and b is::
 
         B_ab + t_a t_b - [same component] t_a u_b
 
     where B is the complete-data curvature: pi_i ([i = j] - pi_j) in the gate, r_i v in an expert.
     """
-    X = block.X
+    X, w = block.X, block.weight
     xp = namespace(X)
-    experts, K = model.experts, model.n_experts
-    Q, E = experts.n_linear, experts.n_constant
-    response = experts.observe(block.y)
-    posterior = model.posterior(X, response, block.offset)
-    derivatives = experts.derivatives(posterior.eta, response)
-    w, r, pi = block.weight, posterior.responsibilities.T, posterior.gate_prob.T
+    found = _block_scores(model, block)
+    posterior, derivatives, t = found.posterior, found.derivatives, found.t
+    r, pi = posterior.responsibilities.T, posterior.gate_prob.T
+    predictors = found.linear + found.constant
+    A, C = len(found.linear), len(found.constant)
 
-    # 1) predictors in the order of the parameter vector: component i and kind, -1 for the gate's
-    linear = [(i, -1) for i in range(K - 1)] + [(i, d) for i in range(K) for d in range(Q)]
-    constant = [(i, Q + e) for e in range(E) for i in range(K)]
-    predictors = linear + constant
-    t = [r[i, :] if d < 0 else r[i, :] * derivatives.score[d].T[i, :] for i, d in predictors]
-
-    A, C, p = len(linear), len(constant), X.shape[1]
-
-    # 2) the score; the gate's complete-data score is r - pi
-    rows = [scaled(t[a] - pi[i, :] if d < 0 else t[a], w) for a, (i, d) in enumerate(predictors)]
+    # 1) the score
     score = np.concatenate(
         [
-            to_numpy(weighted_sum(X, xp.stack(rows[:A]).T)).ravel(),
-            *(to_numpy(xp.sum(s))[None] for s in rows[A:]),
+            to_numpy(weighted_sum(X, xp.stack(found.score[:A]).T)).ravel(),
+            *(to_numpy(xp.sum(s))[None] for s in found.score[A:]),
         ]
     )
     free = _free_entries(model, A, C)
@@ -102,8 +154,8 @@ def _block_information(model: MoE, block: Block, with_matrix: bool) -> Informati
     if not with_matrix:
         return Information(log_likelihood, score[free], np.zeros((0, 0)), mass)
 
-    # 3) the curvature of a row in every pair of predictors
-    def curvature(a: int, b: int) -> Floats:
+    # 2) the curvature of a row in every pair of predictors
+    def curvature(a: int, b: int) -> Array:
         (i, d), (j, e) = predictors[a], predictors[b]
         value = t[a] * t[b]
         if d < 0 and e < 0:
@@ -118,27 +170,46 @@ def _block_information(model: MoE, block: Block, with_matrix: bool) -> Informati
             value = value + r[i, :] * v - t[a] * derivatives.score[e].T[i, :]
         return scaled(value, w)
 
-    pairs = [(a, b) for a in range(A) for b in range(a, A)]
-    gram = to_numpy(weighted_gram(X, xp.stack([curvature(a, b) for a, b in pairs]).T))
+    matrix = _pair_matrix(X, A, C, curvature)
+    return Information(log_likelihood, score[free], matrix[np.ix_(free, free)], mass)
 
-    # 4) the same pairs as blocks of one matrix
+
+def _pair_matrix(
+    X: Array, n_linear: int, n_constant: int, value: Callable[[int, int], Array]
+) -> Floats:
+    """Return the matrix of a quadratic form in the predictors as one in all parameters.
+
+    Parameters
+    ----------
+    X : array of shape (n, p)
+    n_linear, n_constant : int
+        A predictors that are linear in x and C that are constants.
+    value : callable, (a, b) -> array of shape (n,)
+        The form's entry at every row; it is asked for a <= b only.
+
+    Returns
+    -------
+    ndarray of shape (A p + C, A p + C)
+    """
+    xp = namespace(X)
+    A, C, p = n_linear, n_constant, X.shape[1]
+    pairs = [(a, b) for a in range(A) for b in range(a, A)]
+    gram = to_numpy(weighted_gram(X, xp.stack([value(a, b) for a, b in pairs]).T))
     matrix = np.zeros((A * p + C, A * p + C))
     blocks = matrix[: A * p, : A * p].reshape(A, p, A, p)
-    for (a, b), value in zip(pairs, gram, strict=True):
-        blocks[a, :, b, :] = value
-        blocks[b, :, a, :] = value
+    for (a, b), block in zip(pairs, gram, strict=True):
+        blocks[a, :, b, :] = block
+        blocks[b, :, a, :] = block
     if C:
-        mixed = weighted_sum(
-            X, xp.stack([curvature(a, A + c) for a in range(A) for c in range(C)]).T
-        )
+        mixed = weighted_sum(X, xp.stack([value(a, A + c) for a in range(A) for c in range(C)]).T)
         corner = matrix[: A * p, A * p :].reshape(A, p, C)
         corner[:] = to_numpy(mixed).reshape(A, C, p).swapaxes(1, 2)
         matrix[A * p :, : A * p] = matrix[: A * p, A * p :].T
         for a in range(C):
             for b in range(a, C):
-                value = float(xp.sum(curvature(A + a, A + b)))
-                matrix[A * p + a, A * p + b] = matrix[A * p + b, A * p + a] = value
-    return Information(log_likelihood, score[free], matrix[np.ix_(free, free)], mass)
+                total = float(xp.sum(value(A + a, A + b)))
+                matrix[A * p + a, A * p + b] = matrix[A * p + b, A * p + a] = total
+    return matrix
 
 
 def _free_entries(model: MoE, n_linear: int, n_constant: int) -> Floats:
