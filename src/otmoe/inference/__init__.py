@@ -86,8 +86,7 @@ def inference(
     """
     P = model.n_parameters
     ridge = np.zeros((P, P)) if penalty is None else penalty
-    theta = scaling.from_user(model).to_vector()
-    check_at_maximum(distance_to_maximum(information, ridge, theta))
+    check_at_maximum(distance_to_maximum(model, information, ridge, scaling=scaling))
     covariance = parameter_covariance(model, information, ridge, scaling=scaling, outer=outer)
     return Inference(
         model,
@@ -183,8 +182,8 @@ def _warnings(model: MoE, covariance: Covariance) -> tuple[str, ...]:
         if block == "gate":
             found.append(
                 f"the rows do not determine the gate of expert {k} against expert {K - 1} "
-                f"({mine}): it separates them, so that its coefficients run off and only the "
-                "ridge holds them."
+                f"({mine}): it separates them, so that its coefficients run off until the ridge "
+                "holds them, or alpha is large."
             )
         else:
             found.append(

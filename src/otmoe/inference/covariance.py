@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from otmoe.inference.parameters import parameters
 from otmoe.information import Information
 from otmoe.model import MoE
 from otmoe.newton import RANK_TOLERANCE
@@ -120,7 +121,8 @@ def parameter_covariance(
     """
     # 1) directions about which rows and ridge together hold information 1; where neither holds
     #    any, what the inverse needs counts as the ridge's
-    unit, values, vectors, blind = _spectrum(information.matrix + penalty)
+    unit = _units(model, information)
+    values, vectors, blind = _spectrum((information.matrix + penalty) * unit[:, None] * unit)
     root = vectors / np.sqrt(np.where(blind, 1.0, values))
     ridge = root.T @ (penalty * unit[:, None] * unit) @ root
     ridge[blind] = ridge[:, blind] = 0.0
@@ -159,7 +161,7 @@ def scale_jacobian(model: MoE, scaling: Scaling) -> Floats:
 
 
 def distance_to_maximum(
-    information: Information, penalty: Floats | None = None, theta: Floats | None = None
+    model: MoE, information: Information, penalty: Floats, *, scaling: Scaling = AS_GIVEN
 ) -> float:
     """Return how far the maximum is, in standard errors of the combination that is furthest off.
 
@@ -168,32 +170,38 @@ def distance_to_maximum(
 
     Parameters
     ----------
-    information : Information
-    penalty : ndarray of shape (P, P), optional
-        Matrix of the ridge, on the scale of the information.
-    theta : ndarray of shape (P,), optional
-        The parameters there, on the same scale; needed with a penalty.
+    model, information, penalty, scaling
+        As in :func:`parameter_covariance`.
     """
-    matrix, score = information.matrix, information.score
-    if penalty is not None and theta is not None:
-        matrix, score = matrix + penalty, score - penalty @ theta
-    unit, values, vectors, blind = _spectrum(matrix)
+    theta, unit = scaling.from_user(model).to_vector(), _units(model, information)
+    values, vectors, blind = _spectrum((information.matrix + penalty) * unit[:, None] * unit)
     if np.any(values < -1e3 * RANK_TOLERANCE * np.max(values, initial=0.0)):
         return np.inf
-    along = vectors.T @ (unit * score)
+    along = vectors.T @ (unit * (information.score - penalty @ theta))
     return float(np.sqrt(np.sum(along[~blind] ** 2 / values[~blind])))
 
 
-def _spectrum(matrix: Floats) -> tuple[Floats, Floats, Floats, Floats]:
-    """Return the scale of unit diagonal, eigenvalues and vectors there, and which count as zero.
+def _units(model: MoE, information: Information) -> Floats:
+    """Return units of the parameters in which information about them is comparable, (P,).
 
-    With a unit diagonal, blocks of any units are comparable.
+    A coefficient's unit is that of its column of the design, as the coefficient with the most
+    information about it sees it: there, a gate that has run off has no information left. (With a
+    unit of its own, every coefficient would look well known.)
     """
-    diagonal = np.diagonal(matrix)
-    least = 1e-14 * np.max(np.abs(diagonal), initial=1e-300)
-    unit = 1 / np.sqrt(np.maximum(diagonal, least))
-    values, vectors = np.linalg.eigh(matrix * unit[:, None] * unit)
-    return unit, values, vectors, values <= RANK_TOLERANCE * np.max(values, initial=0.0)
+    names, dispersion = parameters(model), model.experts.dispersion
+    var = np.array(
+        [1.0 if n.block != "expert" or dispersion is None else dispersion[n.expert] for n in names]
+    )
+    seen = np.abs(np.diagonal(information.matrix)) * var
+    terms = np.array([n.term for n in names])
+    most = np.array([seen[terms == term].max() for term in terms])
+    return np.asarray(np.sqrt(var / np.where(most > 0, most, 1.0)))
+
+
+def _spectrum(matrix: Floats) -> tuple[Floats, Floats, Floats]:
+    """Return eigenvalues, eigenvectors, and which of the values count as zero."""
+    values, vectors = np.linalg.eigh(matrix)
+    return values, vectors, values <= RANK_TOLERANCE * np.max(values, initial=0.0)
 
 
 def check_at_maximum(distance: float) -> None:
