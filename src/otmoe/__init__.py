@@ -11,6 +11,7 @@ from otmoe.estimators import (
     MoERegressor,
 )
 from otmoe.features import FeatureSpec
+from otmoe.inference import Inference, observed_inference
 from otmoe.message import LocalModel, load_features, load_model, save_model
 from otmoe.model import MoE
 from otmoe.shards import shards_from
@@ -23,6 +24,7 @@ __all__ = [
     "DistributedMoEClassifier",
     "DistributedMoERegressor",
     "FeatureSpec",
+    "Inference",
     "LocalModel",
     "MoE",
     "MoEClassifier",
@@ -32,6 +34,7 @@ __all__ = [
     "draw_support",
     "load_features",
     "load_model",
+    "observed_inference",
     "save_model",
     "shards_from",
     "simulate",

@@ -47,7 +47,8 @@ class Covariance:
     core : ndarray of shape (P, P)
         The covariance is ``basis @ core @ basis.T``.
     pull : ndarray of shape (P,)
-        How far the ridge has moved the parameters, to first order.
+        What the ridge has taken from the parameters: the maximum without it is, to first order,
+        at the parameters plus this.
     """
 
     basis: Floats
