@@ -193,11 +193,13 @@ def _warnings(model: MoE, covariance: Covariance) -> tuple[str, ...]:
     # 3) what the ridge has moved
     se = covariance.standard_errors(everything)
     pull = np.divide(np.abs(covariance.pull), se, out=np.zeros_like(se), where=known & (se > 0))
-    if np.max(pull, initial=0.0) > _PULL:
+    moved = int(np.sum(pull > _PULL))
+    if moved:
         worst = int(np.argmax(pull))
         found.append(
-            f"the ridge has moved {names[worst]} by {pull[worst]:.1f} standard errors, which its "
-            "interval does not include: fit with a smaller alpha."
+            f"the ridge has moved {moved} parameter{'s' if moved > 1 else ''} by more than {_PULL} "
+            f"standard errors, most of all {names[worst]} by {pull[worst]:.1f}, which the "
+            "intervals do not include: fit with a smaller alpha."
         )
     return tuple(found)
 

@@ -194,7 +194,7 @@ def _units(model: MoE, information: Information) -> Floats:
         [1.0 if n.block != "expert" or dispersion is None else dispersion[n.expert] for n in names]
     )
     seen = np.abs(np.diagonal(information.matrix)) * var
-    terms = np.array([n.term for n in names])
+    terms = np.array([n.term if n.block != "variance" else "" for n in names])
     most = np.array([seen[terms == term].max() for term in terms])
     return np.asarray(np.sqrt(var / np.where(most > 0, most, 1.0)))
 

@@ -124,8 +124,9 @@ def mean_bounds(experts: Experts, mean: Floats, half: Floats) -> tuple[Floats, F
         Half the width, on the scale of y and to first order.
     """
     if isinstance(experts, PoissonExperts):
-        factor = np.exp(half / mean)
-        return mean / factor, mean * factor
+        with np.errstate(over="ignore"):  # nothing is known: from 0 to infinity
+            factor = np.exp(half / mean)
+            return mean / factor, mean * factor
     if isinstance(experts, LogisticExperts | MultinomialExperts):
         inside = np.clip(mean, 1e-300, 1 - 1e-16)
         odds, width = special.logit(inside), half / (inside * (1 - inside))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 from scipy import stats
@@ -228,8 +228,8 @@ class Inference:
         -------
         WaldTest
         """
-        about, matrix = self._difference(first, second, "expert")
-        return self.wald(matrix[[parameter.term != self.model.terms[0] for parameter in about]])
+        _, matrix = self._difference(first, second, "expert")
+        return self.wald(matrix[np.arange(len(matrix)) % self.model.experts.n_columns > 0])
 
     # -- the mean -----------------------------------------------------------------------------
 
@@ -280,7 +280,7 @@ class Inference:
         K = self.model.n_experts
         plural = "" if K == 1 else "s"
         facts = [
-            ("rows", f"{self.n_samples:g}"),
+            ("rows", f"{self.n_samples:.12g}"),
             ("parameters", str(self.model.n_parameters)),
             ("standard errors", self.kind),
         ]
@@ -330,28 +330,30 @@ class Inference:
                 raise ValueError(f"there is no expert {expert}: they go from 0 to {K - 1}.")
         if first == second:
             raise ValueError(f"expert {first} cannot be compared with itself: give two experts.")
-        found: dict[tuple[Any, str], Floats] = {}
-        for j, parameter in enumerate(self.parameters):
-            if parameter.block == block:
-                row = found.setdefault((parameter.label, parameter.term), np.zeros(self._size))
-                row[j] = (parameter.expert == first) - (parameter.expert == second)
-        if not found:
+        names = self.parameters
+        mine, theirs = (
+            [j for j, name in enumerate(names) if (name.block, name.expert) == (block, expert)]
+            for expert in (first, second)
+        )
+        about = [replace(names[j], expert=first, against=second) for j in mine or theirs]
+        if not about:
             raise ValueError(
                 f"block is {block!r}, but the model has none such: choose one of "
-                f"{list(dict.fromkeys(p.block for p in self.parameters))}."
+                f"{list(dict.fromkeys(name.block for name in names))}."
             )
-        about = [Parameter(block, first, second, label, term) for label, term in found]
-        return about, np.array(list(found.values()))
+        matrix = np.zeros((len(about), len(names)))
+        matrix[range(len(mine)), mine] = 1.0
+        matrix[range(len(theirs)), theirs] = -1.0  # the gate's reference has none
+        return about, matrix
 
     def _combinations(self, matrix: Floats) -> Floats:
-        matrix = np.atleast_2d(np.asarray(matrix, dtype=np.float64))
-        if matrix.ndim != 2 or matrix.shape[1] != self._size:
+        matrix, size = np.atleast_2d(np.asarray(matrix, float)), self.model.n_parameters
+        if matrix.ndim != 2 or matrix.shape[1] != size:
             raise ValueError(
-                f"the matrix has shape {matrix.shape}, expected (m, {self._size}): a column for "
-                "every free parameter, in the order of `names`."
+                f"the matrix has shape {matrix.shape}, expected (m, {size}): a column for every "
+                "free parameter, in the order of `names`."
             )
+        empty = np.flatnonzero(~np.any(matrix, axis=1))
+        if len(empty):
+            raise ValueError(f"row {empty[0]} of the matrix is zero: it is about nothing.")
         return matrix
-
-    @property
-    def _size(self) -> int:
-        return self.model.n_parameters

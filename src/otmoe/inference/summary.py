@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from textwrap import fill
 
 import numpy as np
 
@@ -52,7 +53,9 @@ def render(
         out += ["=" * width, heading, line, "-" * width]
         out += [_row(row, name_width) for row in rows]
     out.append("=" * width)
-    out += [f"[{i}] {note}" for i, note in enumerate(notes, 1)]
+    out += [
+        fill(f"[{i}] {note}", width, subsequent_indent="    ") for i, note in enumerate(notes, 1)
+    ]
     return Text("\n".join(out))
 
 
