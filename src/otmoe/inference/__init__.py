@@ -183,7 +183,7 @@ def _warnings(model: MoE, covariance: Covariance) -> tuple[str, ...]:
             found.append(
                 f"the rows do not determine the gate of expert {k} against expert {K - 1} "
                 f"({mine}): it separates them, so that its coefficients run off until the ridge "
-                "holds them, or alpha is large."
+                "holds them; or alpha is too large, and a smaller one will show."
             )
         else:
             found.append(
