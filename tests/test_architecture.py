@@ -28,6 +28,12 @@ ORDER = """
     starts.py
     em.py
     refinement.py
+    inference/parameters.py
+    inference/covariance.py
+    inference/estimates.py
+    inference/summary.py
+    inference/result.py
+    inference/__init__.py
     progress.py
     validation.py
     outputs.py

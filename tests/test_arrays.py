@@ -11,6 +11,7 @@ from families import FAMILIES
 from oracles import random_model, random_rows
 
 from otmoe.em import em
+from otmoe.inference import observed_inference
 from otmoe.information import observed_information
 from otmoe.numerics import to_numpy
 from otmoe.rows import Rows
@@ -66,6 +67,20 @@ def test_predictions_stay_in_the_namespace(xp, problem):
         result = getattr(model, name)(*map(xp.asarray, arguments))
         assert type(result) is type(xp.asarray(X)), name
         assert relative_gap(to_numpy(result), getattr(model, name)(*arguments)) < 1e-12
+
+
+def test_inference_takes_other_arrays(xp, problem):
+    model, X, y, _ = problem
+    family = model.experts.family
+    model = em(X, y, 2, family=family, n_classes=3, alpha=1.0, init=model).model
+    kinds = {"alpha": 1.0, "kind": "sandwich"}
+    ours = observed_inference(model, X, y, **kinds)
+    theirs = observed_inference(model, xp.asarray(X), xp.asarray(y), **kinds)
+    a, b = theirs.covariance, ours.covariance
+    assert relative_gap(a.basis @ a.core @ a.basis.T, b.basis @ b.core @ b.basis.T) < 1e-6
+    a, b = theirs.mean_interval(xp.asarray(X)), ours.mean_interval(X)
+    assert relative_gap(a.mean, b.mean) < 1e-12
+    np.testing.assert_allclose(a.se, b.se, rtol=1e-6)
 
 
 _DISPATCH = """

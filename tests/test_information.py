@@ -2,10 +2,17 @@ import numpy as np
 import pytest
 from families import FAMILIES
 from numpy.testing import assert_allclose, assert_array_equal
-from oracles import jacobian, log_likelihood, random_model, random_rows, responsibilities
+from oracles import (
+    jacobian,
+    log_density,
+    log_likelihood,
+    random_model,
+    random_rows,
+    responsibilities,
+)
 
 from otmoe import numerics
-from otmoe.information import observed_information
+from otmoe.information import observed_information, score_outer
 from otmoe.rows import Rows
 
 
@@ -77,3 +84,19 @@ def test_without_the_matrix_the_rest_is_the_same(rng, family, columns):
     assert rest.matrix.size == 0 and rest.log_likelihood == whole.log_likelihood
     assert_array_equal(rest.score, whole.score)
     assert_array_equal(rest.mass, whole.mass)
+
+
+@pytest.mark.parametrize("columns", [None, (0, 2)])
+def test_outer_products_of_scores_match_a_loop_over_rows(rng, family, columns):
+    model = random_model(rng, 2, 2, columns, family)
+    X, y = random_rows(rng, model, n=30)
+    weight = rng.uniform(0, 3, 30)
+    scores = jacobian(lambda v: log_density(model.with_vector(v), X, y), model.to_vector())
+    expected = sum(w**2 * np.outer(s, s) for w, s in zip(weight, scores, strict=True))
+    found = score_outer(model, Rows(X, y, weight))
+    assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
+    # scores add up to the score, and their products over shards
+    total = observed_information(model, Rows(X, y, weight)).score
+    assert_allclose(weight @ scores, total, rtol=1e-6, atol=1e-6)
+    halves = [Rows(X[part], y[part], weight[part]) for part in (slice(12), slice(12, None))]
+    assert_allclose(sum(score_outer(model, half) for half in halves), found, rtol=1e-12)

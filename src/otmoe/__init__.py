@@ -11,6 +11,7 @@ from otmoe.estimators import (
     MoERegressor,
 )
 from otmoe.features import FeatureSpec
+from otmoe.inference import Inference, observed_inference
 from otmoe.jsontext import Limits
 from otmoe.message import LocalModel, load_features, load_model, save_model
 from otmoe.model import MoE
@@ -26,6 +27,7 @@ __all__ = [
     "DistributedMoERegressor",
     "FeatureSpec",
     "Limits",
+    "Inference",
     "LocalModel",
     "MoE",
     "MoEClassifier",
@@ -36,6 +38,7 @@ __all__ = [
     "draw_support",
     "load_features",
     "load_model",
+    "observed_inference",
     "save_model",
     "shards_from",
     "simulate",

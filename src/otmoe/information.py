@@ -64,7 +64,7 @@ def observed_information(model: MoE, rows: Rows, *, matrix: bool = True) -> Info
 
 
 def score_outer(model: MoE, rows: Rows) -> Floats:
-    """Return the sum over rows of w_i^2 s_i s_i', s_i the score of row i, (P, P) (maths 16).
+    """Return the sum over rows of w_i^2 s_i s_i', s_i the score of row i, (P, P) (maths 15).
 
     It adds up over shards, as the information does, and is the middle of the sandwich.
     """

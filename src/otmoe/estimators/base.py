@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from otmoe.em import Fit, em
 from otmoe.experts import FAMILIES
+from otmoe.inference import Inference, Kind, Text, observed_inference
 from otmoe.message import LocalModel
 from otmoe.model import MoE
 from otmoe.numerics import Array, namespace, to_numpy
@@ -253,6 +254,65 @@ class BaseMoE(BaseEstimator):
         if weight is None:
             return float(log_density.sum()), float(len(log_density))
         return float(weight @ log_density), float(weight.sum())
+
+    # -- inference ----------------------------------------------------------------------------
+
+    def inference(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        offset: Any = None,
+        *,
+        kind: Kind = "information",
+    ) -> Inference:
+        """Return standard errors, tests and intervals; give the rows that were fitted.
+
+        One pass over the rows. Other rows, and a model that was merged in one round and is not at
+        the maximum of their likelihood, are refused.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+        y : array-like of shape (n,)
+        sample_weight : array-like of shape (n,), optional
+        offset : array-like of shape (n,), optional
+            As in :meth:`log_density`.
+        kind : {"information", "sandwich"}
+            From the observed information, or robust to a model that is not quite right.
+
+        Returns
+        -------
+        Inference
+        """
+        X = self._check_rows(X)
+        return observed_inference(
+            self.model_,
+            X,
+            self._check_target(y, X),
+            sample_weight=check_weight(sample_weight, X),
+            offset=check_offset(offset, X),
+            alpha=self.alpha,
+            kind=kind,
+            n_threads=effective_n_jobs(self.n_jobs),
+        )
+
+    def summary(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        offset: Any = None,
+        *,
+        kind: Kind = "information",
+        level: float = 0.95,
+    ) -> Text:
+        """Return coefficients with standard errors, z, p values and intervals, as text.
+
+        Short for ``inference(X, y, ...).summary(level)``; the parameters are those of
+        :meth:`inference`.
+        """
+        return self.inference(X, y, sample_weight, offset, kind=kind).summary(level)
 
     # -- sending ------------------------------------------------------------------------------
 

@@ -1,0 +1,237 @@
+"""From information to the covariance of the parameters, and where there is none (maths 15)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from otmoe.inference.parameters import parameters
+from otmoe.information import Information
+from otmoe.model import MoE
+from otmoe.newton import RANK_TOLERANCE
+from otmoe.numerics import Floats
+from otmoe.rows import Scaling
+
+RIDGE_SHARE = 0.04
+"""Share of the ridge in what is known about a parameter from which on the rows do not determine it.
+
+Where a gate separates the rows, or a class those of an expert, its coefficients run off until the
+ridge holds them; its share is then 1 / (1 + log(n / alpha)) or more, however small alpha is.
+"""
+
+AS_GIVEN = Scaling()
+"""The user's own scale."""
+
+_BLIND = (
+    1e-12  # what the rows know of a direction that they say nothing about, for a finite inverse
+)
+_NEAR = 0.1  # standard errors from the maximum within which standard errors are those there
+
+
+class InferenceError(ValueError):
+    """Standard errors would be wrong here; the message says why, and what to do."""
+
+
+@dataclass(frozen=True)
+class Covariance:
+    """Covariance of the free parameters, some of which the rows may leave undetermined (maths 15).
+
+    Attributes
+    ----------
+    basis : ndarray of shape (P, P)
+        Columns are directions, uncorrelated both for the rows and for the ridge, about which rows
+        and ridge together hold information 1.
+    share : ndarray of shape (P,)
+        The part of that information which is not the rows'.
+    core : ndarray of shape (P, P)
+        The covariance is ``basis @ core @ basis.T``.
+    pull : ndarray of shape (P,)
+        What the ridge has taken from the parameters: the maximum without it is, to first order,
+        at the parameters plus this.
+    """
+
+    basis: Floats
+    share: Floats
+    core: Floats
+    pull: Floats
+
+    def inflation(self, combinations: Floats) -> Floats:
+        """Return the variance the rows give, in units of that which rows and ridge give; (m,).
+
+        Parameters
+        ----------
+        combinations : ndarray of shape (m, P)
+            Linear combinations of the parameters, one per row.
+        """
+        squares = (combinations @ self.basis) ** 2
+        together = squares.sum(axis=1)
+        alone = squares @ (1 / np.maximum(1 - self.share, _BLIND))
+        return np.asarray(alone / np.where(together > 0, together, 1.0))
+
+    def determined(self, combinations: Floats) -> Floats:
+        """Say which linear combinations (m, P) the rows determine, (m,)."""
+        return self.inflation(combinations) < 1 / (1 - RIDGE_SHARE)
+
+    def of(self, combinations: Floats) -> Floats:
+        """Return the covariance of linear combinations (m, P), (m, m); NaN where not determined."""
+        parts = combinations @ self.basis
+        found = parts @ self.core @ parts.T
+        unknown = ~self.determined(combinations)
+        found[unknown] = found[:, unknown] = np.nan
+        return np.asarray(found)
+
+    def standard_errors(self, combinations: Floats) -> Floats:
+        """Return the standard errors of linear combinations (m, P), (m,); NaN if not determined."""
+        parts = combinations @ self.basis
+        variance = np.sum((parts @ self.core) * parts, axis=1)
+        known = self.determined(combinations)
+        return np.sqrt(np.where(known, np.maximum(variance, 0.0), np.nan))
+
+    @property
+    def matrix(self) -> Floats:
+        """Covariance of the parameters themselves, (P, P); NaN where the rows do not determine."""
+        return self.of(np.eye(len(self.share)))
+
+
+def parameter_covariance(
+    model: MoE,
+    information: Information,
+    penalty: Floats,
+    *,
+    scaling: Scaling = AS_GIVEN,
+    outer: Floats | None = None,
+) -> Covariance:
+    """Return the covariance of the free parameters of a model that is at its maximum.
+
+    The inverse of the rows' information, without the ridge; or, with the sum of the outer products
+    of scores, the sandwich.
+
+    Parameters
+    ----------
+    model : MoE
+        On the user's scale.
+    information : Information
+        At the model, summed over all rows.
+    penalty : ndarray of shape (P, P)
+        Matrix of the ridge that the model was fitted with; zeros for none.
+    scaling : Scaling
+        The scale of `information`, `penalty` and `outer`; by default the user's.
+    outer : ndarray of shape (P, P), optional
+        From :func:`otmoe.information.score_outer`.
+    """
+    # 1) directions about which rows and ridge together hold information 1; where neither holds
+    #    any, what the inverse needs counts as the ridge's
+    unit = _units(model, information)
+    values, vectors, blind = _spectrum((information.matrix + penalty) * unit[:, None] * unit)
+    root = vectors / np.sqrt(np.where(blind, 1.0, values))
+    ridge = root.T @ (penalty * unit[:, None] * unit) @ root
+    ridge[blind] = ridge[:, blind] = 0.0
+    ridge[blind, blind] = 1.0
+    # 2) turned so that the ridge's part of each is separate
+    share, turn = np.linalg.eigh(ridge)
+    basis = unit[:, None] * (root @ turn)
+
+    # 3) in that basis the rows' information is diagonal
+    alone = np.where(share > 1 - 1e3 * RANK_TOLERANCE, 0.0, 1 / np.maximum(1 - share, _BLIND))
+    core = np.diag(alone)
+    if outer is not None:
+        core = (alone[:, None] * (basis.T @ outer @ basis)) * alone
+    pull = basis @ (alone * (basis.T @ (penalty @ scaling.from_user(model).to_vector())))
+    to_user = scale_jacobian(model, scaling)
+    return Covariance(to_user @ basis, share, core, to_user @ pull)
+
+
+def scale_jacobian(model: MoE, scaling: Scaling) -> Floats:
+    """Return the derivative of the user's free parameters in the standardised ones, (P, P).
+
+    The map is linear but for the logs of variances, which it shifts. A constant column has scale 1
+    here: what such a column leaves undetermined on one scale is undetermined on the other.
+    """
+    P = model.n_parameters
+    if scaling.x_center is None or scaling.x_scale is None:
+        return np.eye(P)
+    finite = np.where(np.isinf(scaling.x_scale), 1.0, scaling.x_scale)
+    plain = replace(scaling, x_scale=finite, y_center=0.0)
+
+    def to_user(vector: Floats) -> Floats:
+        return plain.to_user(model.with_vector(vector)).to_vector()
+
+    origin = to_user(np.zeros(P))
+    return np.reshape([to_user(unit) - origin for unit in np.eye(P)], (P, P)).T
+
+
+def distance_to_maximum(
+    model: MoE, information: Information, penalty: Floats, *, scaling: Scaling = AS_GIVEN
+) -> float:
+    """Return how far the maximum is, in standard errors of the combination that is furthest off.
+
+    The root of ``g' I^-1 g``: no linear combination of the parameters is further from its value at
+    the maximum, in its standard errors. Infinite where the information is not positive definite.
+
+    Parameters
+    ----------
+    model, information, penalty, scaling
+        As in :func:`parameter_covariance`.
+    """
+    theta, unit = scaling.from_user(model).to_vector(), _units(model, information)
+    values, vectors, blind = _spectrum((information.matrix + penalty) * unit[:, None] * unit)
+    if np.any(values < -1e3 * RANK_TOLERANCE * np.max(values, initial=0.0)):
+        return np.inf
+    along = vectors.T @ (unit * (information.score - penalty @ theta))
+    return float(np.sqrt(np.sum(along[~blind] ** 2 / values[~blind])))
+
+
+def _units(model: MoE, information: Information) -> Floats:
+    """Return units of the parameters in which information about them is comparable, (P,).
+
+    A coefficient's unit is that of its column of the design, as the coefficient with the most
+    information about it sees it: there, a gate that has run off has no information left. (With a
+    unit of its own, every coefficient would look well known.)
+    """
+    names, dispersion = parameters(model), model.experts.dispersion
+    var = np.array(
+        [1.0 if n.block != "expert" or dispersion is None else dispersion[n.expert] for n in names]
+    )
+    seen = np.abs(np.diagonal(information.matrix)) * var
+    terms = np.array([n.term if n.block != "variance" else "" for n in names])
+    most = np.array([seen[terms == term].max() for term in terms])
+    return np.asarray(np.sqrt(var / np.where(most > 0, most, 1.0)))
+
+
+def _spectrum(matrix: Floats) -> tuple[Floats, Floats, Floats]:
+    """Return eigenvalues, eigenvectors, and which of the values count as zero."""
+    values, vectors = np.linalg.eigh(matrix)
+    return values, vectors, values <= RANK_TOLERANCE * np.max(values, initial=0.0)
+
+
+def check_at_maximum(distance: float) -> None:
+    """Refuse standard errors for a model that is not at the maximum of the likelihood (maths 15).
+
+    An interval is centred at the estimate: where that is off by more than a tenth of a standard
+    error of any combination, the interval does not cover what it says. So it is with the
+    answer of one round, whose sites have a bias of order 1 / n_m in common.
+
+    Parameters
+    ----------
+    distance : float
+        From :func:`distance_to_maximum`.
+    """
+    if not distance <= _NEAR:
+        far = f"{distance:.2g} standard errors" if np.isfinite(distance) else "far"
+        raise InferenceError(
+            f"the model is {far} away from the maximum of the likelihood of these rows, and "
+            "standard errors are right only there: give the rows it was fitted to, with their "
+            "weights, offset and alpha; refine a model that was merged in one round, or fit all "
+            "rows."
+        )
+
+
+def one_round_refusal(method: str, n_sites: int) -> str:
+    """Say why a model that was merged in one round, and not refined, has no standard errors."""
+    return (
+        f"a model merged by method={method!r} from the one message of each of {n_sites} sites has "
+        "no standard errors: the local estimates have a bias of order 1 / n_m in common, which no "
+        "information measures; refine it, or ask the sites for their information at the merged "
+        "model."
+    )

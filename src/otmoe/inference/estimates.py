@@ -1,0 +1,134 @@
+"""Numbers that were estimated, with standard errors, tests and intervals (maths 15)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy import special, stats
+
+from otmoe.experts import Experts, LogisticExperts, MultinomialExperts, PoissonExperts
+from otmoe.inference.parameters import Parameter
+from otmoe.numerics import Floats
+
+NOT_IDENTIFIED = "not identified"
+
+
+@dataclass(frozen=True)
+class Estimate(Parameter):
+    """A number that was estimated, and how well.
+
+    Attributes
+    ----------
+    block : {"gate", "expert", "variance", "linear"}
+    expert : int or None
+    against : int or None
+        The expert it is compared with: the gate's reference, or the other one of a contrast.
+    label : object
+        The class that the coefficient is about, in classifiers; else None.
+    term : str
+    estimate, se, z, p, low, high : float
+        Standard error, test of zero, interval; NaN where the rows do not determine the number. A
+        variance is not tested, and its interval is that of its logarithm, carried back.
+    """
+
+    estimate: float
+    se: float
+    z: float
+    p: float
+    low: float
+    high: float
+
+    @property
+    def note(self) -> str:
+        """What is to be said about it; empty if nothing."""
+        return NOT_IDENTIFIED if np.isnan(self.se) else ""
+
+
+@dataclass(frozen=True)
+class WaldTest:
+    """A test that several linear combinations of the parameters have given values.
+
+    Attributes
+    ----------
+    statistic : float
+        Chi-square; NaN where the rows do not determine the combinations.
+    df : int
+        Degrees of freedom.
+    p : float
+    """
+
+    statistic: float
+    df: int
+    p: float
+
+
+@dataclass(frozen=True)
+class MeanInterval:
+    """The mean of y at some rows and how well it is known; y itself varies around it.
+
+    Attributes
+    ----------
+    mean, se, low, high : ndarray of shape (n,), or (n, C) for probabilities of C classes
+        NaN where the rows that were fitted do not determine it.
+    """
+
+    mean: Floats
+    se: Floats
+    low: Floats
+    high: Floats
+
+
+def quantile(level: float) -> float:
+    """Return the half width of an interval of this level, in standard errors."""
+    if not 0 < level < 1:
+        raise ValueError(f"level is {level}; give a number strictly between 0 and 1.")
+    return float(stats.norm.ppf(0.5 + level / 2))
+
+
+def estimates(
+    about: Sequence[Parameter], value: Floats, se: Floats, level: float
+) -> tuple[Estimate, ...]:
+    """Return estimates, each with its test and interval; variances come as their logarithms.
+
+    Parameters
+    ----------
+    about : sequence of m Parameter
+    value, se : ndarray of shape (m,)
+    level : float
+    """
+    z = np.divide(value, se, out=np.full(value.shape, np.nan), where=se > 0)
+    half = quantile(level) * se
+    columns = (value, se, z, 2 * stats.norm.sf(np.abs(z)), value - half, value + half)
+    return tuple(
+        Estimate(what.block, what.expert, what.against, what.label, what.term, *map(float, numbers))
+        for what, numbers in zip(about, np.transpose(columns), strict=True)
+    )
+
+
+def of_variance(log: Estimate) -> Estimate:
+    """Return the estimate of a variance, given that of its logarithm."""
+    value = float(np.exp(log.estimate))
+    low, high = float(np.exp(log.low)), float(np.exp(log.high))
+    return replace(log, estimate=value, se=value * log.se, z=np.nan, p=np.nan, low=low, high=high)
+
+
+def mean_bounds(experts: Experts, mean: Floats, half: Floats) -> tuple[Floats, Floats]:
+    """Return the ends of intervals for means, which stay where means can be.
+
+    Parameters
+    ----------
+    experts : Experts
+    mean, half : ndarray
+        Half the width, on the scale of y and to first order.
+    """
+    if isinstance(experts, PoissonExperts):
+        with np.errstate(over="ignore"):  # nothing is known: from 0 to infinity
+            factor = np.exp(half / mean)
+            return mean / factor, mean * factor
+    if isinstance(experts, LogisticExperts | MultinomialExperts):
+        inside = np.clip(mean, 1e-300, 1 - 1e-16)
+        odds, width = special.logit(inside), half / (inside * (1 - inside))
+        return special.expit(odds - width), special.expit(odds + width)
+    return mean - half, mean + half

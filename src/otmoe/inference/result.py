@@ -1,0 +1,359 @@
+"""A model with the covariance of its parameters: errors, tests, intervals, text (maths 15)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+from scipy import stats
+
+from otmoe.experts import MultinomialExperts
+from otmoe.inference.covariance import Covariance
+from otmoe.inference.estimates import (
+    Estimate,
+    MeanInterval,
+    WaldTest,
+    estimates,
+    mean_bounds,
+    of_variance,
+    quantile,
+)
+from otmoe.inference.parameters import Parameter, mean_gradient, parameters
+from otmoe.inference.summary import Text, render
+from otmoe.model import MoE
+from otmoe.numerics import Array, Floats, design, like, row_blocks
+
+Kind = Literal["information", "sandwich"]
+
+
+@dataclass(frozen=True)
+class StandardErrors:
+    """Standard errors, arranged as the parameters are; 0 for what is fixed, NaN if unknown.
+
+    Attributes
+    ----------
+    gate : ndarray of shape (K, p)
+        Of the coefficients relative to the last expert.
+    coef : ndarray of shape (K, p), or (K, C, p) for C classes
+    log_var : ndarray of shape (K,), or None
+        Of the logarithms of the variances; times the variance, that of the variance itself.
+    """
+
+    gate: Floats
+    coef: Floats
+    log_var: Floats | None = None
+
+
+@dataclass(frozen=True)
+class Inference:
+    """A model at the maximum of the likelihood, and the covariance of its parameters (maths 15).
+
+    Attributes
+    ----------
+    model : MoE
+        On the user's scale.
+    covariance : Covariance
+        Of the free parameters, in the order of :meth:`MoE.to_vector`; `covariance.matrix` is
+        (P, P).
+    n_samples : float
+        Sum of the weights.
+    kind : {"information", "sandwich"}
+    log_likelihood : float or None
+    mass : ndarray of shape (K,), or None
+        Rows each expert answers for.
+    warnings : tuple of str
+        What the reader should know, a sentence each.
+
+    Examples
+    --------
+    >>> from otmoe import MoERegressor, simulate
+    >>> data = simulate(2000, 2, 3, random_state=0)
+    >>> est = MoERegressor(2, random_state=0).fit(data.X, data.y)
+    >>> found = est.inference(data.X, data.y)
+    >>> found.standard_errors.coef.shape
+    (2, 4)
+    >>> found.contrast(0, 1, "x1")[0].p < 0.05
+    False
+    """
+
+    model: MoE
+    covariance: Covariance
+    n_samples: float
+    kind: Kind = "information"
+    log_likelihood: float | None = None
+    mass: Floats | None = None
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """The free parameters, in the order of the covariance."""
+        return parameters(self.model)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Their names."""
+        return tuple(map(str, self.parameters))
+
+    @property
+    def aic(self) -> float | None:
+        """Akaike's information criterion, if the log-likelihood is known."""
+        known = self.log_likelihood
+        return None if known is None else -2 * known + 2 * self.model.n_parameters
+
+    @property
+    def bic(self) -> float | None:
+        """The Bayesian information criterion, if the log-likelihood is known."""
+        if self.log_likelihood is None:
+            return None
+        return -2 * self.log_likelihood + float(np.log(self.n_samples)) * self.model.n_parameters
+
+    @property
+    def standard_errors(self) -> StandardErrors:
+        """Standard errors, arranged as the parameters are."""
+        model = self.model
+        se = self.covariance.standard_errors(np.eye(model.n_parameters))
+        split, size = model.gate.n_parameters, model.n_parameters
+        logs = model.experts.n_constant * model.n_experts
+        log_var = se[size - logs :].copy() if logs else None
+        se[size - logs :] = 0.0  # would be read as logarithms
+        experts = model.experts.with_vector(se[split:])
+        return StandardErrors(model.gate.with_vector(se[:split]).coef, experts.coef, log_var)
+
+    # -- estimates ----------------------------------------------------------------------------
+
+    def table(self, level: float = 0.95) -> tuple[Estimate, ...]:
+        """Return every coefficient and variance with standard error, z, p value and interval.
+
+        Parameters
+        ----------
+        level : float in (0, 1)
+
+        Returns
+        -------
+        tuple of Estimate
+            In the order of the parameters; ``pandas.DataFrame(inference.table())`` is a table.
+        """
+        rows = self._estimates(np.eye(self.model.n_parameters), self.parameters, level)
+        return tuple(of_variance(row) if row.block == "variance" else row for row in rows)
+
+    def contrast(
+        self,
+        first: int,
+        second: int,
+        term: str | None = None,
+        *,
+        block: Literal["expert", "gate", "variance"] = "expert",
+        level: float = 0.95,
+    ) -> tuple[Estimate, ...]:
+        """Return coefficients of one expert less those of another.
+
+        Parameters
+        ----------
+        first, second : int
+            Experts, from 0.
+        term : str, optional
+            A feature, or "intercept"; by default all.
+        block : {"expert", "gate", "variance"}
+            Coefficients of the experts, of the gate, or the logs of the variances.
+        level : float in (0, 1)
+
+        Returns
+        -------
+        tuple of Estimate
+        """
+        about, matrix = self._difference(first, second, block)
+        if term is not None:
+            known = dict.fromkeys(parameter.term for parameter in about)
+            if term not in known:
+                raise ValueError(f"term is {term!r}; choose one of {list(known)}.")
+            keep = [i for i, parameter in enumerate(about) if parameter.term == term]
+            about, matrix = [about[i] for i in keep], matrix[keep]
+        return self._estimates(matrix, about, level)
+
+    def linear(self, matrix: Floats, level: float = 0.95) -> tuple[Estimate, ...]:
+        """Return linear combinations of the free parameters.
+
+        Parameters
+        ----------
+        matrix : ndarray of shape (m, P)
+            One combination per row; :attr:`names` says what the columns are.
+        level : float in (0, 1)
+
+        Returns
+        -------
+        tuple of Estimate
+        """
+        matrix = self._combinations(matrix)
+        about = [Parameter("linear", None, None, None, f"row {i}") for i in range(len(matrix))]
+        return self._estimates(matrix, about, level)
+
+    def wald(self, matrix: Floats, value: Floats | float = 0.0) -> WaldTest:
+        """Test that linear combinations of the free parameters have given values.
+
+        Parameters
+        ----------
+        matrix : ndarray of shape (m, P)
+        value : float or ndarray of shape (m,)
+
+        Returns
+        -------
+        WaldTest
+        """
+        matrix = self._combinations(matrix)
+        gap = matrix @ self.model.to_vector() - value
+        covariance = self.covariance.of(matrix)
+        if not np.all(np.isfinite(covariance)):
+            return WaldTest(np.nan, len(matrix), np.nan)
+        unit = 1 / np.sqrt(np.diagonal(covariance))
+        values, vectors = np.linalg.eigh(covariance * unit[:, None] * unit)
+        live = values > 1e-9 * values[-1]  # a combination may have been given twice
+        statistic = float(np.sum((vectors.T @ (unit * gap))[live] ** 2 / values[live]))
+        df = int(np.sum(live))
+        return WaldTest(statistic, df, float(stats.chi2.sf(statistic, df)))
+
+    def equal_slopes(self, first: int, second: int) -> WaldTest:
+        """Test that two experts have the same coefficients but for the intercept.
+
+        The law of the statistic is the usual one as long as the two differ in intercept or
+        variance; two experts that are equal in everything are one, and no test of this kind.
+
+        Parameters
+        ----------
+        first, second : int
+            Experts, from 0.
+
+        Returns
+        -------
+        WaldTest
+        """
+        _, matrix = self._difference(first, second, "expert")
+        return self.wald(matrix[np.arange(len(matrix)) % self.model.experts.n_columns > 0])
+
+    # -- the mean -----------------------------------------------------------------------------
+
+    def mean_interval(
+        self, X: Array, level: float = 0.95, offset: Array | None = None
+    ) -> MeanInterval:
+        """Return the mean of y, or the probabilities of classes, with an interval for each row.
+
+        By the delta method: on the scale of y, of the log of a count's mean, of the log-odds of a
+        class. The interval is for the mean, not for y.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+        level : float in (0, 1)
+        offset : array of shape (n,), optional
+            Known part of the experts' linear predictors.
+
+        Returns
+        -------
+        MeanInterval
+        """
+        model, q = self.model, quantile(level)
+        if X.ndim != 2 or X.shape[1] != model.n_features:
+            raise ValueError(f"X has shape {tuple(X.shape)}, expected (n, {model.n_features}).")
+        means, errors = [], []
+        for rows in row_blocks(X.shape[0], model.n_parameters):
+            known = None if offset is None else like(offset[rows], X)
+            mean, gradient = mean_gradient(model, design(X[rows, :]), known)
+            flat = gradient.reshape(-1, model.n_parameters)
+            means.append(mean)
+            errors.append(self.covariance.standard_errors(flat).reshape(mean.shape))
+        mean, se = np.concatenate(means), np.concatenate(errors)
+        if not isinstance(model.experts, MultinomialExperts):
+            mean, se = mean[:, 0], se[:, 0]
+        return MeanInterval(mean, se, *mean_bounds(model.experts, mean, q * se))
+
+    # -- text ---------------------------------------------------------------------------------
+
+    def summary(self, level: float = 0.95) -> Text:
+        """Return all of it as text: a table for each row of the gate and each expert.
+
+        Parameters
+        ----------
+        level : float in (0, 1)
+            Of the intervals.
+        """
+        K = self.model.n_experts
+        plural = "" if K == 1 else "s"
+        facts = [
+            ("rows", f"{self.n_samples:.12g}"),
+            ("parameters", str(self.model.n_parameters)),
+            ("standard errors", self.kind),
+        ]
+        if self.log_likelihood is not None:
+            facts += [
+                ("log-likelihood", f"{self.log_likelihood:.2f}"),
+                ("AIC", f"{self.aic:.2f}"),
+                ("BIC", f"{self.bic:.2f}"),
+            ]
+        sections: dict[str, list[Estimate]] = {}
+        for row in self.table(level):
+            sections.setdefault(self._heading(row), []).append(row)
+        return render(
+            f"Mixture of {K} {self.model.experts.family} expert{plural}",
+            facts,
+            list(sections.items()),
+            self.warnings,
+            level,
+        )
+
+    def _heading(self, row: Estimate) -> str:
+        if row.block == "gate":
+            return f"Gate: expert {row.expert} against expert {row.against}"
+        share = (
+            "" if self.mass is None else f", {self.mass[row.expert] / self.n_samples:.1%} of rows"
+        )
+        about = "" if row.label is None else f", class {row.label}"
+        if self.model.experts.n_linear > 1:
+            classes = self.model.classes
+            last = self.model.experts.n_linear if classes is None else classes[-1]
+            about += f" against {last}"
+        return f"Expert {row.expert}{about}{share}"
+
+    # -- parts --------------------------------------------------------------------------------
+
+    def _estimates(
+        self, matrix: Floats, about: Sequence[Parameter], level: float
+    ) -> tuple[Estimate, ...]:
+        value = matrix @ self.model.to_vector()
+        return estimates(about, value, self.covariance.standard_errors(matrix), level)
+
+    def _difference(self, first: int, second: int, block: str) -> tuple[list[Parameter], Floats]:
+        """Return what the differences between two experts are about, and their matrix, (m, P)."""
+        K = self.model.n_experts
+        for expert in (first, second):
+            if not 0 <= expert < K:
+                raise ValueError(f"there is no expert {expert}: they go from 0 to {K - 1}.")
+        if first == second:
+            raise ValueError(f"expert {first} cannot be compared with itself: give two experts.")
+        names = self.parameters
+        mine, theirs = (
+            [j for j, name in enumerate(names) if (name.block, name.expert) == (block, expert)]
+            for expert in (first, second)
+        )
+        about = [replace(names[j], expert=first, against=second) for j in mine or theirs]
+        if not about:
+            raise ValueError(
+                f"block is {block!r}, but the model has none such: choose one of "
+                f"{list(dict.fromkeys(name.block for name in names))}."
+            )
+        matrix = np.zeros((len(about), len(names)))
+        matrix[range(len(mine)), mine] = 1.0
+        matrix[range(len(theirs)), theirs] = -1.0  # the gate's reference has none
+        return about, matrix
+
+    def _combinations(self, matrix: Floats) -> Floats:
+        matrix, size = np.atleast_2d(np.asarray(matrix, float)), self.model.n_parameters
+        if matrix.ndim != 2 or matrix.shape[1] != size:
+            raise ValueError(
+                f"the matrix has shape {matrix.shape}, expected (m, {size}): a column for every "
+                "free parameter, in the order of `names`."
+            )
+        empty = np.flatnonzero(~np.any(matrix, axis=1))
+        if len(empty):
+            raise ValueError(f"row {empty[0]} of the matrix is zero: it is about nothing.")
+        return matrix

@@ -1,0 +1,82 @@
+"""Tables of estimates as text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from textwrap import fill
+
+import numpy as np
+
+from otmoe.inference.estimates import Estimate
+
+_WIDEST = 28  # characters of a name
+_HEADS = ("estimate", "std err", "z", "P>|z|")
+
+
+class Text(str):
+    """Text that a console shows as it is."""
+
+    __repr__ = str.__str__
+
+
+def render(
+    title: str,
+    facts: Sequence[tuple[str, str]],
+    sections: Sequence[tuple[str, Sequence[Estimate]]],
+    notes: Sequence[str],
+    level: float,
+) -> Text:
+    """Return a summary: facts in two columns, a table per section, notes.
+
+    Parameters
+    ----------
+    title : str
+    facts : sequence of (name, value)
+    sections : sequence of (heading, estimates)
+    notes : sequence of str
+        Sentences.
+    level : float
+        Of the intervals.
+    """
+    names = [row.term for _, rows in sections for row in rows]
+    name_width = min(max(map(len, ["intercept", *names])), _WIDEST)
+    heads = [*_HEADS, f"[{0.5 - level / 2:.3g}", f"{0.5 + level / 2:.3g}]"]
+    line = f"{'':{name_width}}" + "".join(f"{head:>11}" for head in heads)
+    width = len(line)
+    out = [title.center(width).rstrip(), "=" * width]
+    half = (len(facts) + 1) // 2
+    for i in range(half):
+        left = _fact(*facts[i], width // 2 - 1)
+        right = _fact(*facts[half + i], width - width // 2 - 1) if half + i < len(facts) else ""
+        out.append(f"{left}  {right}".rstrip())
+    for heading, rows in sections:
+        out += ["=" * width, heading, line, "-" * width]
+        out += [_row(row, name_width) for row in rows]
+    out.append("=" * width)
+    out += [
+        fill(f"[{i}] {note}", width, subsequent_indent="    ") for i, note in enumerate(notes, 1)
+    ]
+    return Text("\n".join(out))
+
+
+def _fact(name: str, value: str, width: int) -> str:
+    return f"{name + ':'}{value:>{max(width - len(name) - 1, len(value) + 1)}}"
+
+
+def _row(row: Estimate, name_width: int) -> str:
+    name = row.term if len(row.term) <= name_width else row.term[: name_width - 1] + "…"
+    cells = f"{name:{name_width}}{_number(row.estimate):>11}"
+    if row.note:
+        return f"{cells}   {row.note}"
+    p = "" if np.isnan(row.p) else f"{row.p:.3f}"
+    z = "" if np.isnan(row.z) else f"{row.z:.3f}"
+    return (
+        f"{cells}{_number(row.se):>11}{z:>11}{p:>11}{_number(row.low):>11}{_number(row.high):>11}"
+    )
+
+
+def _number(value: float) -> str:
+    """Return four decimals where these are enough, else five significant digits."""
+    if value == 0 or 1e-3 <= abs(value) < 1e5:
+        return f"{value:.4f}"
+    return f"{value:.4g}"
