@@ -8,9 +8,15 @@ from families import FAMILIES
 from numpy.testing import assert_allclose, assert_array_equal
 from oracles import jacobian, log_likelihood, never_falls, random_model, random_rows
 
-from otmoe import DistributedMoEClassifier, DistributedMoERegressor, simulate
+from otmoe import (
+    DistributedMoEClassifier,
+    DistributedMoERegressor,
+    observed_inference,
+    simulate,
+)
 from otmoe.em import em
 from otmoe.futures import TasksFailed
+from otmoe.inference import InferenceError
 from otmoe.refinement import TOL, Refinement, advance, answer, digest
 from otmoe.refining import refine_shards
 from otmoe.rows import Rows, Scaling
@@ -200,3 +206,28 @@ def test_a_classifier_is_refined_too():
     est = DistributedMoEClassifier(2, n_shards=3, refine="auto", random_state=0).fit(data.X, y)
     model = em(data.X, data.y, 2, family="logistic", init=est.model_).model
     assert distance(est.model_, model, data.X, data.y) < 1e-3
+
+
+def test_standard_errors_after_refining_are_those_of_one_fit(data):
+    options = {"n_experts": 2, "n_shards": 5, "random_state": 0}
+    est = DistributedMoERegressor(refine="auto", **options).fit(data.X, data.y)
+    found = est.aggregation_.inference()
+    fit = em(data.X, data.y, 2, random_state=0)
+    there = observed_inference(est.model_, data.X, data.y)
+    assert_allclose(found.standard_errors.coef, there.standard_errors.coef, rtol=1e-3)
+    assert_allclose(found.standard_errors.gate, there.standard_errors.gate, rtol=1e-3)
+    assert_allclose(found.log_likelihood, fit.log_likelihood, rtol=1e-9)
+    assert found.n_samples == len(data.y)
+
+
+@pytest.mark.parametrize(
+    ("refine", "sentence"),
+    [
+        (0, "merged by method='reduction' from the one message of each of 10 sites"),
+        (1, "away from the maximum"),
+    ],
+)
+def test_standard_errors_before_that_are_refused(data, refine, sentence):
+    est = DistributedMoERegressor(2, n_shards=10, refine=refine, random_state=0)
+    with pytest.raises(InferenceError, match=sentence):
+        est.fit(data.X, data.y).aggregation_.inference()

@@ -164,6 +164,14 @@ class Refinement:
         return self.rounds >= int(rounds)
 
     @property
+    def penalty(self) -> Floats:
+        """The matrix of the ridge in the parameters of `scaling`, (P, P)."""
+        if self.pooled is None:
+            raise ValueError("no round has been answered yet: the scale of the ridge is not known.")
+        here = self.scaling.from_user(self.model)
+        return _penalty(here, self.scaling, self.pooled, self.alpha)
+
+    @property
     def status(self) -> str:
         """What happened, in a sentence."""
         if self.best is None:
@@ -202,7 +210,7 @@ def advance(
         sum(a.n_samples for a in answers),
     )
     pooled = state.pooled or _pooled_scaling(answers)
-    penalty = _penalty(here, state.scaling, pooled, state.alpha)
+    penalty = replace(state, pooled=pooled).penalty
     best, damping, trace = state.best, state.damping, state.trace
     gain = np.inf
     if best is not None:

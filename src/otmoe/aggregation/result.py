@@ -8,6 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
+from otmoe.inference import Inference, InferenceError, inference, one_round_refusal
 from otmoe.message import LocalModel
 from otmoe.model import MoE
 from otmoe.numerics import Floats
@@ -160,6 +161,26 @@ class Aggregation:
             converged=self.converged and (rounds != "auto" or state.converged),
             status=f"{self.status}; {state.status}",
             refinement=state,
+        )
+
+    def inference(self) -> Inference:
+        """Return standard errors, tests and intervals, from what the sites sent while refining.
+
+        Raises
+        ------
+        InferenceError
+            If the model was merged in one round, or is not at the maximum yet.
+        """
+        state = self.refinement
+        if state is None or state.best is None:
+            raise InferenceError(one_round_refusal(self.method, len(self.sites)))
+        return inference(
+            state.model,
+            state.best.information,
+            state.best.n_samples,
+            penalty=state.penalty,
+            scaling=state.scaling,
+            log_likelihood=state.best.information.log_likelihood,
         )
 
     @property
