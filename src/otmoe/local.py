@@ -100,8 +100,8 @@ class Task:
         Rows of X to bring back as support points, at most.
     options : dict
         Of :func:`otmoe.em.em`.
-    sketch : bool
-        Whether the message has a sketch of X.
+    sketch : bool or int
+        Whether the message has a sketch of X, or of how many components at most.
     share : int
         Rows of X in the message, drawn at random; none unless the site agrees.
     """
@@ -114,7 +114,7 @@ class Task:
     coded: bool = True
     n_points: int = 0
     options: Mapping[str, Any] = field(default_factory=dict)
-    sketch: bool = False
+    sketch: bool | int = False
     share: int = 0
 
 
