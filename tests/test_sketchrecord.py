@@ -189,6 +189,8 @@ def test_an_estimator_sends_what_it_is_asked_for(data):
     assert {tuple(row) for row in full.support} <= {tuple(row) for row in data.X}
     assert len({tuple(row) for row in full.support}) == 7
     assert est.to_message("Lyon", data.X, share=1000).support.shape == (400, 3)
+    assert len(full.sketch.weight) == 2
+    assert len(est.to_message("Lyon", data.X, sketch=1).sketch.weight) == 1
     other = est.to_message("Lyon", data.X, share=7, random_state=1)
     assert not np.array_equal(other.support, full.support)
 
@@ -215,6 +217,7 @@ def test_weights_of_the_fit_are_those_of_the_sketch(data):
     [
         ({"sketch": True}, "X is missing: rows are not kept after fit"),
         ({"share": 5}, "X is missing"),
+        ({"X": np.zeros((400, 3)), "sketch": 2.5}, "n_components is 2.5; give a whole number"),
         ({"X": np.zeros((20, 3)), "sketch": True}, "X has 20 rows .* but the fit had 400"),
         ({"X": np.zeros((20, 2)), "sketch": True}, "2 features"),
         ({"X": np.zeros((20, 3)), "share": -1}, "share is -1; give a whole number from 0 to 10000"),

@@ -110,8 +110,8 @@ class Task:
         Of :func:`otmoe.em.em`.
     grams : bool
         Whether the message has the Grams of the experts.
-    sketch : bool
-        Whether the message has a sketch of X.
+    sketch : bool or int
+        Whether the message has a sketch of X, or of how many components at most.
     share : int
         Rows of X in the message, drawn at random; none unless the site agrees.
     """
@@ -125,7 +125,7 @@ class Task:
     n_points: int = 0
     options: Mapping[str, Any] = field(default_factory=dict)
     grams: bool = False
-    sketch: bool = False
+    sketch: bool | int = False
     share: int = 0
 
 

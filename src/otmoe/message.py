@@ -37,7 +37,7 @@ from otmoe.numerics import Floats, to_numpy
 from otmoe.records import SCHEMA_VERSION
 from otmoe.rows import take_rows
 from otmoe.schema import MOST_SHARED, LocalModelRecord, ModelFileRecord, ModelRecord, check
-from otmoe.sketch import Sketch
+from otmoe.sketch import N_COMPONENTS, Sketch
 from otmoe.sketchrecord import document_of, sketch_of
 from otmoe.validation import check_weight, generator
 
@@ -161,7 +161,7 @@ class LocalModel:
         self,
         X: Any,
         *,
-        sketch: bool = False,
+        sketch: bool | int = False,
         share: int = 0,
         sample_weight: Any = None,
         random_state: Any = 0,
@@ -172,8 +172,9 @@ class LocalModel:
         ----------
         X : array-like of shape (n, d)
             The rows of the fit, without y.
-        sketch : bool
-            Whether to send a :class:`~otmoe.sketch.Sketch` of them.
+        sketch : bool or int
+            Whether to send a :class:`~otmoe.sketch.Sketch` of them, or of how many components at
+            most.
         share : int
             Number of rows to send as they are, drawn at random; all of them if there are fewer.
         sample_weight : array-like of shape (n,), optional
@@ -194,7 +195,11 @@ class LocalModel:
                     f"{self.n_samples:g}: give the rows and the weights of the fit."
                 )
             changes["sketch"] = Sketch.fit(
-                X, features=self.features, sample_weight=weight, random_state=rng
+                X,
+                features=self.features,
+                sample_weight=weight,
+                n_components=N_COMPONENTS if sketch is True else sketch,
+                random_state=rng,
             )
         if share:
             n = int(X.shape[0])

@@ -321,7 +321,7 @@ class BaseMoE(BaseEstimator):
         site: str,
         X: Any = None,
         *,
-        sketch: bool = False,
+        sketch: bool | int = False,
         share: int = 0,
         sample_weight: Any = None,
         random_state: Any = 0,
@@ -336,9 +336,9 @@ class BaseMoE(BaseEstimator):
             Name of the site, up to 200 characters.
         X : array-like of shape (n, d), optional
             The rows of the fit, which are not kept after it; for a sketch or for sharing.
-        sketch : bool
+        sketch : bool or int
             Whether to send a :class:`~otmoe.sketch.Sketch` of X, from which points can be drawn
-            at which models are compared.
+            at which models are compared; or of how many components at most, instead of four.
         share : int
             Number of rows of X to send for the same purpose, drawn at random.
         sample_weight : array-like of shape (n,), optional
