@@ -104,7 +104,7 @@ def replication(case: Case, source: Simulation, seed: int) -> list[Row]:
     found = []
     for kind in ("information", "sandwich"):
         result = observed_inference(model, data.X, data.y, alpha=case.alpha, kind=kind)
-        found.append({"estimator": "G", "kind": kind, "distance": 0.0, "refused": 0})
+        found.append({"estimator": "G", "kind": kind, "distance": "", "refused": 0})
         found[-1] |= counted(result, source)
     if seed >= SPLIT:
         return found
@@ -164,9 +164,10 @@ def table(rows: list[Row]) -> tuple[list[str], list[list[str]]]:
     for key in dict.fromkeys((r["case"], r["estimator"], r["kind"]) for r in rows):
         mine = [r for r in rows if (r["case"], r["estimator"], r["kind"]) == key]
         lost = mean(float(r["not_identified"]) for r in mine)
-        distance = float(np.median([float(r["distance"]) for r in mine]))
+        distances = [float(r["distance"]) for r in mine if r["distance"] != ""]
         refused = mean(float(r["refused"]) for r in mine)
-        ends = [f"{lost:.2g}", f"{distance:.2g}", f"{refused:.0%}"]
+        far = f"{np.median(distances):.2g}" if distances else "–"
+        ends = [f"{lost:.2g}", far, f"{refused:.0%}"]
         body.append([*key, str(len(mine)), *(share(mine, block) for block in BLOCKS), *ends])
     return heads, body
 
