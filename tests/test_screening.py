@@ -1,5 +1,6 @@
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from statistics import median, median_low
 from types import SimpleNamespace
 
 import numpy as np
@@ -223,6 +224,28 @@ def test_a_model_is_judged_where_it_has_a_say():
 def pairs(size, cost=0.05):
     """Return equal costs between models, none to themselves."""
     return np.where(np.eye(size) > 0, np.nan, cost)
+
+
+@pytest.mark.parametrize("n_models", [3, 6, 7])
+def test_the_rule_is_that_of_loops(n_models, rng):
+    models = [random_model(rng, 1 + m % 3, 2) for m in range(n_models)]
+    n = rng.integers(20, 2000, n_models).astype(float)
+    X, share = rng.normal(size=(150, 2)), rng.uniform(size=(150, n_models)) ** 2
+    cost, overlap = brute_force(models, X, share)
+    typical, excess = [], []
+    for i in range(n_models):
+        others = [j for j in range(n_models) if j != i]
+        ratios = []
+        for j in others:
+            error = (models[i].n_parameters / n[i] + models[j].n_parameters / n[j]) / 2
+            ratios.append(cost[i, j] / (error / overlap[i, j] + 0.001))
+        typical.append(median_low([cost[i, j] for j in others]))
+        excess.append(np.log(1 + median_low(ratios)))
+    distance = np.array(excess) - median(excess)
+    spread = max(1.4826 * median(np.abs(distance)), 0.4) * n_models / (n_models - 1)
+    found = disagreement(models, n, X, share)
+    assert_allclose(found.typical, typical, rtol=1e-9)
+    assert_allclose(found.deviation, distance / spread, rtol=1e-7, atol=1e-12)
 
 
 @pytest.mark.parametrize("size", [3, 4, 5, 10])
