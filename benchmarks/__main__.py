@@ -17,6 +17,7 @@ from benchmarks import (
     out_of_core,
     reduction,
     scale,
+    screening,
     whole_fit,
 )
 from benchmarks.harness import RESULTS, Settings, read, rewrite, run, show
@@ -29,6 +30,7 @@ ALL = (
     scale.PREDICTIONS,
     gpu_pass.BENCHMARK,
     families.BENCHMARK,
+    screening.BENCHMARK,
     *defaults.BENCHMARKS,
 )
 ROOT = Path(__file__).parents[1]

@@ -90,6 +90,17 @@ def test_samples_follow_the_law(family, experts, X, rng):
         assert np.all(np.abs((draws.astype(float) ** power).mean(axis=0) - mean) < 5 * error)
 
 
+def test_one_row_can_be_drawn(experts, X, rng):
+    assert experts.sample(experts.predictor(X[:1]), rng).shape == (1, experts.n_experts)
+
+
+def test_huge_counts_can_be_drawn(rng):
+    mean = 10.0 ** np.array([[2.0, 9.0, 14.0, 16.0, 25.0, 130.0]])
+    found = PoissonExperts(np.zeros((6, 1))).sample(np.log(mean), rng)
+    assert found.shape == mean.shape
+    assert np.all(np.abs(found - mean) <= 5 * np.sqrt(mean) + 1e-12 * mean)
+
+
 def test_cdf_and_quantile_are_the_textbook_ones(family, experts, X, y):
     law, eta = family.law(experts, X), experts.predictor(X)
     if hasattr(law, "cdf"):

@@ -21,7 +21,7 @@ LEAST_SITES = 3
 
 _LEAST_SPREAD = 1.0  # about the standard deviation of the log density of one row
 _LEAST_SITE_SPREAD = 0.1  # nats per row by which sites with rows of their own may well differ
-_LEAST_EXCESS_SPREAD = 0.4  # of its log: natural sites stay within 1.7 of their median
+_LEAST_EXCESS_SPREAD = 0.4  # of log(1 + excess): a little less than between natural sites
 _NEGLIGIBLE = 1e-3  # nats per row that nobody would notice
 
 _REFERENCES = 32  # models that each one is compared with, where there are more
@@ -30,6 +30,8 @@ _GROUP = 64  # models looked at together
 _SEED = 0
 _TAIL = 2.0  # log ratio of densities from which a rare draw would decide a mean
 _FAR = 1e300  # nats, where numbers end
+
+_beyond = np.errstate(over="ignore", invalid="ignore")  # what a site predicts may have no number
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,7 @@ def site_likelihood_deviations(mean: Floats, n_samples: Floats) -> Floats:
     -------
     ndarray of shape (U,)
     """
-    spread = max(_spread(mean), _LEAST_SITE_SPREAD)
+    spread = _cautious_spread(mean, _LEAST_SITE_SPREAD)
     return (mean - np.median(mean)) / np.sqrt(spread**2 + 1 / n_samples)
 
 
@@ -143,15 +145,26 @@ def disagreement(
         Threads.
     """
     cost, overlap = divergences(models, X, share, pool)
-    error = np.array([m.n_parameters for m in models]) / n_samples
-    allowed = 0.5 * (error[:, None] + error[references(len(models))]) / overlap + _NEGLIGIBLE
-    n_others = np.sum(~np.isnan(cost), axis=1)
-    deviation = np.full(len(models), np.nan)
-    known = n_others >= LEAST_SITES - 1
+    error = np.array([model.n_parameters for model in models]) / n_samples
+    return standing(cost, 0.5 * (error[:, None] + error[references(len(models))]) / overlap)
+
+
+def standing(cost: Floats, error: Floats) -> Disagreement:
+    """Return how far models stand from the rest, by what they cost one another (maths 12).
+
+    Parameters
+    ----------
+    cost : ndarray of shape (U, R)
+        Divergences in nats per row; NaN where two cannot be compared.
+    error : ndarray of shape (U, R)
+        What the divergences would be if the models differed by the error of estimation alone.
+    """
+    excess = np.log1p(_lower_median(cost / (error + _NEGLIGIBLE)))
+    known = np.sum(~np.isnan(cost), axis=1) >= LEAST_SITES - 1
+    deviation = np.full(len(cost), np.nan)
     if known.sum() >= LEAST_SITES:
-        excess = np.log1p(_lower_median(cost / allowed)[known])
-        spread = max(_spread(excess), _LEAST_EXCESS_SPREAD)
-        deviation[known] = (excess - np.median(excess)) / spread
+        distance = excess[known] - np.median(excess[known])
+        deviation[known] = distance / _cautious_spread(distance, _LEAST_EXCESS_SPREAD)
     return Disagreement(_lower_median(cost), deviation)
 
 
@@ -185,9 +198,7 @@ def divergences(
     share = share / np.maximum(share.max(axis=0), 1e-300)
     Z = design(X)
 
-    beyond = np.errstate(over="ignore", invalid="ignore")  # a site may predict beyond all numbers
-
-    @beyond
+    @_beyond
     def drawn(model: MoE) -> tuple[Floats, Floats]:
         y = model.sample(X, np.random.default_rng(_SEED))[0].astype(np.float64)
         return y, model.log_density(X, y)
@@ -195,7 +206,7 @@ def divergences(
     of_chosen = _log_densities([models[r] for r in chosen], Z)
     draws = [drawn(models[r]) for r in chosen]
 
-    @beyond
+    @_beyond
     def group(start: int) -> Floats:
         part = slice(start, start + _GROUP)
         mine, theirs = share[:, part], share[:, chosen]
@@ -213,12 +224,12 @@ def divergences(
     both = share.T @ share[:, chosen]  # points that two share, each as much as both have a say
     enough = both**2 >= _COMPARABLE * ((share**2).T @ share[:, chosen] ** 2)
     enough &= (both > 0) & (np.arange(len(models))[:, None] != chosen)
-    both = np.where(enough, both, 1.0)
-    size = np.maximum(np.sqrt(np.sum(share**2, axis=0)), 1e-300)
-    overlap = np.where(enough, both / size[:, None] / size[chosen], 1.0)
-    return np.where(enough, 0.5 * cost / both, np.nan), overlap
+    size = np.sqrt(np.sum(share**2, axis=0))
+    overlap = np.where(enough, both, 1.0) / np.where(enough, size[:, None] * size[chosen], 1.0)
+    return np.where(enough, 0.5 * cost / np.where(enough, both, 1.0), np.nan), overlap
 
 
+@_beyond
 def _log_densities(models: Sequence[MoE], Z: Floats) -> Callable[[Floats], Floats]:
     """Return the function that gives log f_u(y | x) at the rows of a design, (n,) -> (n, U)."""
     sizes = np.array([model.n_experts for model in models])
@@ -257,6 +268,11 @@ def _summed(log_ratio: Floats, weight: Floats) -> Floats:
 def _spread(a: Floats) -> float:
     """Return the median absolute deviation, scaled to be the standard deviation of a normal."""
     return 1.4826 * float(np.median(np.abs(a - np.median(a))))
+
+
+def _cautious_spread(a: Floats, least: float) -> float:
+    """Return the spread, no less than `least`, and more where it is known from few numbers."""
+    return max(_spread(a), least) * len(a) / (len(a) - 1)
 
 
 def _lower_median(a: Floats) -> Floats:

@@ -133,11 +133,7 @@ def screened(problem: Problem, outliers: str | None) -> Screening:
     names = [f"{name!r}: {reason}" for name, reason in why.items()]
     more = [f"and {len(why) - _NAMED} more"] if len(why) > _NAMED else []
     sites = "; ".join(names[:_NAMED] + more)
-    # Each rule finds less than half of the models; both together might find them all.
-    exclude = outliers == "exclude" and any(
-        u >= 0 and m.site not in why for m, u in zip(problem.messages, problem.which, strict=True)
-    )
-    if exclude:
+    if outliers == "exclude":  # each rule finds less than half of the models, so somebody stays
         text = f"{len(why)} of {len(found)} sites stand out and were left out ({sites})."
         return Screening(found, why, (text,))
     text = (
@@ -155,13 +151,14 @@ def remaining(
     if isinstance(site_weight, Mapping):
         site_weight = {name: w for name, w in site_weight.items() if name not in left_out}
     elif site_weight is not None and not isinstance(site_weight, str):
-        site_weight = [site_weight[m] for m in stay]
+        site_weight = np.asarray(site_weight)[stay]
     return [messages[m] for m in stay], site_weight
 
 
 def _sums(values: Sequence[float], sites: Sequence[Floats]) -> Floats:
     """Return the sums over the sites that sent each model, in an order of their own."""
-    return np.array([np.sort(np.asarray(values, np.float64)[m]).sum() for m in sites])
+    of_site = np.array(values, np.float64)
+    return np.array([np.sort(of_site[m]).sum() for m in sites])
 
 
 def _reasons(found: Disagreement, mean: Floats, likelihood: Floats) -> list[tuple[str, ...]]:

@@ -139,7 +139,8 @@ class CanonicalExperts(NewtonExperts):
         return Derivatives((response.mean - self.mean(eta),), {(0, 0): self.variance(eta)})
 
     def sample(self, eta: Array, rng: np.random.Generator) -> Floats:
-        return np.asarray(self.distribution(to_numpy(self.mean(eta))).rvs(random_state=rng))
+        mean = to_numpy(self.mean(eta))
+        return np.asarray(self.distribution(mean).rvs(mean.shape, random_state=rng))
 
     def cdf(self, eta: Array, y: Array) -> Array:
         return self.distribution(to_numpy(self.mean(eta))).cdf(to_numpy(y))
