@@ -1,5 +1,7 @@
 """Slow versions of what otmoe computes, each short enough to be checked by reading."""
 
+from dataclasses import replace
+
 import numpy as np
 from families import FAMILIES
 from scipy import optimize, special
@@ -202,6 +204,12 @@ def message(model, site="a", n_samples=100.0, **changes):
     known = {"log_likelihood": -150.0, "converged": True, "status": "made by hand"}
     known["grams"] = made_up_grams(model, n_samples)
     return LocalModel(site=site, model=model, n_samples=n_samples, **known | changes)
+
+
+def part_of(message, share, site):
+    """Return what a site with a share of another's rows would have sent, had it fitted the same."""
+    grams = Grams(share * message.grams.counts, share * message.grams.matrices)
+    return replace(message, site=site, n_samples=share * message.n_samples, grams=grams)
 
 
 def messages(models, weight=None):

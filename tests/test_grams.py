@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from families import FAMILIES
 from numpy.testing import assert_allclose, assert_array_equal
-from oracles import messages, random_model, random_rows, responsibilities, with_ones
+from oracles import messages, part_of, random_model, random_rows, responsibilities, with_ones
 from scipy import special
 
 from otmoe import LocalModel, aggregate, simulate
@@ -184,12 +184,7 @@ def test_a_site_in_two_halves_changes_nothing(rng, family):
     X = rng.normal(size=(200, 2))
     whole = messages(models, [300.0, 100.0])
     a, b = whole
-
-    def part(message, share, name):
-        grams = Grams(share * message.grams.counts, share * message.grams.matrices)
-        return replace(message, site=name, n_samples=share * message.n_samples, grams=grams)
-
-    halves = [part(a, 0.25, "x"), b, part(a, 0.75, "y")]
+    halves = [part_of(a, 0.25, "x"), b, part_of(a, 0.75, "y")]
     one = aggregate(whole, X, method="gram").model.to_vector()
     two = aggregate(halves, X, method="gram").model.to_vector()
     assert_allclose(two, one, rtol=1e-9, atol=1e-12)

@@ -7,7 +7,7 @@ from time import perf_counter
 
 import numpy as np
 
-from otmoe.aggregation.methods import averaged_parameters, reduction
+from otmoe.aggregation.methods import averaged_parameters, check_same_weights, reduction
 from otmoe.aggregation.problem import Problem
 from otmoe.aggregation.result import Outcome
 from otmoe.aggregation.sources import flows
@@ -23,6 +23,7 @@ def gram(problem: Problem, rng: np.random.Generator) -> Outcome:
 
     Gates are averaged after matching, or, where numbers of experts differ, the reduction's.
     """
+    check_same_weights(problem)
     lacking = [
         message.site
         for message, u in zip(problem.messages, problem.which, strict=True)

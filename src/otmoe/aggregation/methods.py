@@ -176,12 +176,17 @@ def _knowing(problem: Problem, sites: Floats) -> Floats:
     return np.array(free) if free else sites
 
 
-def _check_equal(problem: Problem) -> None:
+def check_same_weights(problem: Problem) -> None:
+    """Refuse weights of sites that depend on x."""
     if problem.ensemble.gate.density is not None:
         raise ValueError(
             "parameters are averaged with the same weights at every x, so site_weight='covariate' "
             "does not go with this method: use method='reduction', or leave site_weight out."
         )
+
+
+def _check_equal(problem: Problem) -> None:
+    check_same_weights(problem)
     for u, model in enumerate(problem.models):
         if model.n_experts != problem.n_experts:
             raise ValueError(

@@ -38,8 +38,8 @@ PARTS = {
     ),
     "grams": (
         "Grams",
-        "sums of products of covariates, as each expert weighs the rows: no row, unless an expert "
-        "has hardly any",
+        "sums of products of covariates, as each expert weighs the rows: for levels these are "
+        "counts; with the coefficients they give away x AND y of a row that is alone in a level",
     ),
     "support": (
         "support rows",
