@@ -16,9 +16,9 @@ from families import FAMILIES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
-from oracles import random_model
+from oracles import made_up_grams, random_model
 
-from otmoe import FeatureSpec, LocalModel, aggregate, load_model, save_model
+from otmoe import FeatureSpec, LocalModel, Sketch, aggregate, load_model, save_model
 from otmoe.aggregation import METHODS
 from otmoe.columns import Column
 from otmoe.json_schema import json_schema
@@ -44,6 +44,7 @@ def local(rng, family, site):
         feature_names=SPEC.feature_names,
         classes=None if labels is None else np.array(labels),
     )
+    X = np.column_stack([rng.normal(size=60), np.arange(60) % 2])
     return LocalModel(
         site=site,
         model=model,
@@ -54,6 +55,9 @@ def local(rng, family, site):
         warnings=("two columns are collinear.",),
         constant={"sex=m": 0.5} if site == "Lyon" and family == "poisson" else {},
         features=SPEC,
+        grams=made_up_grams(model, 300.0),
+        sketch=Sketch.fit(X, features=SPEC),
+        support=X[:5],
     )
 
 
@@ -191,8 +195,9 @@ def assert_sentence(error):
     assert len(sentence) < 600 and sentence.isprintable() and sentence.endswith("."), sentence
 
 
-def outcome(text, family, method="reduction"):
+def outcome(text, family, method="reduction", support=None):
     """Read a text, and merge what it holds with a valid model; return how far it came."""
+    support = SUPPORT if support is None else support
     try:
         found = LocalModel.from_json(text, source="upload")
     except MessageError as error:
@@ -206,7 +211,7 @@ def outcome(text, family, method="reduction"):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # what aggregate has to say
         try:
-            merged = aggregate([OTHERS[family], found], SUPPORT, 2, method=method)
+            merged = aggregate([OTHERS[family], found], support, 2, method=method)
         except ValueError as error:
             assert_sentence(error)
             assert repr(found.site) in str(error)
@@ -226,9 +231,10 @@ def test_a_spoilt_message_is_refused_or_valid(part):
         family = one_of(rng, list(FAMILIES))
         text = one_of(rng, WAYS)(MESSAGES[family].to_json().encode(), rng)
         method = one_of(rng, ["reduction"] * 5 + list(METHODS))
+        support = one_of(rng, [SUPPORT, 40])  # given, or drawn from what the messages bring
         begin = time.process_time()
         try:
-            seen.add(outcome(text, family, method))
+            seen.add(outcome(text, family, method, support))
         except Exception as error:
             error.add_note(f"case {case} of seed {SEED}: {family}, {method}, {text[:5000]!r}")
             raise
