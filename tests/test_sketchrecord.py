@@ -98,7 +98,7 @@ BROKEN = [
     (("cov", 0), [1.0, 0.0], "sketch.cov[0]` has 2 entries; give 3"),
     (("cov", 0), [1.0, 2.0, 1.0], "sketch.cov[0]` is not positive definite; give the upper"),
     (("cov", 0), [0.0, 0.0, 0.0], "sketch.cov[0]` is not positive definite"),
-    (("cov", 0), [1e308, 1e308, 1e308], "sketch.cov[0]` is not positive definite"),
+    (("cov", 0), [1e30, 1e30, 1e30], "sketch.cov[0]` is not positive definite"),
     (("numbers",), ["age", "dose"], 'sketch.numbers` names "dose", which is no feature'),
     (("numbers",), ["age", "age"], 'sketch.numbers` names "age" a second time'),
     (("numbers",), ["age"], 'sketch` lacks the feature "visits"; add it to its numbers'),
@@ -107,7 +107,11 @@ BROKEN = [
     (("not_negative",), ["x"], 'sketch.not_negative` names "x", which is no number'),
     (("categories", 0, "features"), ["age"], 'categories[0].features` names "age" a second time'),
     (("categories", 1, "prob", 0), [0.5, 0.6, 0.1], "categories[1].prob[0]` adds up to 1.2"),
-    (("categories", 1, "prob", 0, 0), -0.5, "categories[1].prob[0][0]` is -0.5; Input should be"),
+    (
+        ("categories", 1, "prob", 0, 0),
+        -0.5,
+        "categories[1].prob[0][0]` is -0.5; give a number of at least 0",
+    ),
     (("categories", 1, "prob", 0), [1.0], "categories[1].prob[0]` has 1 entries; give 3"),
     (("categories", 1, "prob"), [[1.0, 0.0, 0.0]], "categories[1].prob` has 1 rows; give 2"),
     (("units",), {"y": {"center": 0.0, "scale": 1.0}}, "sketch.units.y` is no feature"),
@@ -138,7 +142,10 @@ def test_a_broken_sketch_is_refused_by_name(rng, path, value, sentence):
         ([[1.0] * 6] * 10_001, "`support` has 10001 rows; give 1 to 10000"),
         ([[1.0] * 6, [1.0] * 5], "`support[1]` has 5 entries; give 6, one for each feature"),
         ([[1.0] * 5 + ["N"]], '`support[0][5]` is "N"; give a number'),
-        ([[1.0] * 5 + [float("inf")]], "`support[0][5]` is Infinity; give a finite number"),
+        (
+            [[1.0] * 5 + [float("inf")]],
+            "`support[0][5]` is infinite or too large; give a finite number",
+        ),
     ],
 )
 def test_broken_rows_are_refused_by_name(rng, rows, sentence):

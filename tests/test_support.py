@@ -5,7 +5,7 @@ import pandas as pd
 import polars as pl
 import pytest
 from numpy.testing import assert_array_equal
-from oracles import message, random_model
+from oracles import message, part_of, random_model
 
 from otmoe import Sketch, aggregate
 from otmoe.aggregation.problem import prepare
@@ -146,7 +146,7 @@ def test_the_order_of_the_sites_and_their_halves_do_not_matter():
     sent = [site(0, 300, rows=5), site(1, 100), site(2, 600)]
     expected = support_from(sent, 500)
     assert_array_equal(support_from(sent[::-1], 500), expected)
-    halves = [*sent[:2], replace(sent[2], n_samples=150.0), replace(sent[2], n_samples=450.0)]
+    halves = [*sent[:2], part_of(sent[2], 0.25, "site 2"), part_of(sent[2], 0.75, "site 2")]
     assert_array_equal(support_from(halves, 500), expected)
     assert not np.array_equal(support_from(sent, 500, random_state=1), expected)
 
@@ -167,7 +167,7 @@ def test_an_aggregate_needs_no_rows():
     assert_array_equal(first.model.to_vector(), aggregate(sent[::-1]).model.to_vector())
     given = aggregate(sent, support_from(sent, random_state=np.random.default_rng(0)))
     assert given.n_support == first.n_support == N_POINTS
-    floats = 2 * (sent[0].model.n_parameters + 2) + 2 * sent[0].sketch.n_floats
+    floats = sum(m.model.n_parameters + 2 + m.sketch.n_floats + m.grams.n_floats for m in sent)
     assert first.communication.floats == floats
 
 
