@@ -134,6 +134,20 @@ def test_other_families_too(kind, family, seed):
     assert flagged(screen(sites, X)) == wrong
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_smaller_units_stand_out_though_they_are_more_likely(seed):
+    sites = list(clean("gaussian", seed))
+    model = sites[4].model
+    sites[4] = replace(
+        sites[4],
+        model=replace(model, experts=model.experts.rescaled(np.eye(4), scale=0.01)),
+        log_likelihood=sites[4].log_likelihood + sites[4].n_samples * np.log(100),
+    )
+    found = screen(sites, points("gaussian", seed))
+    assert flagged(found) == {"site 4"}
+    assert found[4].likelihood_deviation > 5 and len(found[4].reasons) == 1
+
+
 # -- honest differences ------------------------------------------------------------------------
 
 
