@@ -1,0 +1,272 @@
+"""The simulation study: every estimator, in the paper's metrics and in parameters.
+
+For each truth rows are drawn, fitted whole (the centralised fit, G), and split into shards, whose
+local models are merged in one round and then refined, round by round. One row of the CSV is one
+estimator. Seconds are those of one core: the learning time of a merged model is that of the slowest
+shard plus that of the merging, as in the paper, and of the slowest shard in every refine round.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import warnings
+from collections.abc import Iterator
+from concurrent.futures import as_completed
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from time import perf_counter
+
+import numpy as np
+from loky import ProcessPoolExecutor
+from rich.console import Console
+from threadpoolctl import threadpool_limits
+
+from benchmarks.harness import KINDS, OtherWork, Row, append, environment, read
+from otmoe import LocalModel, MoE, aggregate, draw_support, simulate
+from otmoe.datasets.simulation import Simulation
+from otmoe.distributed import DistributedFit, fit_shards
+from otmoe.em import Fit, em
+from otmoe.information import observed_information
+from otmoe.local import RowsShard, split
+from otmoe.metrics import evaluate
+from otmoe.refinement import Refinement, advance
+from otmoe.refining import Question, answer_local
+from otmoe.rows import Rows, Scaling
+
+RESULTS = Path(__file__).parent / "results"
+FEATURES, EXPERTS, TEST, POINTS = 20, 4, 25_000, 4_000
+ONE_ROUND = ("reduction", "middle", "weighted_average", "aligned_average", "gram")
+ROUNDS = 4  # that are looked at one by one
+SITES = (4, 16, 64, 128)
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part of the study.
+
+    Attributes
+    ----------
+    kind : str
+        Of truth, by the names of the benchmarks.
+    rows, truths : int
+    sites : tuple of int
+    refined : tuple of str
+        Methods from which refine rounds set out.
+    """
+
+    kind: str
+    rows: int
+    truths: int
+    sites: tuple[int, ...] = SITES
+    refined: tuple[str, ...] = ("gram",)
+
+
+STUDIES = {
+    "rounds": [
+        Part(kind, 100_000, 10, (16, 64, 128), ("gram", "reduction"))
+        for kind in ("hard", "soft", "overlap")
+    ],
+    "paper": [
+        Part("hard", 1_000_000, 20),
+        Part("hard", 500_000, 20),
+        Part("hard", 100_000, 100),
+    ],
+    "consistency": [
+        Part(kind, rows, 20, (16,))
+        for kind in ("hard", "soft")
+        for rows in (20_000, 50_000, 100_000, 200_000, 500_000)
+    ],
+    "quick": [
+        Part("hard", 20_000, 2, (4, 16), ("gram", "reduction")),
+        Part("hard", 50_000, 2, (4, 16)),
+        Part("soft", 20_000, 2, (16,), ("gram", "reduction")),
+    ],
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m paper.study", description=__doc__)
+    parser.add_argument("studies", nargs="+", choices=list(STUDIES))
+    parser.add_argument("--truths", type=int, help="fewer truths than the study has")
+    parser.add_argument("--jobs", type=int, default=1, help="truths looked at side by side")
+    parser.add_argument("--out", type=Path, default=RESULTS / "study.csv")
+    args = parser.parse_args()
+    console = Console(width=None if sys.stdout.isatty() else 120)
+    parts = [part for name in args.studies for part in STUDIES[name]]
+    run(parts, args.out, args.truths, args.jobs, console)
+
+
+def run(parts: list[Part], path: Path, truths: int | None, jobs: int, console: Console) -> None:
+    """Add to the CSV what it lacks, each truth as soon as it is known."""
+    known = {key_of(row) for row in read(path)}
+    todo = [
+        (part, truth)
+        for part in parts
+        for truth in range(part.truths if truths is None else min(truths, part.truths))
+        if not wanted(part, truth) <= known
+    ]
+    start = perf_counter()
+    with ProcessPoolExecutor(jobs) as pool:
+        futures = {pool.submit(one_truth, part, truth, known): (part, truth) for part, truth in todo}
+        for number, future in enumerate(as_completed(futures), 1):
+            part, truth = futures[future]
+            for row in future.result():
+                if key_of(row) not in known:
+                    append(path, row)
+                    known.add(key_of(row))
+            console.print(
+                f"{number}/{len(todo)}: {part.kind}, {part.rows:,} rows, truth {truth}: "
+                f"{perf_counter() - start:.0f} s so far",
+                highlight=False,
+            )
+
+
+Key = tuple[str, ...]
+
+
+def key_of(row: Row) -> Key:
+    return tuple(str(row[name]) for name in ("kind", "rows", "truth", "sites", "method", "refine"))
+
+
+def wanted(part: Part, truth: int) -> set[Key]:
+    """Return the keys of the rows that a truth has in the CSV once it is done."""
+    about = (part.kind, str(part.rows), str(truth))
+    rounds = [*map(str, range(1, ROUNDS + 1)), "auto"]
+    return {(*about, "1", "centralised", "0")} | {
+        (*about, str(M), method, refine)
+        for M in part.sites
+        for method in {*ONE_ROUND, *part.refined}
+        for refine in ["0", *(rounds if method in part.refined else [])]
+    }
+
+
+def one_truth(part: Part, truth: int, known: set[Key]) -> list[Row]:
+    """Return the rows of all estimators for one truth, those of a number of sites known left out.
+
+    The fit of all rows is always made anew: the others are measured against it.
+    """
+    about = {"kind": part.kind, "rows": part.rows, "truth": truth}
+    data = simulate(part.rows, EXPERTS, FEATURES, random_state=truth, **KINDS[part.kind])
+    test = data.draw(TEST, truth + 1000)
+    with threadpool_limits(1), warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # about shards left out: a column counts them
+        start, other = perf_counter(), OtherWork()
+        whole = em(data.X, data.y, EXPERTS, random_state=truth)
+        seconds = perf_counter() - start
+        rows = [
+            about
+            | {"sites": 1, "method": "centralised", "refine": "0", "rounds": 0}
+            | judged(whole.model, data, test)
+            | {"to_mle": 0.0, "same_optimum": True, "converged": whole.converged}
+            | {"site_bytes": 0, "refitted": 0, "improved": 0, "left_out": 0}
+            | {"local_seconds": seconds, "merging_seconds": 0.0, "refine_seconds": 0.0}
+            | {"learning_seconds": seconds, "other_cores_busy": other.cores()}
+            | environment()
+        ]
+        for M in part.sites:
+            keys = {key for key in wanted(part, truth) if key[3] == str(M)}
+            if not keys <= known:
+                rows += estimators(about, part, M, data, test, whole)
+    return rows
+
+
+def estimators(
+    about: Row, part: Part, M: int, data: Simulation, test: Simulation, whole: Fit
+) -> Iterator[Row]:
+    """Fit the shards once, merge them by every method, and refine."""
+    seed = about["truth"]
+    parts = split(part.rows, M, data.truth.n_parameters, np.random.default_rng(seed))
+    shards = [
+        RowsShard(f"shard {i}", data.X, data.y, index=index) for i, index in enumerate(parts, 1)
+    ]
+    other = OtherWork()
+    fit = fit_shards(shards, EXPERTS, method="gram", n_support=POINTS, random_state=seed)
+    left_out = fit.aggregation.left_out
+    messages = [message for message in fit.local_models if message.site not in left_out]
+    here = [shard for shard in shards if shard.name not in left_out]
+    support = draw_support([data.X], POINTS, random_state=seed)
+    for method in ONE_ROUND:
+        result = aggregate(messages, support, method=method)
+        size = sent(messages, with_grams=method == "gram")
+        first = about | {"sites": M, "method": method}
+        merging = result.timings["total"] + fit.agreeing
+        for refine, rounds, state, refining in [
+            ("0", 0, None, 0.0),
+            *(refined(result.model, support, here) if method in part.refined else ()),
+        ]:
+            model = result.model if state is None else state.model
+            distance, same = "", ""
+            if refine == "auto":
+                distance, same = to_mle(model, data, whole)
+            learning = fit.timings["local"] + merging + refining
+            yield (
+                first
+                | {"refine": refine, "rounds": rounds}
+                | judged(model, data, test)
+                | {"to_mle": distance, "same_optimum": same}
+                | {"converged": result.converged if state is None else state.converged}
+                | {"site_bytes": size, **counted(fit)}
+                | {"local_seconds": fit.timings["local"], "merging_seconds": merging}
+                | {"refine_seconds": refining, "learning_seconds": learning}
+                | {"other_cores_busy": other.cores()}
+                | environment()
+            )
+
+
+def refined(
+    model: MoE, support: np.ndarray, shards: list[RowsShard]
+) -> Iterator[tuple[str, int, Refinement, float]]:
+    """Refine a model: after each of the first rounds, and when it is done."""
+    state, seconds = Refinement(model, Scaling.of(support)), 0.0
+    while not state.is_done("auto") or state.rounds < ROUNDS:
+        answers, slowest = [], 0.0
+        for shard in shards:
+            start = perf_counter()
+            answers.append(answer_local(Question(shard, state.model, state.scaling)))
+            slowest = max(slowest, perf_counter() - start)
+        start = perf_counter()
+        before, state = state, advance(state, answers, [shard.name for shard in shards])
+        seconds += slowest + perf_counter() - start
+        if state.rounds <= ROUNDS:
+            yield str(state.rounds), state.rounds, state, seconds
+        if state.is_done("auto") and not before.is_done("auto"):
+            end = ("auto", state.rounds, state, seconds)
+    yield end
+
+
+def to_mle(model: MoE, data: Simulation, whole: Fit) -> tuple[float, bool]:
+    """Return the distance to the maximum nearby, in standard errors, and whether it is G's."""
+    mle = em(data.X, data.y, EXPERTS, init=model)
+    there = mle.model.aligned_to(model, data.X[:POINTS])
+    step = model.to_vector() - there.to_vector()
+    matrix = observed_information(there, Rows(data.X, data.y)).matrix
+    same = abs(mle.log_likelihood - whole.log_likelihood) < 0.01
+    return float(np.sqrt(max(step @ matrix @ step, 0.0))), same
+
+
+def judged(model: MoE, data: Simulation, test: Simulation) -> Row:
+    """Return the paper's metrics on new rows, and the nats per row below the truth."""
+    found = evaluate(model, test.X, test.y, test.z, data.truth)
+    true = float(data.truth.log_density(test.X, test.y).mean())
+    return {"below_truth": true - found["log_likelihood"], **found}
+
+
+def sent(messages: list[LocalModel], with_grams: bool) -> int:
+    """Return the bytes of a site's message, on average."""
+    some = list(islice(messages, 4))
+    kept = some if with_grams else [replace(message, grams=None) for message in some]
+    return round(float(np.mean([len(message.to_json().encode()) for message in kept])))
+
+
+def counted(fit: DistributedFit) -> Row:
+    return {
+        "refitted": len(fit.refitted),
+        "improved": len(fit.improved),
+        "left_out": len(fit.aggregation.left_out),
+    }
+
+
+if __name__ == "__main__":
+    main()
