@@ -31,6 +31,7 @@ from otmoe.em import Fit, em
 from otmoe.information import observed_information
 from otmoe.local import RowsShard, split
 from otmoe.metrics import evaluate
+from otmoe.numerics import Floats, to_numpy
 from otmoe.refinement import Refinement, advance
 from otmoe.refining import Question, answer_local
 from otmoe.rows import Rows, Scaling
@@ -91,14 +92,17 @@ def main() -> None:
     parser.add_argument("studies", nargs="+", choices=list(STUDIES))
     parser.add_argument("--truths", type=int, help="fewer truths than the study has")
     parser.add_argument("--jobs", type=int, default=1, help="truths looked at side by side")
+    parser.add_argument("--device", default="cpu", help="where rows are fitted, such as cuda")
     parser.add_argument("--out", type=Path, default=RESULTS / "study.csv")
     args = parser.parse_args()
     console = Console(width=None if sys.stdout.isatty() else 120)
     parts = [part for name in args.studies for part in STUDIES[name]]
-    run(parts, args.out, args.truths, args.jobs, console)
+    run(parts, args.out, args.truths, args.jobs, args.device, console)
 
 
-def run(parts: list[Part], path: Path, truths: int | None, jobs: int, console: Console) -> None:
+def run(
+    parts: list[Part], path: Path, truths: int | None, jobs: int, device: str, console: Console
+) -> None:
     """Add to the CSV what it lacks, each truth as soon as it is known."""
     known = {key_of(row) for row in read(path)}
     todo = [
@@ -109,7 +113,10 @@ def run(parts: list[Part], path: Path, truths: int | None, jobs: int, console: C
     ]
     start = perf_counter()
     with ProcessPoolExecutor(jobs) as pool:
-        futures = {pool.submit(one_truth, part, truth, known): (part, truth) for part, truth in todo}
+        futures = {
+            pool.submit(one_truth, part, truth, known, device): (part, truth)
+            for part, truth in todo
+        }
         for number, future in enumerate(as_completed(futures), 1):
             part, truth = futures[future]
             for row in future.result():
@@ -142,14 +149,34 @@ def wanted(part: Part, truth: int) -> set[Key]:
     }
 
 
-def one_truth(part: Part, truth: int, known: set[Key]) -> list[Row]:
+def on_device(data: Simulation, device: str) -> Simulation:
+    """Return the rows as tensors on a device; as they are, for the cpu."""
+    if device == "cpu":
+        return data
+    import torch
+
+    X, y = torch.asarray(data.X, device=device), torch.asarray(data.y, device=device)
+    return replace(data, X=X, y=y)
+
+
+def name_of(device: str) -> str:
+    if device == "cpu":
+        return device
+    import torch
+
+    return torch.cuda.get_device_name(device)
+
+
+def one_truth(part: Part, truth: int, known: set[Key], device: str) -> list[Row]:
     """Return the rows of all estimators for one truth, those of a number of sites known left out.
 
     The fit of all rows is always made anew: the others are measured against it.
     """
-    about = {"kind": part.kind, "rows": part.rows, "truth": truth}
+    about = {"kind": part.kind, "rows": part.rows, "truth": truth, "device": name_of(device)}
     data = simulate(part.rows, EXPERTS, FEATURES, random_state=truth, **KINDS[part.kind])
     test = data.draw(TEST, truth + 1000)
+    points = draw_support([data.X], POINTS, random_state=truth)
+    data = on_device(data, device)
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # about shards left out: a column counts them
         start, other = perf_counter(), OtherWork()
@@ -168,12 +195,18 @@ def one_truth(part: Part, truth: int, known: set[Key]) -> list[Row]:
         for M in part.sites:
             keys = {key for key in wanted(part, truth) if key[3] == str(M)}
             if not keys <= known:
-                rows += estimators(about, part, M, data, test, whole)
+                rows += estimators(about, part, M, data, test, points, whole)
     return rows
 
 
 def estimators(
-    about: Row, part: Part, M: int, data: Simulation, test: Simulation, whole: Fit
+    about: Row,
+    part: Part,
+    M: int,
+    data: Simulation,
+    test: Simulation,
+    support: Floats,
+    whole: Fit,
 ) -> Iterator[Row]:
     """Fit the shards once, merge them by every method, and refine."""
     seed = about["truth"]
@@ -186,7 +219,6 @@ def estimators(
     left_out = fit.aggregation.left_out
     messages = [message for message in fit.local_models if message.site not in left_out]
     here = [shard for shard in shards if shard.name not in left_out]
-    support = draw_support([data.X], POINTS, random_state=seed)
     for method in ONE_ROUND:
         result = aggregate(messages, support, method=method)
         size = sent(messages, with_grams=method == "gram")
@@ -216,7 +248,7 @@ def estimators(
 
 
 def refined(
-    model: MoE, support: np.ndarray, shards: list[RowsShard]
+    model: MoE, support: Floats, shards: list[RowsShard]
 ) -> Iterator[tuple[str, int, Refinement, float]]:
     """Refine a model: after each of the first rounds, and when it is done."""
     state, seconds = Refinement(model, Scaling.of(support)), 0.0
@@ -239,7 +271,7 @@ def refined(
 def to_mle(model: MoE, data: Simulation, whole: Fit) -> tuple[float, bool]:
     """Return the distance to the maximum nearby, in standard errors, and whether it is G's."""
     mle = em(data.X, data.y, EXPERTS, init=model)
-    there = mle.model.aligned_to(model, data.X[:POINTS])
+    there = mle.model.aligned_to(model, to_numpy(data.X[:POINTS, :]))
     step = model.to_vector() - there.to_vector()
     matrix = observed_information(there, Rows(data.X, data.y)).matrix
     same = abs(mle.log_likelihood - whole.log_likelihood) < 0.01
