@@ -73,7 +73,9 @@ ORDER = """
     aggregation/__init__.py
     futures.py
     local.py
+    chances.py
     refining.py
+    summing.py
     distributed.py
     datasets/simulation.py
     datasets/__init__.py

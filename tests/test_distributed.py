@@ -258,7 +258,7 @@ def test_a_call_that_makes_no_sense_is_refused(shards, change, sentence):
 @pytest.fixture
 def nothing_offered(monkeypatch):
     """Leave shards alone with their own starts."""
-    monkeypatch.setattr(distributed, "_offered", lambda tasks, fits, *_: (list(fits), ()))
+    monkeypatch.setattr(distributed, "offered", lambda tasks, fits, *_: (list(fits), ()))
 
 
 def planted(monkeypatch, bad):

@@ -17,7 +17,7 @@ from oracles import (
 )
 
 from otmoe.rows import Rows
-from otmoe.steps import climb, e_step, m_step, polish
+from otmoe.steps import RowPasses, climb, e_step, m_step, polish
 
 
 @pytest.fixture(params=list(FAMILIES))
@@ -59,7 +59,7 @@ def test_a_run_never_falls_and_reports_the_point_it_returns(rng, model, walk):
     rows = Rows(X, y).standardised(model.experts)[0]
     seen = []
     run = walk(
-        rows,
+        RowPasses(rows),
         rows.scaling.from_user(start),
         alpha=0.2,
         max_iter=15,
@@ -77,9 +77,9 @@ def test_a_run_never_falls_and_reports_the_point_it_returns(rng, model, walk):
 def test_newton_ends_where_em_is_heading(rng, model):
     X, y = random_rows(rng, model, n=500)
     rows = Rows(X, y).standardised(model.experts)[0]
-    start = climb(rows, rows.scaling.from_user(model), alpha=1.0, max_iter=30).model
-    slow = climb(rows, start, alpha=1.0, max_iter=20_000, tol=1e-11)
-    fast = polish(rows, start, alpha=1.0, max_iter=50, tol=1e-12)
+    start = climb(RowPasses(rows), rows.scaling.from_user(model), alpha=1.0, max_iter=30).model
+    slow = climb(RowPasses(rows), start, alpha=1.0, max_iter=20_000, tol=1e-11)
+    fast = polish(RowPasses(rows), start, alpha=1.0, max_iter=50, tol=1e-12)
     assert slow.converged and fast.converged and len(fast.trace) < len(slow.trace) / 5
     assert_allclose(fast.trace[-1], slow.trace[-1], rtol=1e-8)
     assert fast.decrement < 1e-12
@@ -90,7 +90,8 @@ def test_a_gate_that_overshoots_is_pulled_back(rng):
     X, y = random_rows(rng, model, n=500)
     wrong = replace(model, gate=model.gate.with_vector(-20 * model.gate.to_vector()))
     right, pulled = (
-        climb(Rows(X, y), start, alpha=0.01, max_iter=500, tol=1e-9) for start in (model, wrong)
+        climb(RowPasses(Rows(X, y)), start, alpha=0.01, max_iter=500, tol=1e-9)
+        for start in (model, wrong)
     )
     assert np.diff(pulled.trace).min() >= 0
     assert_allclose(pulled.trace[-1], right.trace[-1], atol=1e-3)
@@ -99,6 +100,6 @@ def test_a_gate_that_overshoots_is_pulled_back(rng):
 def test_rounding_at_the_maximum_is_not_taken_for_progress(rng, model):
     X, y = random_rows(rng, model)
     rows = Rows(X, y)
-    top = polish(rows, model, alpha=1.0, max_iter=100, tol=1e-14).model
-    run = climb(rows, top, alpha=1.0, max_iter=300, tol=0.0)
+    top = polish(RowPasses(rows), model, alpha=1.0, max_iter=100, tol=1e-14).model
+    run = climb(RowPasses(rows), top, alpha=1.0, max_iter=300, tol=0.0)
     assert np.diff(run.trace).min(initial=0) >= 0

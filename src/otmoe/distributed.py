@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any, Literal
@@ -10,28 +10,23 @@ from typing import Any, Literal
 import numpy as np
 from joblib import effective_n_jobs
 
-from otmoe.aggregation import Aggregation, merged
+from otmoe.aggregation import METHODS, Aggregation, merged
+from otmoe.chances import agreed, offered, second_chances, support_of
 from otmoe.em import ALPHA
-from otmoe.experts import FAMILIES
 from otmoe.futures import Engine, Failure, Progress, TasksFailed, gather
-from otmoe.local import LocalFit, Task, fit_local, labels_of
+from otmoe.local import Task, fit_local, labels_of
 from otmoe.message import LocalModel
-from otmoe.model import MoE
 from otmoe.numerics import Floats
 from otmoe.refining import check_rounds, refine_shards
 from otmoe.rows import Scaling
 from otmoe.screening import THRESHOLD, likelihood_deviations
 from otmoe.shards import Shard, ShardError
-from otmoe.starts import plan_for
-from otmoe.support import N_POINTS, draw_support
+from otmoe.summing import em_shards
+from otmoe.support import N_POINTS
 from otmoe.validation import generator
 
-_MORE_STARTS = 3  # times as many starts for a shard that stands out
-_SMALL = 20_000  # rows up to which a fit from a given start costs little beside its own starts
-_USUAL = 1.0  # deviations below the median up to which a fit may speak for the others
-_DOUBTFUL = 2.0  # and from which it is doubted
-_SAME = 0.01  # nats between two fits in one optimum
-_ASKED = 64  # fits that are enough to say what the shards agree on
+METHODS_OF_SHARDS = (*METHODS, "em")
+"""Ways to one model of shards: those of :func:`otmoe.aggregate`, and EM over all rows."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +106,8 @@ def fit_shards(
     shards : sequence of Shard
     n_experts : int
     method : str
-        Of :func:`otmoe.aggregate`.
+        Of :func:`otmoe.aggregate`; or "em", which merges by the reduction and then runs EM itself
+        over all shards, to the answer of pooled rows (:mod:`otmoe.summing`).
     feature_names : tuple of str, optional
         By default those of the shards' specification.
     classes : ndarray, optional
@@ -143,11 +139,15 @@ def fit_shards(
     -------
     DistributedFit
     """
+    if method not in METHODS_OF_SHARDS:
+        raise ValueError(f"method is {method!r}; choose one of {sorted(METHODS_OF_SHARDS)}.")
     if on_error not in ("raise", "skip"):
         raise ValueError(f"on_error is {on_error!r}; choose 'raise' or 'skip'.")
     if not len(shards):
         raise ValueError("there is no shard to fit: give at least one.")
     check_rounds(refine)
+    if method == "em" and refine:
+        raise ValueError("method='em' ends at the maximum: leave refine at 0.")
     _check_names(shards)
     rng = generator(random_state)
     n_points = max(-(-4 * n_support // len(shards)), 50)
@@ -182,10 +182,10 @@ def fit_shards(
     # 2) second chances: from where the others are, then with more starts
     begin = perf_counter()
     own = np.random.default_rng(int(rng.integers(2**31)))  # so that later draws do not hang on it
-    agreed = _agreed(fits, n_experts, own) if len(fits) > 1 else None
+    common = agreed(fits, n_experts, own) if len(fits) > 1 else None
     agreeing = perf_counter() - begin
-    fits, improved = _offered(tasks, fits, agreed, lambda again: run(again, None)[0])
-    fits, refitted = _second_chances(tasks, fits, lambda again: run(again, None)[0])
+    fits, improved = offered(tasks, fits, common, lambda again: run(again, None)[0])
+    fits, refitted = second_chances(tasks, fits, lambda again: run(again, None)[0])
     messages = [fit.message for fit in fits]
 
     # 3) what stays bad is left out, by name
@@ -198,30 +198,36 @@ def fit_shards(
         if deviation < -THRESHOLD
     }
     good = [fit for fit in fits if fit.message.site not in left_out]
-    support = _support(good, n_support, rng)
+    support = support_of(good, n_support, rng)
     aggregation = merged(
         [fit.message for fit in good],
         support,
         n_experts,
-        method,
+        "reduction" if method == "em" else method,
         random_state=rng,
         n_threads=effective_n_jobs(n_jobs),
     )
 
     # 4) towards the maximum-likelihood answer of all rows
-    if refine:
+    chosen = {"alpha": ALPHA, **(options or {})}
+    travel: dict[str, Any] = {
+        "classes": None if coded else classes,
+        "alpha": chosen["alpha"],
+        "engine": engine,
+        "retries": retries,
+        "timeout": timeout,
+    }
+    scaling = Scaling.of(support)
+    if method == "em":  # of every shard that was read, also where its own fit is left out
+        everywhere = [task.shard for task in tasks]
+        bounds = {name: chosen[name] for name in ("max_iter", "tol") if name in chosen}
+        exact = em_shards(everywhere, aggregation.model, **bounds, **travel)
+        state = refine_shards(everywhere, exact.model, 1, scaling=scaling, **travel)
+        aggregation = aggregation.maximised(exact, state)
+    elif refine:
         rest = [task.shard for task in tasks if task.shard.name not in left_out]
         state = refine_shards(
-            rest,
-            aggregation.model,
-            refine,
-            scaling=Scaling.of(support),
-            classes=None if coded else classes,
-            alpha=(options or {}).get("alpha", ALPHA),
-            engine=engine,
-            retries=retries,
-            timeout=timeout,
-            on_error=on_error,
+            rest, aggregation.model, refine, scaling=scaling, on_error=on_error, **travel
         )
         aggregation = aggregation.refined(state, refine)
     return DistributedFit(
@@ -235,88 +241,6 @@ def fit_shards(
         sum(fit.dropped for fit in fits),
         agreeing,
     )
-
-
-def _support(fits: Sequence[LocalFit], n_points: int, rng: np.random.Generator) -> Floats:
-    """Draw support points from what the shards brought back, in proportion to their rows."""
-    support = draw_support(
-        [fit.points for fit in fits],
-        n_points,
-        site_weight=[fit.n_rows for fit in fits],
-        random_state=rng,
-    )
-    columns = support.shape[1]
-    if len(support) < columns:  # each point several times, which changes nothing
-        support = np.tile(support, (-(-columns // len(support)), 1))
-    return support
-
-
-def _agreed(fits: Sequence[LocalFit], n_experts: int, rng: np.random.Generator) -> MoE:
-    """Return what some of the fits that do not stand out are merged into."""
-    deviations = likelihood_deviations([fit.message for fit in fits])
-    usual = np.flatnonzero(deviations >= -_USUAL)
-    if len(usual) > _ASKED:
-        usual = np.sort(rng.choice(usual, _ASKED, replace=False))
-    some = [fits[int(i)] for i in usual]
-    support = _support(some, N_POINTS // 4, rng)
-    return merged([fit.message for fit in some], support, n_experts, "reduction").model
-
-
-def _offered(
-    tasks: Sequence[Task],
-    fits: Sequence[LocalFit],
-    agreed: MoE | None,
-    run: Callable[[Sequence[Task]], list[LocalFit | None]],
-) -> tuple[list[LocalFit], tuple[str, ...]]:
-    """Let small and doubtful shards set out from the model that others agree on."""
-    if agreed is None:
-        return list(fits), ()
-    deviations = likelihood_deviations([fit.message for fit in fits])
-    asked = [i for i, fit in enumerate(fits) if fit.n_rows <= _SMALL or deviations[i] < -_DOUBTFUL]
-    again = [
-        replace(tasks[i], n_points=0, options={**tasks[i].options, "init": agreed}) for i in asked
-    ]
-    better = dict(zip(asked, run(again), strict=True))
-    fits, before = [_better(fit, better.get(i)) for i, fit in enumerate(fits)], fits
-    gains = [
-        fit.message.log_likelihood - first.message.log_likelihood
-        for fit, first in zip(fits, before, strict=True)
-    ]
-    return fits, tuple(tasks[i].shard.name for i, gain in enumerate(gains) if gain >= 1)
-
-
-def _better(first: LocalFit, again: LocalFit | None) -> LocalFit:
-    """Return the likelier of two fits of the same rows, with the seconds of both."""
-    if again is None:
-        return first
-    better = again.message.log_likelihood > first.message.log_likelihood + _SAME
-    return replace(
-        first,
-        message=again.message if better else first.message,
-        seconds=first.seconds + again.seconds,
-    )
-
-
-def _second_chances(
-    tasks: Sequence[Task],
-    fits: list[LocalFit],
-    run: Callable[[Sequence[Task]], list[LocalFit | None]],
-) -> tuple[list[LocalFit], tuple[str, ...]]:
-    """Fit again what stands out, and keep the better of the two fits."""
-    fits = list(fits)
-    deviations = likelihood_deviations([fit.message for fit in fits])
-    bad = np.flatnonzero(deviations < -THRESHOLD).tolist()
-    for i, again in zip(bad, run([_with_more_starts(tasks[i]) for i in bad]), strict=True):
-        fits[i] = _better(fits[i], again)
-    return fits, tuple(tasks[i].shard.name for i in bad)
-
-
-def _with_more_starts(task: Task) -> Task:
-    options = dict(task.options)
-    if options.get("n_init") is None:
-        options["n_init"] = plan_for(FAMILIES[options.get("family", "gaussian")]).n_init
-    options["n_init"] *= _MORE_STARTS
-    return replace(task, seed=task.seed + 1, options=options)
 
 
 def classes_of(

@@ -18,9 +18,19 @@ from otmoe.experts import FAMILIES
 from otmoe.model import MoE
 from otmoe.newton import RANK_TOLERANCE
 from otmoe.numerics import Array, Floats
-from otmoe.rows import Rows
+from otmoe.rows import Rows, Scaling
 from otmoe.starts import candidates, led_on, plan_for, subsample
-from otmoe.steps import VARIANCE_FLOOR, Report, Run, climb, newton_serves, on_floor, polish
+from otmoe.steps import (
+    VARIANCE_FLOOR,
+    Passes,
+    Report,
+    RowPasses,
+    Run,
+    climb,
+    newton_serves,
+    on_floor,
+    polish,
+)
 
 Progress = Callable[[str, int, float], None]
 """Called as progress(stage, iteration, penalised log-likelihood)."""
@@ -83,7 +93,7 @@ class Fit:
         return len(self.trace) - 1
 
 
-class _Clock:
+class Clock:
     """Seconds between laps."""
 
     def __init__(self) -> None:
@@ -91,6 +101,7 @@ class _Clock:
         self._last = perf_counter()
 
     def lap(self, name: str) -> None:
+        """Note the seconds since the last lap under a name."""
         now = perf_counter()
         self.laps[name] = now - self._last
         self._last = now
@@ -197,7 +208,7 @@ def em(
     """
     rng = np.random.default_rng(random_state)
     blank = FAMILIES[family].blank(n_experts, X.shape[1] + 1, n_classes)
-    clock = _Clock()
+    clock = Clock()
     with threads(n_threads) as pool:
         rows, correlation = Rows(X, y, sample_weight, offset, pool=pool).standardised(blank)
         scaling = rows.scaling
@@ -213,36 +224,117 @@ def em(
             starts = candidates(blank, rows, gate_columns, alpha, n_init, rng, report("starts"))
         clock.lap("starts")
 
-        # 2) EM, from the best start that keeps its experts
+        # 2) where rows are many, the best starts compete on some of them
         warm_up = _WARM_UP
         if init is None and len(rows) >= 2 * _SOME:
             rivals = starts[: plan_for(blank).rivals]
             starts = [_fitted_to_some(rows, rivals, alpha, rng), *starts]
             warm_up = _FEW
-        run = _climb_best(rows, starts, alpha, min(warm_up, max_iter), tol, report("em"))
+
+        # 3) to the maximum on all rows
+        search = Search(RowPasses(rows), alpha, max_iter, tol, rows.total_weight, warm_up)
+        run = search.run(starts, report, clock)
+
+    return finished(run, search, scaling, correlation, constant, len(rows), clock)
+
+
+@dataclass(frozen=True)
+class Search:
+    """How a maximum is searched: EM first, then Newton on the observed likelihood.
+
+    Attributes
+    ----------
+    passes : Passes
+    alpha : float
+    max_iter : int
+        Bound on the passes over all rows.
+    tol : float
+    total_weight : float
+        Of all rows.
+    warm_up : int
+        EM iterations before Newton takes over.
+    """
+
+    passes: Passes
+    alpha: float
+    max_iter: int
+    tol: float
+    total_weight: float
+    warm_up: int = _WARM_UP
+
+    def run(
+        self, starts: list[MoE], report: Callable[[str], Report | None], clock: Clock | None = None
+    ) -> Run:
+        """Return the iterations from the first start that keeps its experts."""
+        clock = clock or Clock()
+        run = self._climb_best(starts, report("em"))
         clock.lap("em")
-
-        # 3) Newton on the observed likelihood; EM goes on where it does not serve
-        options: dict[str, Any] = {"alpha": alpha, "tol": tol, "report": report("newton")}
+        options: dict[str, Any] = {"alpha": self.alpha, "tol": self.tol, "report": report("newton")}
+        left = self.max_iter - run.n_iter
         if newton_serves(run.model):
-            run = run.then(polish(rows, run.model, max_iter=max_iter - run.n_iter, **options))
-        if not run.converged and run.n_iter < max_iter:
-            run = run.then(climb(rows, run.model, max_iter=max_iter - run.n_iter, **options))
+            run = run.then(polish(self.passes, run.model, max_iter=left, **options))
+        left = self.max_iter - run.n_iter
+        if not run.converged and left > 0:  # EM goes on where Newton does not serve
+            run = run.then(climb(self.passes, run.model, max_iter=left, **options))
         clock.lap("newton")
+        return run
 
-    # 4) the experts by mass, the parameters on the user's scale
+    def _climb_best(self, starts: list[MoE], report: Report | None) -> Run:
+        """Run EM from the first start that keeps its experts; if none does, take the likeliest."""
+        least = _least_mass(self.total_weight, starts[0])
+        n_iter = min(self.warm_up, self.max_iter)
+        runs: list[Run] = []
+        for start in starts:
+            runs.append(
+                climb(
+                    self.passes,
+                    start,
+                    alpha=self.alpha,
+                    max_iter=n_iter,
+                    tol=self.tol,
+                    report=report,
+                )
+            )
+            if runs[-1].mass.min() >= least:
+                return runs[-1]
+        return max(runs, key=lambda run: run.trace[-1])
+
+
+def finished(
+    run: Run,
+    search: Search,
+    scaling: Scaling,
+    correlation: Floats,
+    base: float,
+    n_rows: int,
+    clock: Clock,
+) -> Fit:
+    """Return a run as a fit: experts by mass, parameters on the user's scale.
+
+    Parameters
+    ----------
+    run : Run
+    search : Search
+    scaling : Scaling
+    correlation : ndarray of shape (p, p)
+        Of the standardised design, intercept first.
+    base : float
+        What the iterations leave out of the log-likelihood.
+    n_rows : int
+    clock : Clock
+    """
     order = np.argsort(-run.mass, kind="stable")
     model = _minimum_norm(run.model.take(order), correlation)
     return Fit(
         model=scaling.to_user(model),
-        log_likelihood=run.log_likelihood + constant,
-        trace=np.array(run.trace) + constant,
-        n_samples=rows.total_weight,
+        log_likelihood=run.log_likelihood + base,
+        trace=np.array(run.trace) + base,
+        n_samples=search.total_weight,
         mass=run.mass[order],
         decrement=run.decrement,
         converged=run.converged,
-        status=_status(run, max_iter),
-        warnings=_warnings(run, rows, correlation),
+        status=_status(run, search.max_iter),
+        warnings=_warnings(run, n_rows, search.total_weight, correlation),
         timings=clock.laps,
         constant=scaling.constant,
     )
@@ -258,19 +350,6 @@ def _fitted_to_some(rows: Rows, starts: list[MoE], alpha: float, rng: np.random.
         starts = [max(runs, key=lambda run: (run.mass.min() >= least, run.trace[-1])).model]
         size *= _GROWTH
     return starts[0]
-
-
-def _climb_best(
-    rows: Rows, starts: list[MoE], alpha: float, max_iter: int, tol: float, report: Report | None
-) -> Run:
-    """Run EM from the first start that keeps its experts; if none does, return the likeliest."""
-    least = _least_mass(rows.total_weight, starts[0])
-    runs: list[Run] = []
-    for start in starts:
-        runs.append(climb(rows, start, alpha=alpha, max_iter=max_iter, tol=tol, report=report))
-        if runs[-1].mass.min() >= least:
-            return runs[-1]
-    return max(runs, key=lambda run: run.trace[-1])
 
 
 def _least_mass(total: float, model: MoE) -> float:
@@ -309,7 +388,7 @@ def _status(run: Run, max_iter: int) -> str:
     return f"converged after {run.n_iter} iterations, {distance}"
 
 
-def _warnings(run: Run, rows: Rows, correlation: Floats) -> tuple[str, ...]:
+def _warnings(run: Run, n_rows: int, total: float, correlation: Floats) -> tuple[str, ...]:
     """Say what the user should know about this fit, a sentence each."""
     found = []
     p, model = len(correlation), run.model
@@ -320,12 +399,12 @@ def _warnings(run: Run, rows: Rows, correlation: Floats) -> tuple[str, ...]:
             "columns are constant or collinear, or rows are few; coefficients are those of minimum "
             "norm."
         )
-    elif len(rows) < model.n_parameters:
+    elif n_rows < model.n_parameters:
         found.append(
-            f"there are {len(rows)} rows for {model.n_parameters} parameters: use fewer experts or "
+            f"there are {n_rows} rows for {model.n_parameters} parameters: use fewer experts or "
             "features, or trust predictions only."
         )
-    lost = int(np.sum(run.mass < _least_mass(rows.total_weight, model)))
+    lost = int(np.sum(run.mass < _least_mass(total, model)))
     if lost:
         found.append(
             f"{lost} of {model.n_experts} experts answer for hardly any row: use fewer experts."

@@ -199,6 +199,20 @@ def fit_local(task: Task) -> LocalFit:
     return LocalFit(message, perf_counter() - begin, points, n_rows, rows.dropped)
 
 
+def rows_of(shard: Shard, classes: Floats | None = None) -> Rows:
+    """Read one shard as rows on the user's scale.
+
+    Parameters
+    ----------
+    shard : Shard
+    classes : ndarray, optional
+        Class labels, where y holds labels rather than class numbers.
+    """
+    found = read(shard)
+    y = found.y if classes is None else class_codes(to_numpy(found.y), classes)
+    return Rows(found.X, y, found.weight, found.offset)
+
+
 def labels_of(shard: Shard) -> Floats:
     """Return the class labels that occur in a shard, sorted."""
     return np.unique(read(shard).y)

@@ -10,13 +10,12 @@ import numpy as np
 
 from otmoe.em import ALPHA
 from otmoe.futures import Engine, Progress, TasksFailed, gather
-from otmoe.local import read
+from otmoe.local import rows_of
 from otmoe.model import MoE
-from otmoe.numerics import Floats, to_numpy
+from otmoe.numerics import Floats
 from otmoe.refinement import Answer, Refinement, advance, answer
-from otmoe.rows import Rows, Scaling
+from otmoe.rows import Scaling
 from otmoe.shards import Shard
-from otmoe.validation import class_codes
 
 
 @dataclass(frozen=True)
@@ -42,11 +41,7 @@ class Question:
 
 def answer_local(question: Question) -> Answer:
     """Read one shard and answer, where its rows are."""
-    found = read(question.shard)
-    y = found.y
-    if question.classes is not None:
-        y = class_codes(to_numpy(y), question.classes)
-    rows = Rows(found.X, y, found.weight, found.offset)
+    rows = rows_of(question.shard, question.classes)
     return answer(question.shard.name, question.model, question.scaling, rows)
 
 

@@ -76,6 +76,11 @@ class Scaling:
         T[1:, 0] = self.x_center
         return T
 
+    @property
+    def log_jacobian(self) -> float:
+        """What a log density of the standardised y lacks on the user's scale."""
+        return -float(np.log(self.y_scale))
+
     def to_user(self, model: MoE) -> MoE:
         """Return a model of the standardised rows on the user's scale."""
         if self.x_center is None:
@@ -178,7 +183,7 @@ class Rows:
             return float(namespace(y).sum(base))
 
         base = 0.0 if type(experts).log_base is Experts.log_base else sum(map(block, self.slices()))
-        return base - self.total_weight * float(np.log(self.scaling.y_scale))
+        return base + self.total_weight * self.scaling.log_jacobian
 
     def _first_that_count(self) -> tuple[slice, Any]:
         """Return the first block with a row of positive weight, and which of its rows are such."""
@@ -189,6 +194,25 @@ class Rows:
             if np.any(counts):
                 return rows, counts
         raise ValueError("every row has weight zero: there is nothing to fit.")
+
+    def moments(self) -> Moments:
+        """Return the moments of X and y, in one pass."""
+        first, counts = self._first_that_count()
+        shift = np.append(
+            to_numpy(self.X[first, :])[counts].mean(axis=0, dtype=np.float64),
+            to_numpy(self.y[first])[counts].mean(),
+        )
+        unit = np.ones(len(shift))
+
+        def block(rows: slice) -> Floats:
+            xp = namespace(self.X)
+            y = like(self.y[rows], self.X)
+            together = xp.concat([xp.astype(self.X[rows, :].T, y.dtype), y[None, :]]).T
+            Z = design(together, shift, unit)
+            w = xp.ones_like(y) if self.weight is None else like(self.weight[rows], y)
+            return to_numpy(weighted_gram(Z, w[:, None]))[0]
+
+        return Moments(shift, block_sum(block, self.slices(), self.pool))
 
     def standardised(self, experts: Experts) -> tuple[Rows, Floats]:
         """Return the rows on a scale of mean 0 and variance 1, and the correlations of the design.
@@ -201,27 +225,36 @@ class Rows:
         correlation : ndarray of shape (p, p)
             Second moments of the standardised design, intercept first.
         """
-        d = self.X.shape[1]
-        first, counts = self._first_that_count()
-        shift = np.append(
-            to_numpy(self.X[first, :])[counts].mean(axis=0, dtype=np.float64),
-            to_numpy(self.y[first])[counts].mean(),
-        )
-        unit = np.ones(d + 1)
+        scaling, correlation = self.moments().standardisation(experts)
+        return replace(self, scaling=scaling), correlation
 
-        def moments(rows: slice) -> Floats:
-            xp = namespace(self.X)
-            y = like(self.y[rows], self.X)
-            together = xp.concat([xp.astype(self.X[rows, :].T, y.dtype), y[None, :]]).T
-            Z = design(together, shift, unit)
-            w = xp.ones_like(y) if self.weight is None else like(self.weight[rows], y)
-            return to_numpy(weighted_gram(Z, w[:, None]))[0]
 
-        # The Gram of (1, x, y) about a point near the mean holds every moment that is needed.
-        gram = block_sum(moments, self.slices(), self.pool)
+@dataclass(frozen=True)
+class Moments:
+    """First and second moments of X and y; they add up over shards.
+
+    Attributes
+    ----------
+    shift : ndarray of shape (d + 1,)
+        A point near the mean of (x, y), so that rounding does no harm.
+    gram : ndarray of shape (d + 2, d + 2)
+        Weighted Gram matrix of (1, (x, y) - shift).
+    """
+
+    shift: Floats
+    gram: Floats
+
+    def __add__(self, other: Moments) -> Moments:
+        T = np.eye(len(self.gram))
+        T[1:, 0] = other.shift - self.shift
+        return Moments(self.shift, self.gram + T @ other.gram @ T.T)
+
+    def standardisation(self, experts: Experts) -> tuple[Scaling, Floats]:
+        """Return the scale of mean 0 and variance 1, and the correlations of the design (p, p)."""
+        gram, d = self.gram, len(self.shift) - 1
         mean = gram[0, 1:] / gram[0, 0]
         covariance = gram[1:, 1:] / gram[0, 0] - np.outer(mean, mean)
-        center = shift + mean
+        center = self.shift + mean
         sd = np.sqrt(np.maximum(np.diagonal(covariance), 0.0))
         constant = sd <= 1e-10 * np.abs(center)
         sd[constant] = 1.0
@@ -229,8 +262,7 @@ class Rows:
         scaling = Scaling(center[:d], np.where(constant, np.inf, sd)[:d])
         if experts.has_scale:
             scaling = replace(scaling, y_center=float(center[d]), y_scale=float(sd[d]))
-        correlation = linalg.block_diag(1.0, (covariance / np.outer(sd, sd))[:d, :d])
-        return replace(self, scaling=scaling), correlation
+        return scaling, linalg.block_diag(1.0, (covariance / np.outer(sd, sd))[:d, :d])
 
 
 def take_rows(array: Array, index: Floats) -> Floats:

@@ -20,7 +20,7 @@ from otmoe.gate import SoftmaxGate
 from otmoe.model import MoE
 from otmoe.numerics import Floats, scaled, to_numpy
 from otmoe.rows import Block, Rows
-from otmoe.steps import VARIANCE_FLOOR, Report, Run, climb, newton_serves, polish
+from otmoe.steps import VARIANCE_FLOOR, Report, RowPasses, Run, climb, newton_serves, polish
 
 _CONFIDENCE = 0.98
 _NEGLIGIBLE = 0.1  # nats on which no ranking depends
@@ -189,7 +189,7 @@ def candidates(
         first_labels, n_sweeps = plan.ways[attempt % len(plan.ways)]
         experts, labels = k_planes(blank, block, first_labels(blank, block, rng), n_sweeps)
         start = model_from_labels(experts, block, labels, columns)
-        found.append(climb(few, start, alpha=alpha, max_iter=plan.em, tol=_NEGLIGIBLE))
+        found.append(climb(RowPasses(few), start, alpha=alpha, max_iter=plan.em, tol=_NEGLIGIBLE))
         if report is not None:
             best = max(map(_value, found))
             report(len(found), best * rows.total_weight / few.total_weight)  # as for all rows
@@ -206,10 +206,11 @@ def led_on(rows: Rows, model: MoE, alpha: float) -> Run:
 
     From where fewer rows have led, EM first takes the way that Newton's method would overshoot.
     """
-    run = climb(rows, model, alpha=alpha, max_iter=_FEW, tol=_NEGLIGIBLE)
+    passes = RowPasses(rows)
+    run = climb(passes, model, alpha=alpha, max_iter=_FEW, tol=_NEGLIGIBLE)
     if not newton_serves(run.model):
         return run
-    return run.then(polish(rows, run.model, alpha=alpha, max_iter=_MOST, tol=_CLOSE))
+    return run.then(polish(passes, run.model, alpha=alpha, max_iter=_MOST, tol=_CLOSE))
 
 
 def _value(run: Run) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 from scipy import linalg
@@ -158,8 +159,40 @@ class Run:
         return replace(later, trace=self.trace + later.trace[1:])
 
 
+class Passes(Protocol):
+    """Sums over all rows, wherever they are; each call is one pass over them."""
+
+    def statistics(self, model: MoE) -> Statistics:
+        """Return what an EM iteration needs, at a standardised model."""
+        ...
+
+    def information(self, model: MoE, *, matrix: bool = True) -> Information:
+        """Return log-likelihood, score and (if asked for) information there."""
+        ...
+
+
+@dataclass(frozen=True)
+class RowPasses:
+    """Passes over rows in memory.
+
+    Attributes
+    ----------
+    rows : Rows
+    """
+
+    rows: Rows
+
+    def statistics(self, model: MoE) -> Statistics:
+        """Return what an EM iteration needs, at a standardised model."""
+        return e_step(model, self.rows)
+
+    def information(self, model: MoE, *, matrix: bool = True) -> Information:
+        """Return log-likelihood, score and (if asked for) information there."""
+        return observed_information(model, self.rows, matrix=matrix)
+
+
 def climb(
-    rows: Rows,
+    passes: Passes,
     model: MoE,
     *,
     alpha: float,
@@ -175,7 +208,7 @@ def climb(
     penalty = penalty_matrix(model, alpha)
 
     def look(model: MoE) -> tuple[Statistics, float]:
-        statistics = e_step(model, rows)
+        statistics = passes.statistics(model)
         theta = model.to_vector()
         return statistics, statistics.log_likelihood - 0.5 * float(theta @ penalty @ theta)
 
@@ -202,7 +235,13 @@ def climb(
 
 
 def polish(
-    rows: Rows, model: MoE, *, alpha: float, max_iter: int, tol: float, report: Report | None = None
+    passes: Passes,
+    model: MoE,
+    *,
+    alpha: float,
+    max_iter: int,
+    tol: float,
+    report: Report | None = None,
 ) -> Run:
     """Maximise the penalised log-likelihood by damped Newton steps, one pass over the rows each."""
     penalty = penalty_matrix(model, alpha)
@@ -212,7 +251,7 @@ def polish(
         at = model.with_vector(theta)
         if not at.experts.smallest_dispersion >= floor:
             return NewtonPoint(-np.inf, theta, penalty)
-        found = observed_information(at, rows, matrix=near is None)
+        found = passes.information(at, matrix=near is None)
         return NewtonPoint(
             found.log_likelihood - 0.5 * float(theta @ penalty @ theta),
             found.score - penalty @ theta,

@@ -8,6 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
+from otmoe.em import Fit
 from otmoe.inference import Inference, InferenceError, inference, one_round_refusal
 from otmoe.message import LocalModel
 from otmoe.model import MoE
@@ -161,6 +162,25 @@ class Aggregation:
             converged=self.converged and (rounds != "auto" or state.converged),
             status=f"{self.status}; {state.status}",
             refinement=state,
+        )
+
+    def maximised(self, fit: Fit, state: Refinement) -> Aggregation:
+        """Return the aggregate with the model to which EM over all rows has led.
+
+        Parameters
+        ----------
+        fit : Fit
+        state : Refinement
+            One round about that model: its information, for :meth:`inference`.
+        """
+        return replace(
+            self,
+            model=fit.model,
+            method="em",
+            converged=fit.converged,
+            status=f"{self.status}; EM over all rows {fit.status}",
+            warnings=self.warnings + fit.warnings,
+            refinement=replace(state, model=fit.model),
         )
 
     def inference(self) -> Inference:

@@ -44,11 +44,11 @@ def missing(section: str = "Rows") -> Decorator:
     )
 
 
-def method(section: str) -> Decorator:
+def method(section: str, more: tuple[str, ...] = ()) -> Decorator:
     """Return the option for how models are merged; an ensemble has no file format."""
     return option(
         "--method",
-        type=click.Choice([m for m in METHODS if m != "ensemble"]),
+        type=click.Choice([m for m in (*METHODS, *more) if m != "ensemble"]),
         default="reduction",
         show_default=True,
         section=section,

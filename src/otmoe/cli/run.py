@@ -76,7 +76,7 @@ The same data and seed give the same model, whatever the engine and the number o
 @options.missing()
 @options.experts
 @options.family("Fit")
-@options.method("Fit")
+@options.method("Fit", more=("em",))
 @option(
     "--support",
     type=click.IntRange(min=1),

@@ -12,8 +12,8 @@ from joblib import effective_n_jobs
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
-from otmoe.aggregation import METHODS, Aggregation
-from otmoe.distributed import DistributedFit, classes_of, fit_shards
+from otmoe.aggregation import Aggregation
+from otmoe.distributed import METHODS_OF_SHARDS, DistributedFit, classes_of, fit_shards
 from otmoe.em import ALPHA, MAX_ITER, TOL
 from otmoe.estimators.base import BaseMoE
 from otmoe.estimators.classifier import MoEClassifier
@@ -39,8 +39,9 @@ class DistributedMoE(BaseMoE):
         super()._check_parameters()
         for name in ("n_shards", "n_support"):
             check_whole(name, getattr(self, name))
-        if self.method not in METHODS:
-            raise ValueError(f"method is {self.method!r}; choose one of {sorted(METHODS)}.")
+        if self.method not in METHODS_OF_SHARDS:
+            choices = sorted(METHODS_OF_SHARDS)
+            raise ValueError(f"method is {self.method!r}; choose one of {choices}.")
 
     def __sklearn_clone__(self) -> Self:
         # An executor cannot be copied: clones share it.
@@ -255,7 +256,8 @@ class DistributedMoERegressor(DistributedMoE, MoERegressor):
     n_shards : int, default=16
         Number of shards, M; fewer are made where rows are few.
     method : str, default="reduction"
-        How local models are merged; see :func:`otmoe.aggregate`.
+        How local models are merged; see :func:`otmoe.aggregate`. "em" goes on from the reduction
+        by EM over all rows, a pass each iteration, to the answer of one machine.
     refine : int or "auto", default=0
         Rounds, each one pass over the rows, in which the merged model comes closer to the
         maximum-likelihood answer of all rows; "auto" for as many as it takes to get there.
@@ -363,7 +365,8 @@ class DistributedMoEClassifier(DistributedMoE, MoEClassifier):
     n_shards : int, default=16
         Number of shards, M; fewer are made where rows are few.
     method : str, default="reduction"
-        How local models are merged; see :func:`otmoe.aggregate`.
+        How local models are merged; see :func:`otmoe.aggregate`. "em" goes on from the reduction
+        by EM over all rows, a pass each iteration, to the answer of one machine.
     refine : int or "auto", default=0
         Rounds, each one pass over the rows, in which the merged model comes closer to the
         maximum-likelihood answer of all rows; "auto" for as many as it takes to get there.
