@@ -231,3 +231,14 @@ def test_standard_errors_before_that_are_refused(data, refine, sentence):
     est = DistributedMoERegressor(2, n_shards=10, refine=refine, random_state=0)
     with pytest.raises(InferenceError, match=sentence):
         est.fit(data.X, data.y).aggregation_.inference()
+
+
+def test_a_separated_gate_is_named(rng):
+    """Nothing but the ridge holds the gate of two regions with a gap between them."""
+    x = np.concatenate([rng.uniform(-3, -1, 1500), rng.uniform(1, 3, 1500)])
+    X = np.column_stack([x, rng.normal(size=3000)])
+    y = np.where(x < 0, 5 + 3 * x, -4 - 2 * x) + 0.3 * rng.normal(size=3000)
+    with pytest.warns(UserWarning, match="it separates them"):
+        est = DistributedMoERegressor(2, n_shards=4, refine="auto", random_state=0).fit(X, y)
+    assert est.aggregation_.refinement.converged
+    assert any("do not determine the gate" in w for w in est.aggregation_.warnings)

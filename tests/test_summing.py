@@ -16,9 +16,10 @@ from otmoe import (
 )
 from otmoe.em import em
 from otmoe.futures import TasksFailed
+from otmoe.inference import InferenceError
 from otmoe.rows import Rows
 from otmoe.shards import ArrayShard, ShardError
-from otmoe.summing import em_shards
+from otmoe.summing import em_shards, inference_shards
 
 
 def shards_of(X, y, n, weight=None):
@@ -121,6 +122,39 @@ def test_a_shard_that_fails_is_named():
     shards = shards_of(data.X, data.y, 2)
     with pytest.raises(TasksFailed, match="lyon"):
         em_shards([*shards, Gone("lyon", data.X, data.y)], data.truth)
+
+
+# -- standard errors ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["information", "sandwich"])
+@pytest.mark.parametrize("n", [1, 5])
+def test_standard_errors_over_shards_are_those_of_all_rows(kind, n):
+    data = simulate(2000, 2, 3, softness=1.0, random_state=4)
+    weight = np.linspace(0.5, 2, 2000)
+    model = em(data.X, data.y, 2, init=data.truth, sample_weight=weight).model
+    pooled = observed_inference(model, data.X, data.y, sample_weight=weight, kind=kind)
+    found = inference_shards(shards_of(data.X, data.y, n, weight), model, kind=kind)
+    assert found.kind == kind and found.n_samples == pytest.approx(weight.sum())
+    assert_allclose(found.covariance.matrix, pooled.covariance.matrix, rtol=1e-7, atol=1e-12)
+    assert_allclose(found.log_likelihood, pooled.log_likelihood, rtol=1e-12)
+
+
+def test_a_model_of_one_round_has_none():
+    data = simulate(3000, 2, 3, random_state=5)
+    shards = shards_of(data.X, data.y, 6)
+    est = DistributedMoERegressor(2, random_state=0).fit_shards(shards)
+    with pytest.raises(InferenceError, match="refine"):
+        est.inference_shards(shards)
+
+
+def test_a_refined_one_has_the_sandwich_of_all_shards():
+    data = simulate(3000, 2, 3, softness=1.0, random_state=5)
+    shards = shards_of(data.X, data.y, 3)
+    est = DistributedMoERegressor(2, refine="auto", random_state=0).fit_shards(shards)
+    found = est.inference_shards(shards, kind="sandwich").standard_errors.coef
+    there = est.inference(data.X, data.y, kind="sandwich").standard_errors.coef
+    assert_allclose(found, there, rtol=1e-7)
 
 
 # -- estimators --------------------------------------------------------------------------------

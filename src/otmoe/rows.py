@@ -244,6 +244,11 @@ class Moments:
     shift: Floats
     gram: Floats
 
+    @property
+    def total_weight(self) -> float:
+        """Sum of the weights."""
+        return float(self.gram[0, 0])
+
     def __add__(self, other: Moments) -> Moments:
         T = np.eye(len(self.gram))
         T[1:, 0] = other.shift - self.shift

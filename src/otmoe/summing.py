@@ -1,4 +1,4 @@
-"""EM over shards: the iterations of pooled rows, by statistics summed over an executor (maths 4).
+"""EM and standard errors of pooled rows, by sums over an executor (maths 4, 15).
 
 No row moves and nothing is approximated: every pass sends one model to every shard and brings back
 sums of fixed size.
@@ -14,13 +14,14 @@ from typing import Any
 
 from otmoe.em import ALPHA, MAX_ITER, TOL, Clock, Fit, Search, finished
 from otmoe.futures import Engine, Progress, TasksFailed, gather
-from otmoe.information import Information, observed_information
+from otmoe.inference import Inference, Kind, check_floor, check_kind, inference
+from otmoe.information import Information, observed_information, score_outer
 from otmoe.local import rows_of
 from otmoe.model import MoE
 from otmoe.numerics import Floats
 from otmoe.rows import Moments, Rows, Scaling
 from otmoe.shards import Shard
-from otmoe.steps import Report, Statistics, e_step
+from otmoe.steps import Report, Statistics, e_step, penalty_matrix
 
 
 @dataclass(frozen=True)
@@ -80,8 +81,8 @@ class Pass:
         Standardised by `scaling`.
     scaling : Scaling
     classes : ndarray, optional
-    what : {"statistics", "information", "score"}
-        "score" is the information without its matrix.
+    what : {"statistics", "information", "score", "outer"}
+        "score" is the information without its matrix, "outer" the outer products of scores.
     """
 
     shard: Shard
@@ -91,12 +92,14 @@ class Pass:
     what: str
 
 
-def pass_local(task: Pass) -> Statistics | Information:
+def pass_local(task: Pass) -> Statistics | Information | Floats:
     """Read one shard and return its part of the sums, where its rows are."""
     found = rows_of(task.shard, task.classes)
     rows = Rows(found.X, found.y, found.weight, found.offset, task.scaling)
     if task.what == "statistics":
         return e_step(task.model, rows)
+    if task.what == "outer":
+        return score_outer(task.model, rows)
     return observed_information(task.model, rows, matrix=task.what == "information")
 
 
@@ -130,6 +133,11 @@ class ShardPasses:
     def information(self, model: MoE, *, matrix: bool = True) -> Information:
         """Return log-likelihood, score and (if asked for) information there."""
         found: Information = self._summed(model, "information" if matrix else "score")
+        return found
+
+    def outer(self, model: MoE) -> Floats:
+        """Return the summed outer products of scores there, (P, P)."""
+        found: Floats = self._summed(model, "outer")
         return found
 
     def _summed(self, model: MoE, what: str) -> Any:
@@ -174,10 +182,9 @@ def em_shards(
     Fit
     """
     clock = Clock()
-    tasks = [Count(shard, init, classes) for shard in shards]
-    counted: Counted = _gathered(count_local, tasks, engine, retries, timeout)
+    counted = _counted(shards, init, classes, engine, retries, timeout)
     scaling, correlation = counted.moments.standardisation(init.experts)
-    total = float(counted.moments.gram[0, 0])
+    total = counted.moments.total_weight
     base = counted.base + total * scaling.log_jacobian
     clock.lap("starts")
 
@@ -190,6 +197,71 @@ def em_shards(
     search = Search(passes, alpha, max_iter, tol, total)
     run = search.run([scaling.from_user(init)], report, clock)
     return finished(run, search, scaling, correlation, base, counted.n_rows, clock)
+
+
+def inference_shards(
+    shards: Sequence[Shard],
+    model: MoE,
+    *,
+    classes: Floats | None = None,
+    alpha: float = ALPHA,
+    kind: Kind = "information",
+    engine: Engine | None = None,
+    retries: int = 2,
+    timeout: float | None = None,
+) -> Inference:
+    """Return what ``observed_inference(model, X, y)`` returns for the rows of all shards.
+
+    Two passes over the rows, three for the sandwich.
+
+    Parameters
+    ----------
+    shards : sequence of Shard
+        Those that were fitted.
+    model : MoE
+        On the user's scale, at the maximum of their likelihood.
+    classes : ndarray, optional
+        Class labels, where y holds labels rather than class numbers.
+    alpha : float
+        As in the fit.
+    kind : {"information", "sandwich"}
+    engine, retries, timeout
+        Of :func:`otmoe.futures.gather`.
+
+    Returns
+    -------
+    Inference
+    """
+    check_kind(kind)
+    counted = _counted(shards, model, classes, engine, retries, timeout)
+    scaling, _ = counted.moments.standardisation(model.experts)
+    passes = ShardPasses(shards, scaling, classes, engine, retries, timeout)
+    here, total = scaling.from_user(model), counted.moments.total_weight
+    check_floor(here)
+    information = passes.information(here)
+    base = counted.base + total * scaling.log_jacobian
+    return inference(
+        model,
+        information,
+        total,
+        penalty=penalty_matrix(here, alpha),
+        scaling=scaling,
+        outer=passes.outer(here) if kind == "sandwich" else None,
+        log_likelihood=information.log_likelihood + base,
+    )
+
+
+def _counted(
+    shards: Sequence[Shard],
+    model: MoE,
+    classes: Floats | None,
+    engine: Engine | None,
+    retries: int,
+    timeout: float | None,
+) -> Counted:
+    tasks = [Count(shard, model, classes) for shard in shards]
+    found: Counted = _gathered(count_local, tasks, engine, retries, timeout)
+    return found
 
 
 def _gathered(

@@ -156,13 +156,14 @@ class Aggregation:
         rounds : int or "auto"
             As asked for; "auto" has to have converged.
         """
-        return replace(
+        found = replace(
             self,
             model=state.model,
             converged=self.converged and (rounds != "auto" or state.converged),
             status=f"{self.status}; {state.status}",
             refinement=state,
         )
+        return found._with_doubts() if state.converged else found
 
     def maximised(self, fit: Fit, state: Refinement) -> Aggregation:
         """Return the aggregate with the model to which EM over all rows has led.
@@ -181,7 +182,18 @@ class Aggregation:
             status=f"{self.status}; EM over all rows {fit.status}",
             warnings=self.warnings + fit.warnings,
             refinement=replace(state, model=fit.model),
-        )
+        )._with_doubts()
+
+    def _with_doubts(self) -> Aggregation:
+        """Return the aggregate with warnings about what the rows do not determine (maths 15).
+
+        At a maximum that only the ridge holds, a gate separates rows or an expert has too few.
+        """
+        try:
+            doubts = self.inference().warnings
+        except InferenceError:  # not at the maximum: the status says so
+            return self
+        return replace(self, warnings=self.warnings + doubts)
 
     def inference(self) -> Inference:
         """Return standard errors, tests and intervals, from what the sites sent while refining.

@@ -11,6 +11,7 @@ import numpy as np
 from joblib import effective_n_jobs
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted
 
 from otmoe.aggregation import Aggregation
 from otmoe.distributed import METHODS_OF_SHARDS, DistributedFit, classes_of, fit_shards
@@ -21,6 +22,7 @@ from otmoe.estimators.regressor import MoERegressor
 from otmoe.experts import FAMILIES
 from otmoe.futures import Engine, Progress, local_workers
 from otmoe.gate import SoftmaxGate
+from otmoe.inference import Inference, Kind
 from otmoe.local import RowsShard, split
 from otmoe.message import LocalModel
 from otmoe.model import MoE
@@ -28,6 +30,7 @@ from otmoe.numerics import Array, to_numpy
 from otmoe.progress import fit_progress
 from otmoe.shards import Shard
 from otmoe.starts import NOT_TELLING, TELLING
+from otmoe.summing import inference_shards
 from otmoe.support import N_POINTS
 from otmoe.validation import check_offset, check_weight, check_whole, generator
 
@@ -180,6 +183,45 @@ class DistributedMoE(BaseMoE):
         )
         self._keep_distributed(fit, [], stacklevel=3)
         return self
+
+    def inference_shards(
+        self,
+        shards: Any,
+        *,
+        kind: Kind = "information",
+        retries: int = 2,
+        timeout: float | None = None,
+    ) -> Inference:
+        """Return standard errors, tests and intervals from rows that are elsewhere.
+
+        Two passes over the rows, three for the sandwich; none of them moves. A model that is not at
+        the maximum of their likelihood is refused: fit with `refine` or ``method="em"``.
+
+        Parameters
+        ----------
+        shards : sequence of Shard
+            Those that were fitted.
+        kind : {"information", "sandwich"}
+            From the observed information, or robust to a model that is not quite right.
+        retries, timeout
+            As in :meth:`fit_shards`.
+
+        Returns
+        -------
+        Inference
+        """
+        check_is_fitted(self)
+        shards = list(shards)
+        return inference_shards(
+            shards,
+            self.model_,
+            classes=getattr(self, "classes_", None),
+            alpha=self.alpha,
+            kind=kind,
+            engine=self._engine(len(shards)),
+            retries=retries,
+            timeout=timeout,
+        )
 
     def _names_from(self, shard: Shard) -> None:
         """Take number and names of the features from a shard."""

@@ -135,16 +135,11 @@ def observed_inference(
     -------
     Inference
     """
-    if kind not in ("information", "sandwich"):
-        raise ValueError(f"kind is {kind!r}; give 'information' or 'sandwich'.")
+    check_kind(kind)
     with threads(n_threads) as pool:
         rows, _ = Rows(X, y, sample_weight, offset, pool=pool).standardised(model.experts)
         here = rows.scaling.from_user(model)
-        if on_floor(here):
-            raise InferenceError(
-                "an expert fits its rows exactly, so that its variance stands at the floor and "
-                "the likelihood has no maximum there: use fewer experts or more rows."
-            )
+        check_floor(here)
         information = observed_information(here, rows)
         outer = score_outer(here, rows) if kind == "sandwich" else None
     return inference(
@@ -156,6 +151,21 @@ def observed_inference(
         outer=outer,
         log_likelihood=information.log_likelihood + rows.log_base(model.experts),
     )
+
+
+def check_kind(kind: str) -> None:
+    """Refuse an unknown kind of standard errors."""
+    if kind not in ("information", "sandwich"):
+        raise ValueError(f"kind is {kind!r}; give 'information' or 'sandwich'.")
+
+
+def check_floor(model: MoE) -> None:
+    """Refuse a standardised model with a variance at its floor."""
+    if on_floor(model):
+        raise InferenceError(
+            "an expert fits its rows exactly, so that its variance stands at the floor and "
+            "the likelihood has no maximum there: use fewer experts or more rows."
+        )
 
 
 def _warnings(model: MoE, covariance: Covariance) -> tuple[str, ...]:
