@@ -15,13 +15,17 @@ from otmoe.aggregation.starting import FEW
 from otmoe.experts import Experts
 from otmoe.model import MoE
 from otmoe.newton import solve_psd
-from otmoe.numerics import Floats, design
+from otmoe.numerics import Floats, design, namespace
+
+SHARP = 0.2
+"""Share of log K below which the mean entropy of a gate counts as sharp (maths 13)."""
 
 
 def gram(problem: Problem, rng: np.random.Generator) -> Outcome:
     """Pool the experts that the reduction matches, each weighted by its Gram (maths 13).
 
-    Gates are averaged after matching, or, where numbers of experts differ, the reduction's.
+    Sharp gates are averaged after matching; elsewhere, and where numbers of experts differ, the
+    gate is the reduction's.
     """
     check_same_weights(problem)
     lacking = [
@@ -40,16 +44,32 @@ def gram(problem: Problem, rng: np.random.Generator) -> Outcome:
     targets, aligned = _matched(problem, reference, rng)
     experts = _pooled(problem, reference.experts, targets)
     model = replace(reference, experts=experts)
-    gate = "the reduction's gate, since numbers of experts differ"
-    if len(aligned) == len(problem.models):
+    if len(aligned) < len(problem.models):
+        gate = "the reduction's gate, since numbers of experts differ"
+    elif not is_sharp(problem, reference):
+        gate = "the reduction's gate, since gates are soft"
+    else:
         model = replace(model, gate=averaged_parameters(problem, aligned).gate)
-        gate = "gates averaged"
+        gate = "gates averaged, since they are sharp"
     status = (
         f"pooled the experts of {len(problem.messages)} sites by their Grams, {gate}; matched by "
         f"the reduction, which {first.status}"
     )
     timings = {**first.timings, "gram": perf_counter() - begin}
     return Outcome(model, status, first.trace, first.converged, first.warnings, timings)
+
+
+def is_sharp(problem: Problem, model: MoE) -> bool:
+    """Say whether the gate of a model hardly ever leaves a choice between experts.
+
+    Averaging probabilities, as the reduction does, flattens sharp gates; averaging coefficients
+    keeps what small sites exaggerate.
+    """
+    X = problem.sources.X
+    xp = namespace(X)
+    log_prob = model.gate.log_prob(design(X))
+    entropy = -float(xp.sum(xp.exp(log_prob) * log_prob)) / X.shape[0]
+    return entropy < SHARP * np.log(model.n_experts)
 
 
 def _others(names: list[str]) -> str:
