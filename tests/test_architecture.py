@@ -47,8 +47,11 @@ ORDER = """
     sketch.py
     sketchrecord.py
     schema.py
+    refinerecord.py
     json_schema.py
     message.py
+    refinefile.py
+    refinerounds.py
     shards/files.py
     shards/sources.py
     shards/gathering.py
@@ -102,6 +105,7 @@ ORDER = """
     cli/fit.py
     cli/inbox.py
     cli/aggregate.py
+    cli/refine.py
     cli/evaluate.py
     cli/__init__.py
     __main__.py

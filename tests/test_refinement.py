@@ -153,10 +153,13 @@ def test_rounds_are_counted(data):
     assert state.status.startswith("after 1 refine round the last step was ")
 
 
-def test_a_digest_tells_models_apart(rng):
+def test_a_digest_tells_questions_apart(rng):
     a, b = random_model(rng), random_model(rng)
-    assert digest(a) == digest(replace(a)) != digest(b)
-    assert digest(a) != digest(a.with_vector(np.nextafter(a.to_vector(), np.inf)))
+    scaling = Scaling.of(rng.normal(size=(9, a.n_features)))
+    assert digest(a, scaling) == digest(replace(a), scaling) != digest(b, scaling)
+    near = a.with_vector(np.nextafter(a.to_vector(), np.inf))
+    assert digest(a, scaling) != digest(near, scaling)
+    assert digest(a, scaling) != digest(a, replace(scaling, x_scale=2 * scaling.x_scale))
 
 
 # -- over an executor --------------------------------------------------------------------------
