@@ -83,7 +83,7 @@ def check_merged(
         for what, same in (
             ("family", theirs.experts.family == model.experts.family),
             ("features", theirs.terms == model.terms and message.features == features),
-            ("classes", np.array_equal(_labels(theirs), _labels(model))),
+            ("classes", _labels(theirs) == _labels(model)),
         ):
             if not same:
                 raise MessageError(

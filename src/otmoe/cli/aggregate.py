@@ -127,7 +127,7 @@ def aggregate(
     begin = perf_counter()
     inbox = open_inbox(files, exclude, skip_bad)
     messages = check_messages(inbox.messages)
-    X = _support(messages, support, points, missing, seed)
+    X = support_of(messages, support, points, missing, seed)
     weight = {"rows": None, "equal": np.ones(len(messages)), "covariate": "covariate"}[site_weight]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # the result has them line by line
@@ -159,7 +159,7 @@ def aggregate(
     say(report, as_json, quiet, *_shown(report, result))
 
 
-def _support(
+def support_of(
     messages: Sequence[LocalModel],
     data: str | None,
     points: int,
