@@ -8,13 +8,13 @@ import pytest
 from families import FAMILIES
 from numpy.testing import assert_allclose, assert_array_equal
 
-from otmoe import Limits, simulate
+from otmoe import FeatureSpec, Limits, LocalModel, simulate
 from otmoe.em import em
 from otmoe.inference import InferenceError, observed_inference
 from otmoe.jsontext import MessageError
 from otmoe.refinefile import RefineReply, RefineRequest, RefineState
 from otmoe.refinement import MOST_ROUNDS, answer
-from otmoe.refinerounds import begin, reply_to, request_of, step
+from otmoe.refinerounds import begin, check_merged, reply_to, request_of, step
 from otmoe.refining import refine_shards, reply_from
 from otmoe.rows import Rows, Scaling
 from otmoe.shards import ArrayShard, ShardError
@@ -98,8 +98,8 @@ def test_stopping_and_going_on_changes_no_bit(data, scaling):
     at_once = stopped = begun(data, scaling, rounds=4)
     while not at_once.done:
         at_once = step(at_once, replies_to(request_of(at_once), rows))
-        less = [r for r in replies_to(request_of(stopped), rows)]
-        stopped = by_mail(by_mail(step(by_mail(stopped), less)))
+        replies = replies_to(request_of(stopped), rows)
+        stopped = by_mail(by_mail(step(by_mail(stopped), replies)))
         assert stopped.to_json() == at_once.to_json()
         assert_array_equal(stopped.model.to_vector(), at_once.model.to_vector())
     assert stopped.refinement.rounds == 4 and stopped.done
@@ -229,8 +229,6 @@ def test_a_step_taken_twice_is_refused(state, replies):
 
 
 def test_a_reply_to_another_request_is_refused(state, replies, data, scaling):
-    other = begin(data.truth, state.sites, scaling)
-    other = step(other, replies_to(request_of(other), rows_of(data, {**SITES})), allow_missing=True)
     moved = replace(
         request_of(state), scaling=replace(scaling, x_scale=2 * scaling.x_scale)
     )  # the same model on another scale
@@ -412,3 +410,21 @@ def test_a_site_reads_its_shard(state, data):
     assert len(rows.X) == 600
     with pytest.raises(ShardError, match="Lyon: it has no rows; leave it out"):
         reply_from(request, ArrayShard("Lyon", data.X[:0], data.y[:0]))
+
+
+def test_a_model_has_to_be_of_the_messages(data):
+    message = LocalModel("Lyon", data.truth, 600.0, -900.0, True, "converged")
+    check_merged(data.truth, None, [message], "model.json")
+    named = FeatureSpec.of_names(data.truth.terms[1:])
+    with pytest.raises(MessageError, match='^model.json: has other features than .* "Lyon"; give'):
+        check_merged(data.truth, named, [message], "model.json")
+    poisson = simulate(9, 2, 2, family="poisson").truth
+    with pytest.raises(MessageError, match="model.json: has another family than"):
+        check_merged(poisson, None, [message], "model.json")
+    labels = [
+        replace(simulate(9, 2, 2, family="logistic").truth, classes=np.array(classes))
+        for classes in (["no", "yes"], ["non", "oui"])
+    ]
+    message = replace(message, model=labels[0])
+    with pytest.raises(MessageError, match="model.json: has other classes than"):
+        check_merged(labels[1], None, [message], "model.json")

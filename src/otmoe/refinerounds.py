@@ -81,14 +81,14 @@ def check_merged(
     for message in messages:
         theirs = message.model
         for what, same in (
-            ("family", theirs.experts.family == model.experts.family),
-            ("features", theirs.terms == model.terms and message.features == features),
-            ("classes", _labels(theirs) == _labels(model)),
+            ("another family", theirs.experts.family == model.experts.family),
+            ("other features", theirs.terms == model.terms and message.features == features),
+            ("other classes", _labels(theirs) == _labels(model)),
         ):
             if not same:
                 raise MessageError(
-                    f"{source}: its {what} are not those of the message of site "
-                    f"{shown(message.site)}; give the model that was merged of these messages."
+                    f"{source}: has {what} than the message of site {shown(message.site)}; give "
+                    "the model that was merged of these messages."
                 )
 
 
@@ -137,12 +137,13 @@ def step(
     request = request_of(state)
     seen: dict[str, RefineReply] = {}
     for reply in replies:
-        _check(state, request, reply)
+        _check_belongs(state, request, reply)
         if reply.site in seen:
             raise MessageError(
                 f"{seen[reply.site].name} and {reply.name} are both from site "
                 f"{shown(reply.site)}; a site replies once a round, so leave one out."
             )
+        _check_content(state, request, reply)
         seen[reply.site] = reply
     missing = [site for site in state.sites if site not in seen]
     if missing and not (allow_missing and seen):
@@ -163,8 +164,8 @@ def step(
         ) from error
 
 
-def _check(state: RefineState, request: RefineRequest, reply: RefineReply) -> None:
-    """Refuse a reply of somebody else, to something else, or about something else."""
+def _check_belongs(state: RefineState, request: RefineRequest, reply: RefineReply) -> None:
+    """Refuse a reply of somebody else, or to something else."""
     if reply.site not in state.sites:
         raise MessageError(
             f"{reply.name}: {shown(reply.site)} is not among the sites that were asked "
@@ -182,6 +183,10 @@ def _check(state: RefineState, request: RefineRequest, reply: RefineReply) -> No
             f"(digest {shown(reply.digest)}, not {shown(request.digest)}); send "
             f"{shown(reply.site)} the request again."
         )
+
+
+def _check_content(state: RefineState, request: RefineRequest, reply: RefineReply) -> None:
+    """Refuse a reply about a model of another size, about other rows, or impossible."""
     model, found = request.model, reply.answer
     sizes = {
         "score": (len(found.information.score), model.n_parameters, "free parameters"),
