@@ -1,7 +1,9 @@
 """Refine rounds by files: the same steps as over an executor, and nothing else is taken in."""
 
 import json
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -428,3 +430,14 @@ def test_a_model_has_to_be_of_the_messages(data):
     message = replace(message, model=labels[0])
     with pytest.raises(MessageError, match="model.json: has other classes than"):
         check_merged(labels[1], None, [message], "model.json")
+
+
+def test_a_reply_is_as_large_as_the_page_says():
+    """Four experts, twenty features; the number of digits depends a little on the machine."""
+    data = simulate(20_000, 4, 20, random_state=0)
+    request = request_of(begin(data.truth, {"Lyon": 20_000}, Scaling.of(data.X)))
+    reply = reply_to(request, Rows(data.X, data.y), "Lyon")
+    page = (Path(__file__).parent.parent / "docs" / "refine.md").read_text()
+    said = re.search(r"request has ([\d,]+) bytes and a reply has ([\d,]+), of which", page)
+    for number, thing in zip(said.groups(), (request, reply), strict=True):
+        assert_allclose(int(number.replace(",", "")), len(thing.to_json()), rtol=0.01)
