@@ -89,6 +89,8 @@ ORDER = """
     integrations/__init__.py
     integrations/ray.py
     integrations/query.py
+    integrations/nodes.py
+    integrations/flowerrounds.py
     integrations/flower.py
     prediction.py
     evaluation.py

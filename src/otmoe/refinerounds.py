@@ -164,6 +164,13 @@ def step(
         ) from error
 
 
+def check_reply(state: RefineState, reply: RefineReply) -> None:
+    """Refuse a reply that :func:`step` would refuse, whatever the others are."""
+    request = request_of(state)
+    _check_belongs(state, request, reply)
+    _check_content(state, request, reply)
+
+
 def _check_belongs(state: RefineState, request: RefineRequest, reply: RefineReply) -> None:
     """Refuse a reply of somebody else, or to something else."""
     if reply.site not in state.sites:

@@ -11,7 +11,7 @@ from numpy.testing import assert_array_equal
 
 from otmoe import FeatureSpec, LocalModel, aggregate, load_model, simulate
 from otmoe.futures import TasksFailed
-from otmoe.integrations import flower
+from otmoe.integrations import flower, nodes
 from otmoe.integrations.query import Offer, Request, answer
 
 if "PYTEST_XDIST_WORKER" in os.environ:
@@ -97,7 +97,7 @@ def inside_a_run(monkeypatch):
     """Make messages possible, which Flower allows in its own processes only; and do not sleep."""
     identity = pytest.importorskip("flwr.supercore.task_identity").TaskIdentity
     identity.run_id, identity.node_id, identity.task_id = 1, 1, 1
-    monkeypatch.setattr(flower, "_POLL", 0.01)
+    monkeypatch.setattr(nodes, "_POLL", 0.01)
 
 
 def failed(query):
