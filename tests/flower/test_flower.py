@@ -18,8 +18,20 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
 
-from otmoe import FeatureSpec, LocalModel, aggregate, load_model, shards_from, simulate
+from otmoe import (
+    FeatureSpec,
+    LocalModel,
+    aggregate,
+    load_model,
+    shards_from,
+    simulate,
+    support_from,
+)
 from otmoe.local import Task, fit_local
+from otmoe.refinefile import RefineState
+from otmoe.refinerounds import begin, request_of, step
+from otmoe.refining import reply_from
+from otmoe.rows import Scaling
 
 if "PYTEST_XDIST_WORKER" in os.environ:
     pytest.skip("starts servers: run pytest tests/flower by itself", allow_module_level=True)
@@ -125,7 +137,13 @@ def fed(folder):
 
 
 def node(folder, name, **more):
-    return {"site": name, "data": str(folder / f"{name}.parquet"), "sketch": True, **more}
+    return {
+        "site": name,
+        "data": str(folder / f"{name}.parquet"),
+        "sketch": True,
+        "refine": True,
+        **more,
+    }
 
 
 def config(folder, output, **more):
@@ -146,6 +164,27 @@ def test_the_model_is_that_of_the_file_route(fed, folder, messages, expected):
         assert ours.read_bytes() == theirs.read_bytes()
     found = load_model(out / "model.json").to_vector()
     assert_allclose(found, expected, rtol=0, atol=1e-10)
+
+
+def test_refine_rounds_are_those_of_the_file_route(fed, folder, messages):
+    log = fed.run(EXAMPLE / "app", config(folder, "refined", refine="auto"))
+    assert "this is the maximum-likelihood answer of all rows" in log
+    out = folder / "refined"
+    known = [LocalModel.load(path) for path in messages]
+    sites = {message.site: message.n_samples for message in known}
+    model = aggregate(known).model
+    state = begin(model, sites, Scaling.of(support_from(known)), features=SPEC)
+    while not state.done:
+        asked = request_of(state)
+        replies = []
+        for name in SITES:
+            (shard,) = shards_from(folder / f"{name}.parquet", target="y", features=SPEC)
+            replies.append(reply_from(asked, replace(shard, name=name))[0])
+        state = step(state, replies)
+    found = load_model(out / "model.json").to_vector()
+    assert_allclose(found, state.model.to_vector(), rtol=0, atol=1e-10)
+    assert len(list(out.glob("rounds/*.reply.json"))) == 2 * state.refinement.rounds
+    assert RefineState.load(out / "rounds" / "state.json").refinement.converged
 
 
 def test_a_node_with_an_unknown_key_is_refused(fed, folder):
