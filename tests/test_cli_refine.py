@@ -317,6 +317,7 @@ def test_a_reply_about_too_few_rows_is_called_that(inbox):
     pq.write_table(pq.read_table("Lyon.parquet").slice(0, 20), "Lyon.parquet")
     found = fine(*ANSWER, "--site", "Lyon", "-o", "few.json")
     assert "It sums up 20 rows for 11 parameters, 1.8 each: TOO FEW" in found.stdout
+    assert "warning: It sums up 20 rows for 11 parameters" in found.stderr
     assert RefineReply.load("few.json").answer.n_samples == 20
 
 

@@ -143,6 +143,18 @@ def test_a_site_that_misses_a_round_is_named_and_not_compared(data):
     assert better.best.n_samples == 3000
 
 
+def test_an_answer_without_a_site_does_not_claim_all_rows(data):
+    sites = parts(data)
+    less = {name: rows for name, rows in sites.items() if name != "site 2"}
+    state = Refinement(data.truth, Scaling.of(data.X))
+    while not state.is_done("auto"):
+        state = advance(state, asked(state, less), list(sites))
+    assert state.status.endswith("answer of all rows but those of site 2")
+    for _ in range(4):  # it is back
+        state = advance(state, asked(state, sites), list(sites))
+    assert state.converged and state.status.endswith("answer of all rows")
+
+
 def test_rounds_are_counted(data):
     sites = parts(data)
     state = Refinement(data.truth, Scaling.of(data.X))

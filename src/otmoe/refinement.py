@@ -180,9 +180,12 @@ class Refinement:
         if not np.isfinite(self.decrement):
             return f"after {many} the information is not positive definite yet"
         distance = f"{np.sqrt(max(self.decrement, 0.0)):.1g} standard errors"
-        return f"after {many} the last step was {distance} long" + (
-            ": this is the maximum-likelihood answer of all rows" if self.converged else ""
-        )
+        said = f"after {many} the last step was {distance} long"
+        if not self.converged:
+            return said
+        gone = dict.fromkeys(s for _, s in self.missing if s not in self.best.log_likelihood)
+        but = f" but those of {', '.join(gone)}" if gone else ""
+        return f"{said}: this is the maximum-likelihood answer of all rows{but}"
 
 
 def advance(

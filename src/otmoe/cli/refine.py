@@ -28,7 +28,7 @@ from otmoe.cli.inspect import parts_of, parts_table, reply_privacy, total_of
 from otmoe.cli.tables import experts_table, listed
 from otmoe.inference import Inference, InferenceError
 from otmoe.jsontext import MessageError, named, parse
-from otmoe.local import joined
+from otmoe.local import ROWS_PER_PARAMETER, joined
 from otmoe.prediction import spec_of
 from otmoe.refinefile import RefineReply, RefineRequest, RefineState
 from otmoe.refinerounds import begin, check_merged, request_of, step
@@ -200,6 +200,8 @@ def answer(
     text = reply.to_json()
     parts = parts_of(parse(text, site))
     size = len(text.encode())
+    if len(rows.X) < ROWS_PER_PARAMETER * asked.model.n_parameters:
+        warn(reply_privacy(reply))
     if rows.dropped:
         warn(f"{rows.dropped:,} rows with missing values were dropped.")
     report = {
