@@ -45,7 +45,8 @@ Examples:
   otmoe aggregate "*.moe.json" -o model.json
   otmoe aggregate *.moe.json --support covariates.parquet --exclude Brest -o model.json
 
-The same messages, support and seed give the same model, in whatever order the messages come.""",
+The same messages, support and seed give the same model, in whatever order the messages come.
+`otmoe refine` leads on from it to the fit of all rows.""",
 )
 @click.argument("files", nargs=-1, required=True, metavar="FILES...")
 @option(
