@@ -77,6 +77,7 @@ ORDER = """
     futures.py
     local.py
     refining.py
+    replying.py
     distributed.py
     datasets/simulation.py
     datasets/__init__.py

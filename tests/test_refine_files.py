@@ -17,7 +17,8 @@ from otmoe.jsontext import MessageError
 from otmoe.refinefile import RefineReply, RefineRequest, RefineState
 from otmoe.refinement import MOST_ROUNDS, answer
 from otmoe.refinerounds import begin, check_merged, reply_to, request_of, step
-from otmoe.refining import refine_shards, reply_from
+from otmoe.refining import refine_shards
+from otmoe.replying import reply_from
 from otmoe.rows import Rows, Scaling
 from otmoe.shards import ArrayShard, ShardError
 

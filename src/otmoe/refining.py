@@ -13,12 +13,10 @@ from otmoe.futures import Engine, Progress, TasksFailed, gather
 from otmoe.local import read
 from otmoe.model import MoE
 from otmoe.numerics import Floats, to_numpy
-from otmoe.refinefile import RefineReply, RefineRequest
 from otmoe.refinement import Answer, Refinement, advance, answer
-from otmoe.refinerounds import reply_to
 from otmoe.rows import Rows, Scaling
-from otmoe.shards import Shard, ShardError, ShardRows
-from otmoe.validation import check_counts, class_codes
+from otmoe.shards import Shard
+from otmoe.validation import class_codes
 
 
 @dataclass(frozen=True)
@@ -44,39 +42,12 @@ class Question:
 
 def answer_local(question: Question) -> Answer:
     """Read one shard and answer, where its rows are."""
-    rows = _coded(question.shard.name, read(question.shard), question.model, question.classes)
-    return answer(question.shard.name, question.model, question.scaling, rows)
-
-
-def reply_from(request: RefineRequest, shard: Shard) -> tuple[RefineReply, ShardRows]:
-    """Return what a site replies, and the rows that it has read for it.
-
-    Parameters
-    ----------
-    request : RefineRequest
-    shard : Shard
-        The site's rows, under its name; class labels are those of the model.
-    """
-    found = read(shard)
-    rows = _coded(shard.name, found, request.model, request.model.classes)
-    return reply_to(request, rows, shard.name), found
-
-
-def _coded(name: str, found: ShardRows, model: MoE, classes: Floats | None) -> Rows:
-    """Return rows whose y are what the model's experts take."""
+    found = read(question.shard)
     y = found.y
-    if not found.X.shape[0]:
-        raise ShardError(f"{name}: it has no rows; leave it out.")
-    try:
-        if classes is not None:
-            y = class_codes(to_numpy(y), classes)
-        elif isinstance(y, np.ndarray) and y.dtype.kind == "U":
-            raise ValueError("the target holds text, and the model is about numbers.")
-        elif model.experts.family == "poisson":
-            check_counts(to_numpy(y))
-    except ValueError as error:
-        raise ShardError(f"{name}: {error}") from error
-    return Rows(found.X, y, found.weight, found.offset)
+    if question.classes is not None:
+        y = class_codes(to_numpy(y), question.classes)
+    rows = Rows(found.X, y, found.weight, found.offset)
+    return answer(question.shard.name, question.model, question.scaling, rows)
 
 
 def check_rounds(rounds: Any) -> None:

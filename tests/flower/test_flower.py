@@ -30,7 +30,7 @@ from otmoe import (
 from otmoe.local import Task, fit_local
 from otmoe.refinefile import RefineState
 from otmoe.refinerounds import begin, request_of, step
-from otmoe.refining import reply_from
+from otmoe.replying import reply_from
 from otmoe.rows import Scaling
 
 if "PYTEST_XDIST_WORKER" in os.environ:

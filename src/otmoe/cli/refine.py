@@ -32,7 +32,7 @@ from otmoe.local import ROWS_PER_PARAMETER, joined
 from otmoe.prediction import spec_of
 from otmoe.refinefile import RefineReply, RefineRequest, RefineState
 from otmoe.refinerounds import begin, check_merged, request_of, step
-from otmoe.refining import reply_from
+from otmoe.replying import reply_from
 from otmoe.rows import Scaling
 from otmoe.shards.memory import checked
 from otmoe.support import N_POINTS

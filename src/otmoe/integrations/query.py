@@ -18,7 +18,7 @@ from otmoe.message import LocalModel, load_features
 from otmoe.numerics import Floats
 from otmoe.records import List, Name, Record, Site, Whole, typed
 from otmoe.refinefile import RefineReply, RefineRequest
-from otmoe.refining import reply_from
+from otmoe.replying import reply_from
 from otmoe.shards import FileShard, shards_from
 from otmoe.support import N_POINTS
 
