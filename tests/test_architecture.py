@@ -77,7 +77,6 @@ ORDER = """
     futures.py
     local.py
     refining.py
-    replying.py
     distributed.py
     datasets/simulation.py
     datasets/__init__.py
@@ -87,6 +86,7 @@ ORDER = """
     estimators/classifier.py
     estimators/distributed.py
     estimators/__init__.py
+    replying.py
     integrations/__init__.py
     integrations/ray.py
     integrations/query.py
