@@ -47,8 +47,11 @@ ORDER = """
     sketch.py
     sketchrecord.py
     schema.py
+    refinerecord.py
     json_schema.py
     message.py
+    refinefile.py
+    refinerounds.py
     shards/files.py
     shards/sources.py
     shards/gathering.py
@@ -85,9 +88,12 @@ ORDER = """
     estimators/classifier.py
     estimators/distributed.py
     estimators/__init__.py
+    replying.py
     integrations/__init__.py
     integrations/ray.py
     integrations/query.py
+    integrations/nodes.py
+    integrations/flowerrounds.py
     integrations/flower.py
     prediction.py
     evaluation.py
@@ -104,6 +110,7 @@ ORDER = """
     cli/fit.py
     cli/inbox.py
     cli/aggregate.py
+    cli/refine.py
     cli/evaluate.py
     cli/__init__.py
     __main__.py

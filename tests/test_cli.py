@@ -29,6 +29,7 @@ from otmoe import (
     shards_from,
 )
 from otmoe.cli import main
+from otmoe.em import em
 
 pytestmark = pytest.mark.usefixtures("own_folder")
 
@@ -204,6 +205,19 @@ def test_cut(frame, cut, names):
     pq.write_table(frame.select(["y", "x0", "x1"]), "all.parquet", row_group_size=300)
     found = json.loads(fine("run", "all.parquet", "--cut", cut, "--json", *RUN).stdout)
     assert [shard["name"] for shard in found["shards"]] == names
+
+
+def test_refine_goes_on_to_the_fit_of_all_rows():
+    size = ["--rows", 900, "--experts", 2, "--features", 2, "--softness", 1]
+    fine("simulate", "-o", "data", "--files", 3, *size, "--seed", 3)
+    report = json.loads(fine("run", "data", *RUN, "--refine", "auto", "--json").stdout)
+    assert "this is the maximum-likelihood answer of all rows" in report["status"]
+    assert json.loads(Path("model.json").read_text())["about"]["refine rounds"] > 1
+    rows = pq.read_table("data")
+    X, y = np.column_stack([rows.column(f"x{j}") for j in range(2)]), rows.column("y").to_numpy()
+    model = load_model("model.json")
+    assert_allclose(em(X, y, 2, init=model).model.to_vector(), model.to_vector(), rtol=1e-4)
+    assert call("run", "data", *RUN, "--force", "--refine", "-1").exit_code == 2
 
 
 def test_the_report_names_what_matters(folder):
@@ -622,7 +636,7 @@ def as_shown(text):
     return re.sub(r"[-\d.,]*\d[\de.,-]*", "#", text.replace("─", "")).split()
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/cli.md", "docs/sites.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/cli.md", "docs/refine.md", "docs/sites.md"])
 def test_the_commands_of_the_pages_run(page):
     text = (ROOT / page).read_text()
     blocks = re.findall(r"```console\n(.*?)```(?:\n\n```text\n(.*?)```)?", text, re.DOTALL)

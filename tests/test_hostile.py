@@ -9,6 +9,7 @@ import re
 import time
 import warnings
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -23,10 +24,16 @@ from otmoe.aggregation import METHODS
 from otmoe.columns import Column
 from otmoe.json_schema import json_schema
 from otmoe.message import MessageError
+from otmoe.refinefile import RefineState
+from otmoe.refinerounds import begin, reply_to, request_of, step
+from otmoe.rows import Rows, Scaling
 
 CASES = int(os.environ.get("OTMOE_FUZZ", "500"))
 SEED = int(os.environ.get("OTMOE_SEED", "0"))
 SCHEMA = Draft202012Validator(json_schema("local model"))
+SCHEMAS = [
+    Draft202012Validator(json_schema(f"refine {kind}")) for kind in ("state", "request", "reply")
+]
 PART = 50  # cases in a test
 SECONDS = 10  # that a case may take; nearly all take a tenth of one
 
@@ -185,6 +192,29 @@ def extreme(text, rng):
     return json.dumps(document).encode()
 
 
+def wilder(text, rng):
+    """Make numbers of a refine round huge, tiny, or of the other sign."""
+    document = json.loads(text)
+    share = one_of(rng, [0.02, 0.3, 1.0])
+
+    def other(value):
+        if isinstance(value, list):
+            return [other(part) for part in value]
+        if not isinstance(value, float) or rng.random() > share:
+            return value
+        return float(one_of(rng, [-value, 0.0, 1e30, -1e30, value * 10 ** rng.uniform(-9, 9)]))
+
+    for part in (document, document.get("best") or {}):
+        for name in ("score", "information", "x_mean", "theta"):
+            if name in part and rng.random() < 0.7:
+                part[name] = other(part[name])
+    if "x_var" in document:
+        document["x_var"] = [abs(value) for value in other(document["x_var"])]
+    if rng.random() < 0.3 and "log_likelihood" in document:
+        document["log_likelihood"] = other(document["log_likelihood"])
+    return json.dumps(document).encode()
+
+
 WAYS = [flipped, cut, spliced, exchanged, renumbered, doubled, rearranged, extreme, extreme]
 
 # -- what may come of it -----------------------------------------------------------------------
@@ -262,6 +292,69 @@ def test_a_spoilt_file_of_a_model_or_of_features_is_refused_or_valid(part, tmp_p
         except MessageError as error:
             assert str(error).startswith(str(path))
             assert_sentence(error)
+
+
+@cache
+def asked(family):
+    """Return a state that waits for its second round, the request, two sites' replies and rows."""
+    rng = np.random.default_rng(1)
+    model = MESSAGES[family].model
+    X = np.column_stack([rng.normal(size=120), np.arange(120) % 2])
+    _, y = model.sample(X, rng)
+    rows = {"Lyon": Rows(X[:70], y[:70]), "Nantes": Rows(X[70:], y[70:])}
+    state = begin(model, {"Lyon": 70, "Nantes": 50}, Scaling.of(X), features=SPEC)
+    for _ in range(2):
+        request = request_of(state)
+        replies = [reply_to(request, part, site) for site, part in rows.items()]
+        before, state = state, step(state, replies)
+    return before, request, replies, rows
+
+
+def refined(text, family, which):
+    """Read a text as a part of a refine round, and go on with it; return how far it came."""
+    state, request, replies, rows = asked(family)
+    kind = type((state, request, replies[0])[which])
+    try:
+        found = kind.from_json(text, source="upload")
+    except MessageError as error:
+        assert str(error).startswith("upload: ")
+        assert_sentence(error)
+        return "refused"
+    assert kind.from_json(found.to_json()).to_json() == found.to_json()
+    SCHEMAS[which].validate(json.loads(text))
+    try:
+        if which == 0:
+            after = step(found, replies)
+        elif which == 1:
+            after = step(state, [reply_to(found, rows["Lyon"], "Lyon"), replies[1]])
+        else:
+            after = step(state, [found, replies[1]])
+    except MessageError as error:
+        assert_sentence(error)
+        return "turned away"
+    assert np.all(np.isfinite(after.model.to_vector()))
+    assert RefineState.from_json(after.to_json()).to_json() == after.to_json()
+    return "refined"
+
+
+@pytest.mark.parametrize("part", range(max(CASES * 2 // 5 // PART, 1)))
+def test_a_spoilt_part_of_a_refine_round_is_refused_or_valid(part):
+    seen = set()
+    for case in range(part * PART, (part + 1) * PART):
+        rng = np.random.default_rng([SEED, case, 2])
+        family = one_of(rng, list(FAMILIES))
+        which = one_of(rng, [0, 1, 2, 2])
+        state, request, replies, _ = asked(family)
+        text = (state, request, replies[0])[which].to_json().encode()
+        spoil = one_of(rng, [*WAYS[:7], wilder, wilder])
+        started = time.process_time()
+        try:
+            seen.add(refined(spoil(text, rng), family, which))
+        except Exception as error:
+            error.add_note(f"case {case} of seed {SEED}: {family}, {which}, {spoil.__name__}")
+            raise
+        assert time.process_time() - started < SECONDS
+    assert {"refused", "refined"} <= seen
 
 
 documents = st.recursive(

@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 from families import FAMILIES
 from jsonschema import Draft202012Validator
-from oracles import random_model
+from oracles import random_model, random_rows
 
 from otmoe import FeatureSpec, LocalModel, save_model
 from otmoe.columns import Column
 from otmoe.json_schema import KINDS, file_name, json_schema
 from otmoe.jsontext import MessageError
+from otmoe.refinerounds import begin, reply_to, request_of, step
+from otmoe.rows import Rows, Scaling
 
 DOCS = Path(__file__).parent.parent / "docs"
 VALIDATORS = {kind: Draft202012Validator(json_schema(kind)) for kind in KINDS}
@@ -56,6 +58,25 @@ def test_what_is_written_is_valid(family, tmp_path):
     bare = random_model(np.random.default_rng(0), 3, 2, family=family)
     sent = LocalModel("Lyon", bare, 1.0, 0.0, False, "stopped", versions={})
     VALIDATORS["local model"].validate(json.loads(sent.to_json()))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_what_is_written_in_refine_rounds_is_valid(family):
+    rng = np.random.default_rng(0)
+    model = random_model(rng, 2, 2, columns=(0, 1), family=family)
+    X, y = random_rows(rng, model, 300)
+    state = begin(model, {"Lyon": 300}, Scaling.of(X))
+    reply = reply_to(request_of(state), Rows(X, y), "Lyon")
+    after = step(state, [reply])
+    for kind, written in [
+        ("refine request", request_of(state)),
+        ("refine reply", reply),
+        ("refine state", state),
+        ("refine state", after),
+    ]:
+        VALIDATORS[kind].validate(json.loads(written.to_json()))
+    spoilt = json.loads(reply.to_json()) | {"score": [1.0, "2"]}
+    assert not VALIDATORS["refine reply"].is_valid(spoilt)
 
 
 def test_what_other_languages_write_is_valid():
@@ -137,4 +158,4 @@ def test_every_field_of_a_message_has_a_type():
             for inner in schema:
                 yield from holes(inner, path)
 
-    assert [list(holes(validator.schema)) for validator in VALIDATORS.values()] == [[], [], []]
+    assert [list(holes(validator.schema)) for validator in VALIDATORS.values()] == [[]] * len(KINDS)

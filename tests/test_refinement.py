@@ -143,6 +143,18 @@ def test_a_site_that_misses_a_round_is_named_and_not_compared(data):
     assert better.best.n_samples == 3000
 
 
+def test_an_answer_without_a_site_does_not_claim_all_rows(data):
+    sites = parts(data)
+    less = {name: rows for name, rows in sites.items() if name != "site 2"}
+    state = Refinement(data.truth, Scaling.of(data.X))
+    while not state.is_done("auto"):
+        state = advance(state, asked(state, less), list(sites))
+    assert state.status.endswith("answer of all rows but those of site 2")
+    for _ in range(4):  # it is back
+        state = advance(state, asked(state, sites), list(sites))
+    assert state.converged and state.status.endswith("answer of all rows")
+
+
 def test_rounds_are_counted(data):
     sites = parts(data)
     state = Refinement(data.truth, Scaling.of(data.X))
@@ -153,10 +165,13 @@ def test_rounds_are_counted(data):
     assert state.status.startswith("after 1 refine round the last step was ")
 
 
-def test_a_digest_tells_models_apart(rng):
+def test_a_digest_tells_questions_apart(rng):
     a, b = random_model(rng), random_model(rng)
-    assert digest(a) == digest(replace(a)) != digest(b)
-    assert digest(a) != digest(a.with_vector(np.nextafter(a.to_vector(), np.inf)))
+    scaling = Scaling.of(rng.normal(size=(9, a.n_features)))
+    assert digest(a, scaling) == digest(replace(a), scaling) != digest(b, scaling)
+    near = a.with_vector(np.nextafter(a.to_vector(), np.inf))
+    assert digest(a, scaling) != digest(near, scaling)
+    assert digest(a, scaling) != digest(a, replace(scaling, x_scale=2 * scaling.x_scale))
 
 
 # -- over an executor --------------------------------------------------------------------------

@@ -10,6 +10,9 @@ from numpy.testing import assert_allclose
 
 from otmoe import FeatureSpec, LocalModel, MoERegressor, aggregate, shards_from, simulate
 from otmoe.local import Task, fit_local
+from otmoe.refinefile import RefineReply
+from otmoe.refinerounds import begin, reply_to, request_of
+from otmoe.rows import Rows, Scaling
 from otmoe.screening import THRESHOLD, likelihood_deviations
 
 
@@ -181,3 +184,43 @@ def test_screening_finds_a_careless_liar_but_not_a_careful_one(shift, found):
     assert ("liar" in merged.left_out) == found
     moved = merged.model.predict(data.X) - aggregate(honest, data.X).model.predict(data.X)
     assert (np.mean(moved) > 0.9 * shift * deviation.mean()) == (not found)
+
+
+# -- what a refine reply shows --------------------------------------------------------------------
+
+
+def replied(model, X, y):
+    """Return a site's reply, and the map of coefficients to those of standardised features."""
+    scaling = Scaling.of(np.vstack([X, X + 1.0, 2 * X]))  # somebody's, as the server has it
+    state = begin(model, {"Lyon": len(y)}, scaling)
+    reply = reply_to(request_of(state), Rows(X, y), "Lyon")
+    zero = model.with_vector(np.zeros(model.n_parameters))
+    L = [
+        scaling.from_user(zero.with_vector(e)).to_vector() - scaling.from_user(zero).to_vector()
+        for e in np.eye(model.n_parameters)
+    ]
+    return RefineReply.from_json(reply.to_json()).answer, np.array(L).T
+
+
+def test_a_refine_reply_of_one_row_is_that_row():
+    data = simulate(500, 2, 3, random_state=0)
+    x, y = data.X[7], data.y[7]
+    found, _ = replied(data.truth, x[None], np.array([y]))
+    assert_allclose(found.x_mean, x)
+    experts, p = data.truth.experts, 4
+    k = int(np.argmax(found.information.mass))
+    score = found.information.score[p + k * p]  # of the expert's intercept, after the gate's
+    mean = experts.coef[k] @ np.append(1.0, found.x_mean)
+    assert_allclose(mean + score * experts.var[k] / found.information.mass[k], y)
+
+
+def test_a_refine_reply_shows_x_and_y_of_the_only_row_with_a_level(people):
+    model = message(people, 1).model
+    model = model.with_vector(model.to_vector() + 0.1)  # any model that somebody asks about
+    X, y = SPEC.encode(people), people.y.to_numpy()
+    found, L = replied(model, X, y)
+    score, matrix = L.T @ found.information.score, L.T @ found.information.matrix @ L
+    nice = SPEC.feature_names.index("city=Nice") + 1
+    assert_allclose(matrix[nice, 1:-1] / matrix[nice, 0], X[17], atol=1e-8)
+    mean = model.experts.coef[0] @ np.append(1.0, X[17])
+    assert_allclose(mean + score[nice] * model.experts.var[0], y[17])

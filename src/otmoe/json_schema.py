@@ -15,12 +15,16 @@ from otmoe.experts import FAMILIES
 from otmoe.features import FeaturesFileRecord
 from otmoe.jsontext import to_text, write_whole
 from otmoe.records import SCHEMA_VERSION, Record
+from otmoe.refinerecord import ReplyRecord, RequestRecord, StateRecord
 from otmoe.schema import LocalModelRecord, ModelFileRecord, experts_record
 
 KINDS: dict[str, type[Record]] = {
     "local model": LocalModelRecord,
     "model": ModelFileRecord,
     "features": FeaturesFileRecord,
+    "refine request": RequestRecord,
+    "refine reply": ReplyRecord,
+    "refine state": StateRecord,
 }
 """Records by what the field `otmoe` says."""
 
@@ -40,7 +44,8 @@ def json_schema(kind: str) -> dict[str, Any]:
 
     Parameters
     ----------
-    kind : {"local model", "model", "features"}
+    kind : str
+        What the field `otmoe` says, as in :data:`KINDS`.
 
     Returns
     -------

@@ -44,7 +44,8 @@ from otmoe.validation import check_weight, generator
 __all__ = ["LocalModel", "MessageError", "load_features", "load_model", "save_model"]
 
 
-def _versions() -> dict[str, str]:
+def versions_used() -> dict[str, str]:
+    """Return the versions of otmoe, Python and NumPy, by name."""
     return {
         "otmoe": version("otmoe"),
         "python": platform.python_version(),
@@ -106,7 +107,7 @@ class LocalModel:
     status: str
     warnings: tuple[str, ...] = ()
     constant: dict[str, float] = field(default_factory=dict)
-    versions: dict[str, str] = field(default_factory=_versions)
+    versions: dict[str, str] = field(default_factory=versions_used)
     features: FeatureSpec | None = None
     grams: Grams | None = None
     sketch: Sketch | None = None
@@ -229,8 +230,8 @@ class LocalModel:
                 "warnings": list(self.warnings),
             },
             "constant_features": self.constant,
-            **_features_part(self.features),
-            "model": _model_document(self.model),
+            **features_part(self.features),
+            "model": model_document(self.model),
             **({} if self.grams is None else {"grams": self.grams.document()}),
             **self.support_document(),
             "versions": self.versions,
@@ -263,7 +264,7 @@ class LocalModel:
             )
         return cls(
             site=record.site,
-            model=_model(record.model),
+            model=model_of(record.model),
             n_samples=record.n_samples,
             log_likelihood=record.log_likelihood,
             converged=record.fit.converged,
@@ -334,9 +335,9 @@ def save_model(
         "otmoe": "model",
         "schema_version": SCHEMA_VERSION,
         "about": {} if about is None else about,
-        **_features_part(features),
-        "model": _model_document(model),
-        "versions": _versions(),
+        **features_part(features),
+        "model": model_document(model),
+        "versions": versions_used(),
     }
     check(document, "model")
     write_whole(path, to_text(document) + "\n")
@@ -356,7 +357,7 @@ def load_model(path: str | os.PathLike[str], limits: Limits = LIMITS) -> MoE:
     MoE
     """
     source = named(path)
-    return _model(check(parse(read(path, limits), source, limits), source, limits).model)
+    return model_of(check(parse(read(path, limits), source, limits), source, limits).model)
 
 
 def load_features(path: str | os.PathLike[str], limits: Limits = LIMITS) -> FeatureSpec | None:
@@ -381,7 +382,8 @@ def load_features(path: str | os.PathLike[str], limits: Limits = LIMITS) -> Feat
     return _features(check(document, source, limits))
 
 
-def _features_part(features: FeatureSpec | None) -> dict[str, Any]:
+def features_part(features: FeatureSpec | None) -> dict[str, Any]:
+    """Return the field of a document that holds a specification, if there is one."""
     return {} if features is None else {"features": features.document()}
 
 
@@ -393,12 +395,13 @@ def _support(record: LocalModelRecord) -> dict[str, Any]:
     """Return what a checked record says about the site's covariates."""
     sketch, support = record.sketch, record.support
     return {
-        "sketch": None if sketch is None else sketch_of(sketch, _model(record.model).terms[1:]),
+        "sketch": None if sketch is None else sketch_of(sketch, model_of(record.model).terms[1:]),
         "support": None if support is None else np.array(support, np.float64),
     }
 
 
-def _model_document(model: MoE) -> dict[str, Any]:
+def model_document(model: MoE) -> dict[str, Any]:
+    """Return a model as it stands in a document."""
     gate, experts = model.gate, model.experts
     if not isinstance(gate, SoftmaxGate):
         raise MessageError(
@@ -417,7 +420,7 @@ def _model_document(model: MoE) -> dict[str, Any]:
     }
 
 
-def _model(record: ModelRecord) -> MoE:
+def model_of(record: ModelRecord) -> MoE:
     """Return the model of a checked record."""
     columns = record.gate.columns
     parameters = {name: np.array(value, np.float64) for name, value in record.experts.items()}

@@ -8,7 +8,7 @@ answers travel.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from hashlib import sha256
 
 import numpy as np
@@ -180,9 +180,12 @@ class Refinement:
         if not np.isfinite(self.decrement):
             return f"after {many} the information is not positive definite yet"
         distance = f"{np.sqrt(max(self.decrement, 0.0)):.1g} standard errors"
-        return f"after {many} the last step was {distance} long" + (
-            ": this is the maximum-likelihood answer of all rows" if self.converged else ""
-        )
+        said = f"after {many} the last step was {distance} long"
+        if not self.converged:
+            return said
+        gone = dict.fromkeys(s for _, s in self.missing if s not in self.best.log_likelihood)
+        but = f" but those of {', '.join(gone)}" if gone else ""
+        return f"{said}: this is the maximum-likelihood answer of all rows{but}"
 
 
 def advance(
@@ -250,9 +253,15 @@ def advance(
     )
 
 
-def digest(model: MoE) -> str:
-    """Return a hash of a model's parameters, by which answers about another are told."""
-    return sha256(model.to_vector().astype("<f8").tobytes()).hexdigest()[:16]
+def digest(model: MoE, scaling: Scaling) -> str:
+    """Return a hash of a question, by which answers to another one are told.
+
+    It is that of the parameters on the user's scale and of the standardisation, bit by bit.
+    """
+    experts = (getattr(model.experts, part.name) for part in fields(model.experts))
+    arrays = (model.gate.coef, *experts, scaling.x_center, scaling.x_scale)
+    text = b"".join(np.asarray(a, "<f8").tobytes() for a in arrays if a is not None)
+    return sha256(text).hexdigest()[:16]
 
 
 def _charge(theta: Floats, penalty: Floats) -> float:

@@ -155,12 +155,7 @@ def check(
     else:
         fail(source, "otmoe", f'is {shown(kind)}; give "local model" or "model".')
     model = record.model
-    experts = typed(experts_record(model.family), model.experts, source, ("model", "experts"))
-    model.experts.clear()
-    model.experts.update(experts)
-    _check_model(model, source, limits)
-    if record.features is not None:
-        _check_features(record.features, model, source)
+    check_model(model, record.features, source, limits)
     if isinstance(record, LocalModelRecord):
         _check_constant(record, source)
         if record.grams is not None:
@@ -172,7 +167,19 @@ def check(
     return record
 
 
-def _check_model(model: ModelRecord, source: str, limits: Limits | None) -> None:
+def check_model(
+    model: ModelRecord, features: FeaturesRecord | None, source: str, limits: Limits | None
+) -> None:
+    """Check a model and the features beside it; its experts become those of its family."""
+    experts = typed(experts_record(model.family), model.experts, source, ("model", "experts"))
+    model.experts.clear()
+    model.experts.update(experts)
+    _check_parts(model, source, limits)
+    if features is not None:
+        _check_features(features, model, source)
+
+
+def _check_parts(model: ModelRecord, source: str, limits: Limits | None) -> None:
     """Check that the parts of a model agree; the shape is that of the experts' coefficients."""
     coef, gate = model.experts["coef"], model.gate
     shape = _shape(coef, "model.experts.coef", source)

@@ -89,7 +89,7 @@ def sketch_of(record: SketchRecord, names: Sequence[str]) -> Sketch:
         np.array(record.weight),
         columns(record.numbers),
         np.array(record.mean, np.float64),
-        np.array([_symmetric(cov, q) for cov in record.cov]),
+        np.array([symmetric(cov, q) for cov in record.cov]),
         tuple(columns(category.features) for category in record.categories),
         tuple(np.array(category.prob) for category in record.categories),
         {place[name]: value for name, value in record.constant.items()},
@@ -99,7 +99,7 @@ def sketch_of(record: SketchRecord, names: Sequence[str]) -> Sketch:
     )
 
 
-def _symmetric(triangle: list[float], size: int) -> Floats:
+def symmetric(triangle: list[float], size: int) -> Floats:
     """Return the symmetric matrix whose upper triangle is given row by row."""
     matrix = np.zeros((size, size))
     rows, columns = np.triu_indices(size)
@@ -140,7 +140,7 @@ def check_sketch(record: SketchRecord, names: Sequence[str], source: str) -> Non
                 fail(source, f"sketch.{name}[{g}]", f"has {len(row)} entries; give {size}.")
     for g, triangle in enumerate(record.cov):
         try:
-            np.linalg.cholesky(_symmetric(triangle, q))
+            np.linalg.cholesky(symmetric(triangle, q))
         except np.linalg.LinAlgError:
             problem = (
                 "is not positive definite; give the upper triangle of a covariance, row by row."

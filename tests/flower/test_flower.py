@@ -18,8 +18,20 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
 
-from otmoe import FeatureSpec, LocalModel, aggregate, load_model, shards_from, simulate
+from otmoe import (
+    FeatureSpec,
+    LocalModel,
+    aggregate,
+    load_model,
+    shards_from,
+    simulate,
+    support_from,
+)
 from otmoe.local import Task, fit_local
+from otmoe.refinefile import RefineState
+from otmoe.refinerounds import begin, request_of, step
+from otmoe.replying import reply_from
+from otmoe.rows import Scaling
 
 if "PYTEST_XDIST_WORKER" in os.environ:
     pytest.skip("starts servers: run pytest tests/flower by itself", allow_module_level=True)
@@ -125,7 +137,13 @@ def fed(folder):
 
 
 def node(folder, name, **more):
-    return {"site": name, "data": str(folder / f"{name}.parquet"), "sketch": True, **more}
+    return {
+        "site": name,
+        "data": str(folder / f"{name}.parquet"),
+        "sketch": True,
+        "refine": True,
+        **more,
+    }
 
 
 def config(folder, output, **more):
@@ -138,14 +156,35 @@ def config(folder, output, **more):
     }
 
 
-def test_the_model_is_that_of_the_file_route(fed, folder, messages, expected):
-    log = fed.run(EXAMPLE / "app", config(folder, "first"))
+def refined(folder, messages, rounds):
+    """The file route: so many refine rounds after the merging."""
+    known = [LocalModel.load(path) for path in messages]
+    sites = {message.site: message.n_samples for message in known}
+    scaling = Scaling.of(support_from(known))
+    state = begin(aggregate(known).model, sites, scaling, rounds, features=SPEC)
+    while not state.done:
+        replies = []
+        for name in SITES:
+            (shard,) = shards_from(folder / f"{name}.parquet", target="y", features=SPEC)
+            replies.append(reply_from(request_of(state), replace(shard, name=name))[0])
+        state = step(state, replies)
+    return state
+
+
+def test_the_models_are_those_of_the_file_route(fed, folder, messages, expected):
+    log = fed.run(EXAMPLE / "app", config(folder, "first", refine=2))
     assert "(lyon) has replied" in log and "(nantes) has replied" in log
     out = folder / "first"
     for ours, theirs in zip(sorted(out.glob("messages/*")), messages, strict=True):
         assert ours.read_bytes() == theirs.read_bytes()
-    found = load_model(out / "model.json").to_vector()
+    found = load_model(out / "merged.json").to_vector()
     assert_allclose(found, expected, rtol=0, atol=1e-10)
+    state = refined(folder, messages, 2)
+    assert state.refinement.status in log
+    found = load_model(out / "model.json").to_vector()
+    assert_allclose(found, state.model.to_vector(), rtol=0, atol=1e-10)
+    assert RefineState.load(out / "rounds" / "state.json").done
+    assert len(list(out.glob("rounds/*.reply.json"))) == 4
 
 
 def test_a_node_with_an_unknown_key_is_refused(fed, folder):

@@ -7,12 +7,23 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 
-from otmoe import FeatureSpec, LocalModel, aggregate, load_model, simulate
+from otmoe import (
+    FeatureSpec,
+    LocalModel,
+    aggregate,
+    load_model,
+    observed_inference,
+    simulate,
+)
+from otmoe.em import em
 from otmoe.futures import TasksFailed
-from otmoe.integrations import flower
+from otmoe.integrations import flower, nodes
 from otmoe.integrations.query import Offer, Request, answer
+from otmoe.refinefile import RefineReply, RefineRequest, RefineState
+from otmoe.refinerounds import begin, request_of, step
+from otmoe.rows import Scaling
 
 if "PYTEST_XDIST_WORKER" in os.environ:
     pytest.skip("run pytest tests/flower by itself", allow_module_level=True)
@@ -97,7 +108,7 @@ def inside_a_run(monkeypatch):
     """Make messages possible, which Flower allows in its own processes only; and do not sleep."""
     identity = pytest.importorskip("flwr.supercore.task_identity").TaskIdentity
     identity.run_id, identity.node_id, identity.task_id = 1, 1, 1
-    monkeypatch.setattr(flower, "_POLL", 0.01)
+    monkeypatch.setattr(nodes, "_POLL", 0.01)
 
 
 def failed(query):
@@ -310,3 +321,132 @@ def test_support_is_drawn_from_what_the_server_has(folder, config):
     result = flower.serve(Grid({1: site(folder, "lyon")}), config | {"points": 50})
     assert result.n_support == 50
     assert np.isfinite(result.model.to_vector()).all()
+
+
+# -- refine rounds -------------------------------------------------------------------------------
+
+
+def refining(folder, **changes):
+    """Return nodes that take part in refine rounds."""
+    nodes = {n: site(folder, s, refine=True) for n, s in ((1, "lyon"), (2, "nantes"))}
+    return Grid(nodes | changes.get("nodes", {}), changes.get("names"))
+
+
+def honest_first(honest, later):
+    """Return a node that sends its message, and something else to refine requests."""
+    return lambda query: later(query) if "refine" in query.content["otmoe"] else honest(query)
+
+
+def test_refine_rounds_end_at_the_fit_of_all_rows_and_equal_those_by_files(
+    folder, config, tmp_path
+):
+    result = flower.serve(refining(folder), config | {"refine": "auto"})
+    out = tmp_path / "out"
+    state = RefineState.load(out / "rounds" / "state.json")
+    assert result.refinement.converged and state.done and state.absent == ()
+    frame = pd.concat([pd.read_parquet(folder / f"{s}.parquet") for s in ("lyon", "nantes")])
+    X, y = SPEC.encode(frame), frame.y.to_numpy()
+    fit = em(X, y, 2, init=result.model)
+    se = observed_inference(fit.model, X, y).standard_errors
+    gap = result.model.experts.coef - fit.model.experts.coef
+    assert np.max(np.abs(gap) / se.coef) < 1e-3
+    assert_allclose(result.inference().standard_errors.coef, se.coef, rtol=1e-3)
+    assert_array_equal(load_model(out / "model.json").to_vector(), result.model.to_vector())
+    # the same from the files that were kept: every request, and the end
+    support = SPEC.encode(pd.read_parquet(folder / "support.parquet"))
+    again = begin(
+        load_model(out / "merged.json"),
+        {"lyon": 500, "nantes": 400},
+        Scaling.of(support),
+        features=SPEC,
+    )
+    for number in range(1, state.refinement.rounds + 1):
+        asked = RefineRequest.load(out / "rounds" / f"round{number}.request.json")
+        assert asked.to_json() == request_of(again).to_json()
+        replies = sorted(out.glob(f"rounds/*.round{number}.reply.json"))
+        assert [path.name[:5] for path in replies] == ["001-l", "002-n"]
+        again = step(again, [RefineReply.load(path) for path in replies])
+    assert again.to_json() == state.to_json()
+
+
+def test_as_many_rounds_as_were_asked_for(folder, config, tmp_path):
+    config = {k: v for k, v in config.items() if k != "support"} | {"sketch": True, "refine": 1}
+    grid = refining(folder)
+    grid.nodes = {n: site(folder, s, refine=True, sketch=True) for n, s in ((5, "lyon"),)}
+    flower.serve(grid, config)
+    about = json.loads((tmp_path / "out" / "model.json").read_text())["about"]
+    assert about["rounds"] == 1 and about["missing"] == ""
+    assert about["status"].startswith("after 1 refine round")
+
+
+def test_a_site_that_has_not_agreed_answers_no_refine_round(folder, config, tmp_path):
+    grid = refining(folder, nodes={2: site(folder, "nantes")})
+    with pytest.raises(TasksFailed, match="node 2: it answers no refine rounds"):
+        flower.serve(grid, config | {"refine": 1})
+    out = tmp_path / "out"
+    assert out.joinpath("merged.json").exists() and not out.joinpath("model.json").exists()
+    result = flower.serve(
+        grid, config | {"refine": 1, "on-error": "skip", "output": str(tmp_path / "skip")}
+    )
+    assert result.refinement.missing == ((1, "nantes"),)
+    about = json.loads((tmp_path / "skip" / "model.json").read_text())["about"]
+    assert about["missing"] == "nantes (round 1)"
+
+
+def test_too_few_rows_are_not_summed_up(folder, config):
+    honest = site(folder, "nantes", refine=True)
+    strict = site(folder, "nantes", refine=True, **{"rows-per-parameter": 40})
+    grid = refining(folder, nodes={2: honest_first(honest, strict)})
+    with pytest.raises(TasksFailed, match="it has 400 rows for 11 .* fewer than the 40 rows per"):
+        flower.serve(grid, config | {"refine": 1})
+
+
+def changed(folder, **fields):
+    """Return what a node sends that changes some fields of its reply."""
+    honest = site(folder, "nantes", refine=True)
+
+    def reply(query):
+        document = json.loads(honest(query).content["otmoe"]["reply"]) | fields
+        return record(reply=json.dumps(document).encode())(query)
+
+    return reply
+
+
+WRONG = {
+    "another name": ({"site": "lyon"}, 'calls itself "lyon", and was "nantes" before'),
+    "another round": ({"round": 7}, "replies to round 7, which is still to come"),
+    "another digest": ({"digest": "0" * 16}, "replies to another request than that of round 1"),
+    "other rows": ({"n_samples": 900.0, "mass": [400.0, 500.0]}, "is about 900 rows, but"),
+    "no numbers": ({"score": []}, "`information` has 66 numbers; the upper triangle of 0 x 0"),
+}
+
+
+@pytest.mark.parametrize("kind", WRONG)
+def test_a_wrong_reply_costs_that_node_alone(kind, folder, config, caplog):
+    fields, cause = WRONG[kind]
+    honest = site(folder, "nantes", refine=True)
+    grid = refining(folder, nodes={2: honest_first(honest, changed(folder, **fields))})
+    result = flower.serve(grid, config | {"refine": 1, "on-error": "skip"})
+    assert result.refinement.missing == ((1, "nantes"),)
+    assert f"round 1: node 2: {cause}" in caplog.text
+
+
+def test_a_node_that_is_gone_is_named(folder, config, tmp_path):
+    grid = refining(folder)
+    honest = grid.nodes[2]
+
+    def leaves(query):
+        reply = honest(query)
+        everybody = list(grid.get_nodes())
+        grid.get_nodes = lambda: [node for node in everybody if node.node_id != 2]
+        return reply
+
+    grid.nodes[2] = leaves
+    with pytest.raises(TasksFailed, match=r"node 2 \(nantes\): is not connected any more"):
+        flower.serve(grid, config | {"refine": "auto"})
+
+
+def test_rounds_that_make_no_sense_are_refused(folder, config):
+    for refine in ("often", -1, 1.5, True):
+        with pytest.raises(ValueError, match='`refine` is .*; give a number of rounds, or "auto"'):
+            flower.serve(Grid({}), config | {"refine": refine})

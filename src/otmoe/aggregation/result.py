@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from otmoe.em import Fit
-from otmoe.inference import Inference, InferenceError, inference, one_round_refusal
+from otmoe.inference import Inference, InferenceError, one_round_refusal, refined_inference
 from otmoe.message import LocalModel
 from otmoe.model import MoE
 from otmoe.numerics import Floats
@@ -203,17 +203,9 @@ class Aggregation:
         InferenceError
             If the model was merged in one round, or is not at the maximum yet.
         """
-        state = self.refinement
-        if state is None or state.best is None:
+        if self.refinement is None or self.refinement.best is None:
             raise InferenceError(one_round_refusal(self.method, len(self.sites)))
-        return inference(
-            state.model,
-            state.best.information,
-            state.best.n_samples,
-            penalty=state.penalty,
-            scaling=state.scaling,
-            log_likelihood=state.best.information.log_likelihood,
-        )
+        return refined_inference(self.refinement)
 
     @property
     def mass(self) -> Floats | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from otmoe import __version__
-from otmoe.cli import aggregate, evaluate, features, fit, inspect, predict, run, simulate
+from otmoe.cli import aggregate, evaluate, features, fit, inspect, predict, refine, run, simulate
 from otmoe.cli.common import Commands
 
 __all__ = ["main"]
@@ -45,6 +45,7 @@ for _command in (
     fit.fit,
     inspect.inspect,
     aggregate.aggregate,
+    refine.refine,
     evaluate.evaluate,
     predict.predict,
 ):

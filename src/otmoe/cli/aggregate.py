@@ -45,7 +45,8 @@ Examples:
   otmoe aggregate "*.moe.json" -o model.json
   otmoe aggregate *.moe.json --support covariates.parquet --exclude Brest -o model.json
 
-The same messages, support and seed give the same model, in whatever order the messages come.""",
+The same messages, support and seed give the same model, in whatever order the messages come.
+`otmoe refine` leads on from it to the fit of all rows.""",
 )
 @click.argument("files", nargs=-1, required=True, metavar="FILES...")
 @option(
@@ -127,7 +128,7 @@ def aggregate(
     begin = perf_counter()
     inbox = open_inbox(files, exclude, skip_bad)
     messages = check_messages(inbox.messages)
-    X = _support(messages, support, points, missing, seed)
+    X = support_of(messages, support, points, missing, seed)
     weight = {"rows": None, "equal": np.ones(len(messages)), "covariate": "covariate"}[site_weight]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # the result has them line by line
@@ -159,7 +160,7 @@ def aggregate(
     say(report, as_json, quiet, *_shown(report, result))
 
 
-def _support(
+def support_of(
     messages: Sequence[LocalModel],
     data: str | None,
     points: int,

@@ -133,6 +133,23 @@ class Levels(Names):
         return levels
 
 
+class Rounds(click.ParamType):
+    """A number of refine rounds, or auto."""
+
+    name = "N|auto"
+
+    def __init__(self, least: int) -> None:
+        self.least = least
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> int | str:
+        """Return the number, or "auto"."""
+        if value == "auto" or isinstance(value, int):
+            return value
+        if value.isdecimal() and int(value) >= self.least:
+            return int(value)
+        return self.fail(f"{value!r}: give auto or a number from {self.least}.", param, ctx)
+
+
 data = click.argument("data", nargs=-1, required=True, metavar="DATA...")
 
 

@@ -42,7 +42,7 @@ def open_inbox(files: Sequence[str], exclude: Sequence[str], skip_bad: bool) -> 
     skip_bad : bool
         Go on without files that cannot be read.
     """
-    paths = _found(files)
+    paths = paths_of(files)
     sent: dict[str, tuple[Path, LocalModel]] = {}
     bad: dict[str, str] = {}
     for path in paths:
@@ -71,10 +71,12 @@ def open_inbox(files: Sequence[str], exclude: Sequence[str], skip_bad: bool) -> 
     return Inbox(kept, {site: path.stat().st_size for site, (path, _) in sent.items()}, bad)
 
 
-def _found(files: Sequence[str]) -> list[Path]:
-    """Return the files that names and patterns stand for, those of a pattern sorted."""
+def paths_of(files: Sequence[str]) -> list[Path]:
+    """Return the files that names, folders and patterns stand for, those of a pattern sorted."""
     found: list[Path] = []
     for item in files:
+        if Path(item).is_dir():
+            item = str(Path(glob.escape(item), "*.json"))
         matches = (
             sorted(glob.glob(item)) if glob.has_magic(item) and not Path(item).exists() else [item]
         )

@@ -15,7 +15,9 @@ from otmoe import FeatureSpec, LocalModel, load_features, load_model
 from otmoe.cli.common import Command, few, option, say, speech
 from otmoe.cli.tables import listed, table_of
 from otmoe.jsontext import named, parse, read, to_text
+from otmoe.local import ROWS_PER_PARAMETER
 from otmoe.model import MoE
+from otmoe.refinefile import RefineReply, RefineRequest, RefineState
 
 PARTS = {
     "model": (
@@ -45,6 +47,23 @@ PARTS = {
         "support rows",
         "ROWS OF THE DATA: the covariates of single rows as they are, without the response",
     ),
+    "x_mean": ("means", "the mean of every covariate over the site's rows"),
+    "x_var": ("variances", "the variance of every covariate over the site's rows"),
+    "mass": ("mass", "how many of the site's rows each expert answers for"),
+    "score": (
+        "score",
+        "how the likelihood of the site's rows changes with each parameter: sums over rows of "
+        "residuals times covariates",
+    ),
+    "information": (
+        "information",
+        "how sharply it does, pair by pair: sums over rows of products of covariates, weighted by "
+        "how surprising y is; with few rows, or with a level that one row has, x AND y of single "
+        "rows can be worked out",
+    ),
+    "scaling": ("scaling", "centres and scales in which sites answer, from the support points"),
+    "pooled": ("pooled scaling", "mean and standard deviation of the covariates over all sites"),
+    "best": ("sums", "what the sites have answered about the best model so far, summed"),
 }
 """Parts of a file that are told apart, by their field: what they are called, what they reveal."""
 
@@ -56,6 +75,12 @@ _REST = {
     ),
     "model": ("about", "what the author says about the model, versions of software"),
     "features": PARTS["features"],
+    "refine request": ("about", "number and digest of the round, versions of software"),
+    "refine reply": (
+        "about",
+        "name of the site, number of rows, log-likelihood, round and digest, versions of software",
+    ),
+    "refine state": ("about", "rounds so far, sites with their rows, versions of software"),
 }
 
 
@@ -105,6 +130,15 @@ def privacy(message: LocalModel) -> str:
     return f"It holds no value of y{labels}, {rows}."
 
 
+def reply_privacy(reply: RefineReply) -> str:
+    """Say whether a reply is about enough rows to hide each."""
+    n, P = reply.answer.n_samples, len(reply.answer.information.score)
+    each = f"{n:,.10g} rows for {P:,} parameters, {n / P:.1f} each"
+    if n < ROWS_PER_PARAMETER * P:
+        return f"It sums up {each}: TOO FEW, since single rows can be worked out from such sums."
+    return f"It holds no row of x and no value of y, but sums over {each}."
+
+
 def total_of(size: int, parts: Sequence[Part]) -> str:
     """Say how large a file is."""
     otherwise = size != sum(part.bytes for part in parts)
@@ -137,18 +171,28 @@ names the place, and exit code 1.""",
 )
 @speech
 def inspect(file: Path, coefficients: bool, as_json: bool, quiet: bool) -> None:
-    """Say in plain words what is in FILE: a site's message, a model, or a file of features.
+    """Say in plain words what is in FILE: a site's message, a model, a file of features.
 
-    For whoever has to let a message leave a site, or takes one in: what it is, which parts it has,
-    how large they are and what each reveals.
+    Or a request, a reply or the state of `otmoe refine`. For whoever has to let a message leave a
+    site, or takes one in: what it is, which parts it has, how large they are and what each reveals.
     """
     source, text = named(file), read(file)
     document = parse(text, source)
     report: dict[str, Any] = {"command": "inspect", "file": source, "kind": document.get("otmoe")}
     lines: list[Any] = []
     model = None
+    spec: FeatureSpec | None = None
     if report["kind"] == "features":
-        spec: FeatureSpec | None = FeatureSpec.from_json(text, source)
+        spec = FeatureSpec.from_json(text, source)
+    elif report["kind"] == "refine reply":
+        reply = RefineReply.from_json(text, source)
+        report |= _of_reply(reply)
+        lines.append(reply_privacy(reply))
+    elif report["kind"] in ("refine request", "refine state"):
+        asked = RefineRequest if report["kind"] == "refine request" else RefineState
+        found = asked.from_json(text, source)
+        model, spec = found.model, found.features
+        report |= _of_round(found) | _of_model(model)
     else:
         model, spec = load_model(file), load_features(file)
         report |= {"about": document.get("about", {}), **_of_model(model)}
@@ -181,6 +225,30 @@ def _of_message(message: LocalModel) -> dict[str, Any]:
     }
 
 
+def _of_reply(reply: RefineReply) -> dict[str, Any]:
+    found = reply.answer
+    return {
+        "site": reply.site,
+        "rows": found.n_samples,
+        "log_likelihood": found.information.log_likelihood,
+        "round": reply.round,
+        "digest": reply.digest,
+        "parameters": len(found.information.score),
+        "values_of_y": 0,
+        "rows_of_x": 0,
+    }
+
+
+def _of_round(found: RefineRequest | RefineState) -> dict[str, Any]:
+    if isinstance(found, RefineRequest):
+        return {"round": found.round, "digest": found.digest}
+    return {
+        "rounds": found.refinement.rounds,
+        "sites": dict(found.sites),
+        "state": found.refinement.status,
+    }
+
+
 def _of_model(model: MoE) -> dict[str, Any]:
     classes = model.classes
     return {
@@ -198,11 +266,19 @@ def _about(report: dict[str, Any]) -> Iterator[tuple[str, str]]:
         "local model": "a site's message: the model that it fitted to its rows",
         "model": "a model",
         "features": "a file of features: how columns become numbers",
+        "refine request": "a request: how likely are a site's rows under this model",
+        "refine reply": "a site's reply to a request: sums over its rows",
+        "refine state": "where the server stands between two refine rounds",
     }
     yield "file", f"{report['file']}, {words[report['kind']]}"
     if "site" in report:
         yield "site", report["site"]
         yield "rows", f"{report['rows']:,.10g} (with weights, their sum)"
+    if "round" in report:
+        yield "round", f"{report['round']} (digest {report['digest']})"
+    if "sites" in report:
+        yield "sites", few(report["sites"])
+        yield "rounds", report["state"]
     for name, value in report.get("about", {}).items():
         yield name, str(value)
     if "experts" in report:
@@ -212,7 +288,8 @@ def _about(report: dict[str, Any]) -> Iterator[tuple[str, str]]:
         )
     if report.get("classes"):
         yield "classes", few(map(str, report["classes"]))
-    yield "features", f"{len(report['features'])}: {few(report['features'])}"
+    if "features" in report:
+        yield "features", f"{len(report['features'])}: {few(report['features'])}"
     if "status" in report:
         yield "fit", ("" if report["converged"] else "NOT CONVERGED: ") + report["status"]
         for warning in report["warnings"]:

@@ -20,6 +20,7 @@ from otmoe import (
 from otmoe.cli import options
 from otmoe.cli.common import (
     Command,
+    Rounds,
     check_output,
     data,
     few,
@@ -77,6 +78,15 @@ The same data and seed give the same model, whatever the engine and the number o
 @options.experts
 @options.family("Fit")
 @options.method("Fit", more=("em",))
+@option(
+    "--refine",
+    type=Rounds(0),
+    default=0,
+    show_default=True,
+    section="Fit",
+    help="Rounds of one pass over all rows each that lead on to their maximum-likelihood answer; "
+    "auto for as many as it takes.",
+)
 @option(
     "--support",
     type=click.IntRange(min=1),
@@ -139,6 +149,7 @@ def run(
     experts: int,
     family: str,
     method: str,
+    refine: int | str,
     support: int,
     seed: int,
     engine: str,
@@ -185,16 +196,19 @@ def run(
             experts,
             method=method,
             n_support=support,
+            refine=refine,
             executor=executor,
             n_jobs=workers or os.cpu_count(),
             random_state=seed,
             **kept,
         ).fit_shards(shards, retries=retries, timeout=timeout, on_error=on_error, progress=report)
     names = [message.site for message in est.local_models_]
+    refined = est.aggregation_.refinement
     about = {
         "made by": "otmoe run",
         "target": target,
         "method": method,
+        "refine rounds": 0 if refined is None else refined.rounds,
         "seed": seed,
         "rows": est.n_rows_,
         "shards": len(names),

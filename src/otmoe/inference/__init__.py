@@ -21,6 +21,7 @@ from otmoe.inference.summary import Text
 from otmoe.information import Information, observed_information, score_outer
 from otmoe.model import MoE
 from otmoe.numerics import Array, Floats
+from otmoe.refinement import Refinement
 from otmoe.rows import Rows, Scaling
 from otmoe.steps import on_floor, penalty_matrix
 
@@ -39,6 +40,7 @@ __all__ = [
     "inference",
     "observed_inference",
     "one_round_refusal",
+    "refined_inference",
 ]
 
 _PULL = 0.3  # standard errors by which the ridge may move an estimate before it is said
@@ -166,6 +168,26 @@ def check_floor(model: MoE) -> None:
             "an expert fits its rows exactly, so that its variance stands at the floor and "
             "the likelihood has no maximum there: use fewer experts or more rows."
         )
+
+
+def refined_inference(state: Refinement) -> Inference:
+    """Return standard errors from what sites have sent in refine rounds.
+
+    Raises
+    ------
+    InferenceError
+        If no round has been answered, or the model is not at the maximum yet.
+    """
+    if state.best is None:
+        raise InferenceError("no refine round has been answered yet: ask the sites first.")
+    return inference(
+        state.model,
+        state.best.information,
+        state.best.n_samples,
+        penalty=state.penalty,
+        scaling=state.scaling,
+        log_likelihood=state.best.information.log_likelihood,
+    )
 
 
 def _warnings(model: MoE, covariance: Covariance) -> tuple[str, ...]:

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import Field
+from pydantic import AfterValidator, Field
+from pydantic_core import PydanticCustomError
 
 from otmoe.aggregation import METHODS
 from otmoe.features import FeatureSpec, FeaturesRecord, check_features
@@ -16,11 +17,24 @@ from otmoe.local import ROWS_PER_PARAMETER, Task, fit_local, joined
 from otmoe.message import LocalModel, load_features
 from otmoe.numerics import Floats
 from otmoe.records import List, Name, Record, Site, Whole, typed
-from otmoe.shards import shards_from
+from otmoe.refinefile import RefineReply, RefineRequest
+from otmoe.replying import reply_from
+from otmoe.shards import FileShard, shards_from
 from otmoe.support import N_POINTS
 
 Count = Annotated[Whole, Field(ge=0)]
 AtLeastOne = Annotated[Whole, Field(ge=1)]
+
+
+def _rounds(value: Any) -> Any:
+    if value == "auto" or (type(value) is int and value >= 0):
+        return value
+    raise PydanticCustomError(
+        "otmoe", 'is {value}; give a number of rounds, or "auto".', {"value": shown(value)}
+    )
+
+
+Rounds = Annotated[Any, AfterValidator(_rounds)]
 
 
 class Request(Record):
@@ -87,6 +101,8 @@ class Offer(Record):
         Whether these parts may leave.
     share : int
         How many rows of x may leave.
+    refine : bool
+        Whether the site answers refine rounds: sums over its rows, again and again.
     rows_per_parameter : int
         Fewer than these, and nothing leaves: the parameters would tell too much about y.
     explain : bool
@@ -98,6 +114,7 @@ class Offer(Record):
     sketch: bool = False
     grams: bool = False
     share: Count = 0
+    refine: bool = False
     rows_per_parameter: Count = ROWS_PER_PARAMETER
     explain: bool = True
 
@@ -124,10 +141,12 @@ class Plan(Record):
         Of :func:`otmoe.aggregate`.
     site_weight : {"rows", "equal", "covariate"}
         How much a site counts: by its rows, as much as any other, or by rows and sketch.
+    refine : int or "auto"
+        Refine rounds after the merging; "auto" for as many as it takes.
     nodes, wait, timeout
         How many nodes to wait for, how long, and how long for their replies, in seconds.
     on_error : {"raise", "skip"}
-        A node that fails: stop, or go on without it.
+        A node that fails, or misses a refine round: stop, or go on without it.
     """
 
     output: Name
@@ -136,6 +155,7 @@ class Plan(Record):
     method: Name = "reduction"
     outliers: Literal["flag", "exclude"] = "flag"
     site_weight: Literal["rows", "equal", "covariate"] = "rows"
+    refine: Rounds = 0
     nodes: AtLeastOne = 1
     wait: Annotated[float, Field(ge=0)] = 60.0
     timeout: Annotated[float, Field(gt=0)] = 3600.0
@@ -185,14 +205,7 @@ def answer(request: Request, offer: Offer) -> LocalModel:
     -------
     LocalModel
     """
-    shards = shards_from(
-        offer.data,
-        target=request.target,
-        features=request.spec,
-        weight=request.weight,
-        missing=request.missing,
-    )
-    shard = joined(shards, offer.site)
+    shard = _shard(request, offer)
     options: dict[str, Any] = {"family": request.family, "n_init": request.starts}
     options["n_threads"] = os.cpu_count() or 1  # which changes no number
     classes = classes_as(request.classes, shard.labels) if request.family == "classes" else None
@@ -212,13 +225,52 @@ def answer(request: Request, offer: Offer) -> LocalModel:
             share=min(request.share, offer.share),
         )
     )
-    n_parameters = fit.message.model.n_parameters
-    if fit.n_rows < offer.rows_per_parameter * n_parameters:
+    _check_rows(fit.n_rows, fit.message.model.n_parameters, offer)
+    return fit.message
+
+
+def answer_round(request: Request, asked: RefineRequest, offer: Offer) -> RefineReply:
+    """Answer a refine request from the rows of a site.
+
+    Parameters
+    ----------
+    request : Request
+        Which columns are meant.
+    asked : RefineRequest
+    offer : Offer
+
+    Returns
+    -------
+    RefineReply
+    """
+    if not offer.refine:
+        raise ValueError("it answers no refine rounds; its node config has to say refine = true.")
+    if asked.features != request.spec:
+        raise ValueError("the refine request is about other features than the request beside it.")
+    reply, rows = reply_from(asked, _shard(request, offer))
+    _check_rows(int(rows.X.shape[0]), asked.model.n_parameters, offer)
+    return reply
+
+
+def _shard(request: Request, offer: Offer) -> FileShard:
+    """Return the rows of a site, with the columns that are asked for."""
+    shards = shards_from(
+        offer.data,
+        target=request.target,
+        features=request.spec,
+        weight=request.weight,
+        missing=request.missing,
+    )
+    return joined(shards, offer.site)
+
+
+def _check_rows(n_rows: int, n_parameters: int, offer: Offer) -> None:
+    """Refuse to speak about fewer rows than the site likes."""
+    if n_rows < offer.rows_per_parameter * n_parameters:
         raise ValueError(
-            f"it has {fit.n_rows} rows for {n_parameters} parameters, fewer than the "
+            f"it has {n_rows} rows for {n_parameters} parameters, fewer than the "
             f"{offer.rows_per_parameter} rows per parameter it asks for; use fewer experts."
         )
-    return fit.message
 
 
 def classes_as(declared: Sequence[str], text: bool) -> Floats:
