@@ -3,7 +3,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import optimize
 
-from otmoe.newton import NewtonPoint, newton, solve_psd
+from otmoe.newton import NewtonPoint, bounded_step, length, newton, solve_psd
 
 
 def random_psd(rng, size, rank):
@@ -151,3 +151,44 @@ def test_borrowed_information_that_misleads_is_replaced():
     found = newton(evaluate, np.array([0.3, -0.2]), tol=1e-4, glance=evaluate)
     assert found.converged and np.diff(found.trace).min() >= 0
     assert_allclose(found.theta, 0, atol=1e-3)
+
+
+# -- steps within a radius ---------------------------------------------------------------------
+
+
+def random_point(rng, definite):
+    A = rng.normal(size=(5, 5)) * [1, 10, 1e-2, 3, 1]
+    H = A.T @ A if definite else A.T @ np.diag([1, 1, -1, 2, -0.5]) @ A
+    return NewtonPoint(0.0, rng.normal(size=5) * np.sqrt(np.abs(np.diagonal(H))), H)
+
+
+def promise(point, step):
+    return point.score @ step - 0.5 * step @ point.information @ step
+
+
+def test_without_a_bound_the_step_is_newtons(rng):
+    point = random_point(rng, definite=True)
+    step, decrement = bounded_step(point, np.inf, 1.0)
+    expected = np.linalg.solve(point.information, point.score)
+    assert_allclose(step, expected)
+    assert_allclose(decrement, point.score @ expected)
+
+
+@pytest.mark.parametrize("definite", [True, False])
+def test_no_step_within_the_radius_promises_more(rng, definite):
+    point = random_point(rng, definite)
+    step, decrement = bounded_step(point, 0.7, 0.7)
+    assert np.isfinite(decrement) == definite
+    assert_allclose(length(point.information, step), 0.7, rtol=1e-6)
+    unit = 1 / np.sqrt(np.abs(np.diagonal(point.information)))
+    for _ in range(300):
+        other = rng.normal(size=5)
+        other *= unit * 0.7 * rng.uniform() / np.linalg.norm(other)
+        assert promise(point, other) <= promise(point, step) + 1e-9
+
+
+def test_where_there_is_no_maximum_the_other_radius_counts(rng):
+    point = random_point(rng, definite=False)
+    step, decrement = bounded_step(point, np.inf, 0.3)
+    assert decrement == np.inf
+    assert_allclose(length(point.information, step), 0.3, rtol=1e-6)

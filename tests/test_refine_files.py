@@ -109,16 +109,16 @@ def test_stopping_and_going_on_changes_no_bit(data, scaling):
 
 
 def test_a_state_keeps_what_a_bad_step_leaves(data, scaling):
-    """Damping, an infinite decrement, who was missing: all of it comes back."""
+    """The radius, an infinite decrement, who was missing: all of it comes back."""
     state = step(begun(data, scaling), replies_to(request_of(begun(data, scaling)), rows_of(data)))
     far = replace(state.refinement, model=data.truth.with_vector(data.truth.to_vector() + 1.0))
     state = replace(state, refinement=replace(far, decrement=np.inf))
     some = replies_to(request_of(state), rows_of(data))[1:]
     after = step(state, some, allow_missing=True)
-    assert after.refinement.damping > 0 and after.refinement.missing == ((2, "Brest"),)
+    assert after.refinement.radius < np.inf and after.refinement.missing == ((2, "Brest"),)
     again = by_mail(after)
     assert again.to_json() == after.to_json()
-    assert again.refinement.damping == after.refinement.damping
+    assert again.refinement.radius == after.refinement.radius
     assert again.refinement.missing == after.refinement.missing
     assert by_mail(state).refinement.decrement == np.inf
 
@@ -373,7 +373,7 @@ def test_a_spoilt_request_is_refused_with_a_sentence(state, change, sentence):
         (set_to("missing", [{"round": 7, "site": "Lyon"}]), "`missing[0]` is no site or no round"),
         (set_to("pooled.x_center", [1.0]), "`pooled.x_center` has 1 numbers; give 2"),
         (set_to("most_rounds", "auto"), '`most_rounds` is "auto"; give a whole number.'),
-        (set_to("damping", -1.0), "`damping` is -1.0; give a number of at least 0."),
+        (set_to("radius", -1.0), "`radius` is -1.0; give a number above 0."),
     ],
 )
 def test_a_spoilt_state_is_refused_with_a_sentence(state, change, sentence):

@@ -193,23 +193,75 @@ def newton(
 def damped_step(point: NewtonPoint, damping: float) -> tuple[Floats, float, float]:
     """Return the step, the undamped decrement and the damping that made the system definite."""
     g, information = point.score, point.information
-    diagonal = np.abs(np.diagonal(information))
-    least = 1e-14 * np.max(diagonal, initial=1e-300)  # no leaps where there is hardly curvature
-    scale = 1 / np.sqrt(np.maximum(diagonal, least))
+    scale = _units(information)
     H = information * scale[:, None] * scale  # unit diagonal: blocks of any units are comparable
-    b = g * scale
     if damping == 0:
+        b = g * scale
         d = _solve_definite(H, b, RANK_TOLERANCE * len(H))
         if d is not None:
             return scale * d, float(b @ d), 0.0
-    values, vectors = linalg.eigh(H, driver="evd")
-    b = vectors.T @ b
-    cut = RANK_TOLERANCE * np.max(np.abs(values), initial=1e-300)
-    live = np.abs(values) > cut  # directions in which the objective changes at all
-    definite = not np.any(values[live] < 0)
-    decrement = float(np.sum(b[live] ** 2 / values[live])) if definite else np.inf
-    if not definite:
+    values, vectors, b = _spectrum(H, g * scale)
+    decrement = _decrement(values, b)
+    if not np.isfinite(decrement):
         damping = max(damping, -1.5 * values[0])
-    d = np.zeros_like(b)
-    d[live] = b[live] / (values[live] + damping)
-    return scale * (vectors @ d), decrement, damping
+    return scale * (vectors @ (b / (values + damping))), decrement, damping
+
+
+def bounded_step(point: NewtonPoint, radius: float, otherwise: float) -> tuple[Floats, float]:
+    """Return the step that promises most within a radius, and the undamped decrement.
+
+    Lengths are measured in standard errors of the single parameters (:func:`length`).
+
+    Parameters
+    ----------
+    point : NewtonPoint
+    radius : float
+        Infinite for none.
+    otherwise : float
+        The radius where the information is not positive definite, and Newton's step no maximum.
+    """
+    scale = _units(point.information)
+    values, vectors, b = _spectrum(point.information * scale[:, None] * scale, point.score * scale)
+    decrement = _decrement(values, b)
+    if not np.isfinite(decrement):
+        radius = min(radius, otherwise)
+
+    def step(damping: float) -> Floats:
+        return b / (values + damping)
+
+    low = max(0.0, -np.min(values, initial=0.0))
+    damping = low
+    if not (np.isfinite(decrement) and np.linalg.norm(step(0.0)) <= radius):
+        high = max(2 * low, 1e-6)
+        while np.linalg.norm(step(high)) > radius:
+            high *= 4
+        for _ in range(60):
+            middle = 0.5 * (low + high)
+            low, high = (middle, high) if np.linalg.norm(step(middle)) > radius else (low, middle)
+        damping = high
+    return scale * (vectors @ step(damping)), decrement
+
+
+def length(information: Floats, step: Floats) -> float:
+    """Return the length of a step in standard errors of the single parameters."""
+    return float(np.linalg.norm(step / _units(information)))
+
+
+def _units(information: Floats) -> Floats:
+    """Return the standard errors of the single parameters, (P,)."""
+    diagonal = np.abs(np.diagonal(information))
+    least = 1e-14 * np.max(diagonal, initial=1e-300)  # no leaps where there is hardly curvature
+    return np.asarray(1 / np.sqrt(np.maximum(diagonal, least)))
+
+
+def _spectrum(H: Floats, b: Floats) -> tuple[Floats, Floats, Floats]:
+    """Return eigenvalues that are not 0, their eigenvectors, and b in the basis of these."""
+    values, vectors = linalg.eigh(H, driver="evd")
+    live = np.abs(values) > RANK_TOLERANCE * np.max(np.abs(values), initial=1e-300)
+    values, vectors = values[live], vectors[:, live]
+    return values, vectors, vectors.T @ b
+
+
+def _decrement(values: Floats, b: Floats) -> float:
+    """Return ``g' I^-1 g``; infinite where the information is not positive definite."""
+    return np.inf if np.any(values < 0) else float(np.sum(b**2 / values))

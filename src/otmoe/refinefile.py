@@ -275,7 +275,7 @@ class RefineState(_File):
             "alpha": float(state.alpha),
             "sites": dict(self.sites),
             "rounds": state.rounds,
-            "damping": float(state.damping),
+            "radius": float(state.radius) if state.radius != np.inf else None,
             "decrement": float(state.decrement) if state.decrement != np.inf else None,
             "trace": [float(value) for value in state.trace],
             "missing": [{"round": r, "site": site} for r, site in state.missing],
@@ -306,7 +306,7 @@ class RefineState(_File):
                 np.array(best.theta, np.float64), _information(best), best.sites, best.n_samples
             ),
             None if record.pooled is None else _scaling(record.pooled),
-            record.damping,
+            np.inf if record.radius is None else record.radius,
             np.inf if record.decrement is None else record.decrement,
             tuple(record.trace),
             tuple((gap.round, gap.site) for gap in record.missing),

@@ -16,7 +16,7 @@ import numpy as np
 from otmoe.em import ALPHA
 from otmoe.information import Information, observed_information
 from otmoe.model import MoE
-from otmoe.newton import NewtonPoint, damped_step
+from otmoe.newton import NewtonPoint, bounded_step, length
 from otmoe.numerics import Floats, block_sum, to_numpy
 from otmoe.rows import Rows, Scaling
 from otmoe.steps import penalty_matrix
@@ -24,8 +24,10 @@ from otmoe.steps import penalty_matrix
 TOL = 1e-6
 """Squared distance to the maximum, in standard errors, below which "auto" stops."""
 
-MOST_ROUNDS = 30
+MOST_ROUNDS = 50
 """Rounds after which "auto" gives up."""
+
+_WIDE = 0.1  # bound on a step once one has failed, in standard errors of a single row
 
 
 @dataclass(frozen=True)
@@ -131,7 +133,8 @@ class Refinement:
     best : Best, optional
     pooled : Scaling, optional
         Standardisation of the features over all sites.
-    damping : float
+    radius : float
+        Bound on the next step, in standard errors of the single parameters; infinite for none.
     decrement : float
         Squared distance from the best model to the maximum in standard errors, as its Newton step
         sees it; infinite where the information is not positive definite.
@@ -147,7 +150,7 @@ class Refinement:
     rounds: int = 0
     best: Best | None = None
     pooled: Scaling | None = None
-    damping: float = 0.0
+    radius: float = np.inf
     decrement: float = np.inf
     trace: tuple[float, ...] = ()
     missing: tuple[tuple[int, str], ...] = ()
@@ -194,7 +197,7 @@ def advance(
     """Return the rounds after one more has been answered.
 
     A model that is less likely than the best so far, at the sites that answered about both, is
-    given up and a shorter step tried.
+    given up and a shorter step tried (a trust region, maths 14).
 
     Parameters
     ----------
@@ -214,28 +217,29 @@ def advance(
     )
     pooled = state.pooled or _pooled_scaling(answers)
     penalty = replace(state, pooled=pooled).penalty
-    best, damping, trace = state.best, state.damping, state.trace
-    gain = np.inf
-    if best is not None:
+    best, radius, trace = state.best, state.radius, state.trace
+    wide = _WIDE * np.sqrt(found.n_samples)
+    if best is None:
+        best = found
+    else:
         both = sorted(set(best.log_likelihood) & set(found.log_likelihood))
         gain = sum(found.log_likelihood[s] - best.log_likelihood[s] for s in both)
         gain -= _charge(found.theta, penalty) - _charge(best.theta, penalty)
         slack = 1e-12 * (1 + abs(best.information.log_likelihood))  # what rounding leaves
+        before, step = _point(best, penalty), found.theta - best.theta
+        long = length(before.information, step)
+        promise = float(before.score @ step - 0.5 * step @ before.information @ step)
         if not gain >= -slack:
-            damping = max(8 * damping, 1e-3)
+            radius = min(long / 4, wide)
         else:
-            damping = 0.0 if damping < 1e-4 else damping / 8
             best = found
-    else:
-        best = found
+            if gain < 0.25 * promise and promise > 100 * slack:
+                radius = long / 2
+            elif gain > 0.75 * promise:
+                radius = max(radius, 3 * long)
     if best is found:
         trace = (*trace, found.information.log_likelihood - _charge(found.theta, penalty))
-    point = NewtonPoint(
-        0.0,
-        best.information.score - penalty @ best.theta,
-        best.information.matrix + penalty,
-    )
-    step, decrement, damping = damped_step(point, damping)
+    step, decrement = bounded_step(_point(best, penalty), radius, wide)
     names = {a.site for a in answers}
     return replace(
         state,
@@ -243,7 +247,7 @@ def advance(
         rounds=state.rounds + 1,
         best=best,
         pooled=pooled,
-        damping=damping,
+        radius=radius,
         decrement=decrement,
         trace=trace,
         missing=(
@@ -262,6 +266,14 @@ def digest(model: MoE, scaling: Scaling) -> str:
     arrays = (model.gate.coef, *experts, scaling.x_center, scaling.x_scale)
     text = b"".join(np.asarray(a, "<f8").tobytes() for a in arrays if a is not None)
     return sha256(text).hexdigest()[:16]
+
+
+def _point(best: Best, penalty: Floats) -> NewtonPoint:
+    return NewtonPoint(
+        0.0,
+        best.information.score - penalty @ best.theta,
+        best.information.matrix + penalty,
+    )
 
 
 def _charge(theta: Floats, penalty: Floats) -> float:

@@ -100,7 +100,7 @@ class StateRecord(Record):
     alpha: NotNegative
     sites: Map[Site, Positive]
     rounds: Rounds
-    damping: NotNegative
+    radius: Positive | None  # none: infinite
     decrement: Number | None  # none: infinite
     trace: Row
     missing: List[MissingRecord]
