@@ -46,6 +46,7 @@ ORDER = """
     clusters.py
     sketch.py
     sketchrecord.py
+    aggregationrecord.py
     schema.py
     json_schema.py
     message.py

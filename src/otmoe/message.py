@@ -22,6 +22,7 @@ from otmoe.features import FeatureSpec
 from otmoe.gate import SoftmaxGate
 from otmoe.grams import Grams
 from otmoe.jsontext import (
+    BRACES,
     LIMITS,
     Limits,
     MessageError,
@@ -29,6 +30,7 @@ from otmoe.jsontext import (
     parse,
     read,
     shown,
+    sizes_of,
     to_text,
     write_whole,
 )
@@ -40,6 +42,9 @@ from otmoe.schema import MOST_SHARED, LocalModelRecord, ModelFileRecord, ModelRe
 from otmoe.sketch import N_COMPONENTS, Sketch
 from otmoe.sketchrecord import document_of, sketch_of
 from otmoe.validation import check_weight, generator
+
+PARTS = ("model", "features", "constant_features", "grams", "sketch", "support")
+"""Fields of a message whose bytes are counted apart."""
 
 __all__ = ["LocalModel", "MessageError", "load_features", "load_model", "save_model"]
 
@@ -236,6 +241,13 @@ class LocalModel:
             "versions": self.versions,
         }
 
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Bytes of the message by part; `about` is all that is no part of its own."""
+        found = sizes_of(self._document())
+        parts = {name: found.pop(name) for name in PARTS if name in found}
+        return {"about": sum(found.values()) + BRACES, **parts}
+
     def to_json(self) -> str:
         """Return the message as JSON text; the same numbers come back from it, to the last bit."""
         document = self._document()
@@ -263,7 +275,7 @@ class LocalModel:
             )
         return cls(
             site=record.site,
-            model=_model(record.model),
+            model=model_of(record.model),
             n_samples=record.n_samples,
             log_likelihood=record.log_likelihood,
             converged=record.fit.converged,
@@ -304,6 +316,7 @@ def save_model(
     path: str | os.PathLike[str],
     about: dict[str, Any] | None = None,
     features: FeatureSpec | None = None,
+    aggregation: dict[str, Any] | None = None,
 ) -> None:
     """Write a model to a file, whole or not at all.
 
@@ -317,6 +330,9 @@ def save_model(
         of the file; :func:`load_model` does not return it.
     features : FeatureSpec, optional
         How columns become the model's features; :func:`load_features` returns it.
+    aggregation : dict, optional
+        How the model was merged, from :meth:`otmoe.Aggregation.document`, for ``otmoe report``;
+        :meth:`otmoe.Aggregation.save` writes a model with it.
 
     Examples
     --------
@@ -336,6 +352,7 @@ def save_model(
         "about": {} if about is None else about,
         **_features_part(features),
         "model": _model_document(model),
+        **({} if aggregation is None else {"aggregation": aggregation}),
         "versions": _versions(),
     }
     check(document, "model")
@@ -355,8 +372,22 @@ def load_model(path: str | os.PathLike[str], limits: Limits = LIMITS) -> MoE:
     -------
     MoE
     """
+    return model_of(load_record(path, limits).model)
+
+
+def load_record(
+    path: str | os.PathLike[str], limits: Limits = LIMITS
+) -> LocalModelRecord | ModelFileRecord:
+    """Read a model file or a message as it stands, checked.
+
+    Parameters
+    ----------
+    path : str or path
+    limits : Limits
+        How much is read.
+    """
     source = named(path)
-    return _model(check(parse(read(path, limits), source, limits), source, limits).model)
+    return check(parse(read(path, limits), source, limits), source, limits)
 
 
 def load_features(path: str | os.PathLike[str], limits: Limits = LIMITS) -> FeatureSpec | None:
@@ -393,7 +424,7 @@ def _support(record: LocalModelRecord) -> dict[str, Any]:
     """Return what a checked record says about the site's covariates."""
     sketch, support = record.sketch, record.support
     return {
-        "sketch": None if sketch is None else sketch_of(sketch, _model(record.model).terms[1:]),
+        "sketch": None if sketch is None else sketch_of(sketch, model_of(record.model).terms[1:]),
         "support": None if support is None else np.array(support, np.float64),
     }
 
@@ -417,7 +448,7 @@ def _model_document(model: MoE) -> dict[str, Any]:
     }
 
 
-def _model(record: ModelRecord) -> MoE:
+def model_of(record: ModelRecord) -> MoE:
     """Return the model of a checked record."""
     columns = record.gate.columns
     parameters = {name: np.array(value, np.float64) for name, value in record.experts.items()}

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
+from otmoe.features import FeatureSpec
 from otmoe.inference import Inference, InferenceError, inference, one_round_refusal
-from otmoe.message import LocalModel
+from otmoe.jsontext import named
+from otmoe.message import LocalModel, save_model
 from otmoe.model import MoE
 from otmoe.numerics import Floats
+from otmoe.records import LARGEST
 from otmoe.refinement import Refinement
 
 
@@ -101,6 +106,28 @@ class Communication:
 
 
 @dataclass(frozen=True)
+class Covariates:
+    """Where the support points lie, feature by feature.
+
+    Attributes
+    ----------
+    mean, sd : ndarray of shape (d,)
+    low, high : ndarray of shape (d,)
+        Between them lie the middle 95 % of the points.
+    """
+
+    mean: Floats
+    sd: Floats
+    low: Floats
+    high: Floats
+
+    @classmethod
+    def of(cls, X: Floats) -> Covariates:
+        """Describe some rows (n, d)."""
+        return cls(X.mean(axis=0), X.std(axis=0), *np.quantile(X, [0.025, 0.975], axis=0))
+
+
+@dataclass(frozen=True)
 class Aggregation:
     """One model made of many.
 
@@ -130,6 +157,8 @@ class Aggregation:
         Support points used.
     refinement : Refinement, optional
         The refine rounds, if there were any.
+    covariates : Covariates, optional
+        Where the support points lie.
     """
 
     model: MoE
@@ -145,6 +174,7 @@ class Aggregation:
     n_support: int
     left_out: Mapping[str, str] = field(default_factory=dict)
     refinement: Refinement | None = field(default=None, repr=False)
+    covariates: Covariates | None = field(default=None, repr=False)
 
     def refined(self, state: Refinement, rounds: int | str) -> Aggregation:
         """Return the aggregate with the model to which refine rounds have led.
@@ -200,6 +230,95 @@ class Aggregation:
             bytes=sum(len(message.to_json().encode()) for message in self.messages),
             support_rows=self.n_support,
         )
+
+    # -- files --------------------------------------------------------------------------------
+
+    def save(
+        self,
+        path: str | os.PathLike[str],
+        about: dict[str, Any] | None = None,
+        features: FeatureSpec | None = None,
+    ) -> None:
+        """Write the model and how it was merged to a file, whole or not at all.
+
+        :func:`otmoe.load_model` reads the model, ``otmoe report`` all of it.
+
+        Parameters
+        ----------
+        path : str or path
+            Its folder has to exist.
+        about : dict, optional
+            What else the file should say: text, numbers or booleans by name.
+        features : FeatureSpec, optional
+            How columns become the model's features; by default as the messages have it.
+        """
+        features = self.messages[0].features if features is None else features
+        save_model(self.model, path, about, features, self.document())
+
+    def document(self) -> dict[str, Any]:
+        """Return how the model was merged, as it stands in a model file; without the model."""
+        part: dict[str, Any] = {
+            "method": self.method,
+            "cost": _finite(self.cost),
+            "trace": np.asarray(self.trace).tolist(),
+            "converged": bool(self.converged),
+            "status": named(self.status),
+            "warnings": list(map(named, self.warnings)),
+            "n_support": int(self.n_support),
+            "left_out": {site: named(why) for site, why in self.left_out.items()},
+        }
+        if self.covariates is not None:
+            part["covariates"] = {k: v.tolist() for k, v in vars(self.covariates).items()}
+        state = self.refinement
+        if state is not None and state.best is not None:
+            part["refinement"] = {
+                "rounds": state.rounds,
+                "converged": state.converged,
+                "status": state.status,
+                "log_likelihood": state.best.information.log_likelihood,
+                "n_samples": state.best.n_samples,
+                "trace": list(state.trace),
+                "missing": [{"round": r, "site": named(site)} for r, site in state.missing],
+            }
+        try:
+            found = self.inference()
+        except InferenceError as error:
+            part["no_inference"] = named(str(error))
+        else:
+            part["inference"] = {
+                "kind": found.kind,
+                "standard_errors": list(
+                    map(_finite, found.covariance.standard_errors(np.eye(len(found.names))))
+                ),
+                "warnings": list(map(named, found.warnings)),
+            }
+        pairs = zip(self.sites, self.messages, strict=True)
+        return part | {"sites": [_site_document(*pair) for pair in pairs]}
+
+
+def _site_document(record: SiteRecord, message: LocalModel) -> dict[str, Any]:
+    """Return the part of a site as it stands in a model file."""
+    return {
+        "site": record.site,
+        "n_samples": record.n_samples,
+        "log_likelihood": message.log_likelihood,
+        "converged": message.converged,
+        "status": message.status,
+        "warnings": list(message.warnings),
+        "weight": min(record.weight, 1.0),  # rounding
+        "cost": _finite(record.cost),
+        "mass": None if record.mass is None else np.minimum(record.mass, 1.0).tolist(),
+        "heard": record.heard,
+        "disagreement": _finite(record.disagreement),
+        "flagged": list(map(named, record.flagged)),
+        "sent": message.sizes,
+        "versions": message.versions,
+    }
+
+
+def _finite(value: float) -> float | None:
+    """Return a number as files hold it: null for none, and no larger than they allow."""
+    return None if np.isnan(value) else float(np.clip(value, -LARGEST, LARGEST))
 
 
 def _floats(message: LocalModel) -> int:

@@ -14,7 +14,7 @@ from rich.table import Table
 from otmoe import FeatureSpec, LocalModel, load_features, load_model
 from otmoe.cli.common import Command, few, option, say, speech
 from otmoe.cli.tables import listed, table_of
-from otmoe.jsontext import named, parse, read, to_text
+from otmoe.jsontext import BRACES, named, parse, read, sizes_of
 from otmoe.model import MoE
 
 PARTS = {
@@ -44,6 +44,11 @@ PARTS = {
     "support": (
         "support rows",
         "ROWS OF THE DATA: the covariates of single rows as they are, without the response",
+    ),
+    "aggregation": (
+        "how it was merged",
+        "names of the sites, their rows, weights, what they sent; mean, spread and middle 95 % of "
+        "every feature at the support points; for `otmoe report`",
     ),
 }
 """Parts of a file that are told apart, by their field: what they are called, what they reveal."""
@@ -77,18 +82,10 @@ class Part:
 
 def parts_of(document: dict[str, Any]) -> list[Part]:
     """Return the parts of a document, in the size that otmoe writes them in."""
-    whole = _size(document)
-    found = []
-    for field, (name, reveals) in PARTS.items():
-        if document.get(field):
-            rest = {key: value for key, value in document.items() if key != field}
-            found.append(Part(name, reveals, whole - _size(rest)))
-    left = whole - sum(part.bytes for part in found)
+    sizes = sizes_of(document)
+    found = [Part(*PARTS[field], sizes[field]) for field in PARTS if document.get(field)]
+    left = sum(sizes.values()) + BRACES - sum(part.bytes for part in found)
     return [Part(*_REST[document["otmoe"]], bytes=left), *found]
-
-
-def _size(document: dict[str, Any]) -> int:
-    return len(to_text(document).encode()) + 1
 
 
 def shared_rows(message: LocalModel) -> int:
