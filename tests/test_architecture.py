@@ -13,6 +13,7 @@ ORDER = """
     numerics.py
     plans.py
     newton.py
+    htmltext.py
     experts/base.py
     experts/gaussian.py
     experts/glm.py
@@ -90,6 +91,9 @@ ORDER = """
     integrations/flower.py
     prediction.py
     evaluation.py
+    reporting/checks.py
+    reporting/data.py
+    reporting/__init__.py
     __init__.py
     cli/common.py
     cli/options.py
@@ -103,6 +107,7 @@ ORDER = """
     cli/fit.py
     cli/inbox.py
     cli/aggregate.py
+    cli/report.py
     cli/evaluate.py
     cli/__init__.py
     __main__.py

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from otmoe.jsontext import Limits, fail, path_of, shown
+from otmoe.jsontext import Limits, fail, shown
 from otmoe.records import (
     LARGEST,
     Line,
@@ -136,12 +137,8 @@ def check_aggregation(
         fail(source, "aggregation.sites", "is empty; a model is merged of one site at least.")
     check_distinct([site.site for site in record.sites], "aggregation.sites", source)
     for i, site in enumerate(record.sites):
-        path = f"aggregation.sites[{i}]"
-        if site.site in record.left_out:
-            place = path_of(("aggregation", "left_out", site.site))
-            fail(source, place, f"is a site that took part, as `{path}` says; keep one of the two.")
         if site.mass is not None:
-            _check_mass(site.mass, n_experts, f"{path}.mass", source, limits)
+            _check_mass(site.mass, n_experts, f"aggregation.sites[{i}].mass", source, limits)
     covariates = record.covariates
     if covariates is not None:
         for name in ("mean", "sd", "low", "high"):
@@ -169,6 +166,6 @@ def _check_mass(
         fail(source, path, f"adds up to {total:.6g}; give shares that add up to 1.")
 
 
-def _check_length(values: list[float], size: int, name: str, source: str) -> None:
+def _check_length(values: Sequence[float | None], size: int, name: str, source: str) -> None:
     if len(values) != size:
         fail(source, f"aggregation.{name}", f"has {len(values)} entries; give {size}.")

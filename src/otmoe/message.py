@@ -21,6 +21,7 @@ from otmoe.experts import FAMILIES
 from otmoe.features import FeatureSpec
 from otmoe.gate import SoftmaxGate
 from otmoe.grams import Grams
+from otmoe.htmltext import html_lines
 from otmoe.jsontext import (
     BRACES,
     LIMITS,
@@ -212,6 +213,21 @@ class LocalModel:
             changes["support"] = np.asarray(take_rows(X, index), dtype=np.float64)
         return replace(self, **changes)
 
+    def _repr_html_(self) -> str:
+        sizes = self.sizes
+        sent = ", ".join(f"{name.replace('_', ' ')} {size:,}" for name, size in sizes.items())
+        return (
+            html_lines(
+                f"Message of site {self.site}",
+                f"{self.n_samples:,.10g} rows, log-likelihood {self.log_likelihood:.6g}; "
+                f"{'' if self.converged else 'NOT CONVERGED: '}{self.status}",
+                f"{sum(sizes.values()):,} bytes: {sent}",
+                *(f"warning: {text}" for text in self.warnings),
+            )
+            + "<br>"
+            + self.model._repr_html_()
+        )
+
     def support_document(self) -> dict[str, Any]:
         """Return what the message says about the site's covariates, as it stands in its file."""
         part: dict[str, Any] = {}
@@ -244,8 +260,9 @@ class LocalModel:
     @property
     def sizes(self) -> dict[str, int]:
         """Bytes of the message by part; `about` is all that is no part of its own."""
-        found = sizes_of(self._document())
-        parts = {name: found.pop(name) for name in PARTS if name in found}
+        document = self._document()
+        found = sizes_of(document)
+        parts = {name: found.pop(name) for name in PARTS if document.get(name)}
         return {"about": sum(found.values()) + BRACES, **parts}
 
     def to_json(self) -> str:

@@ -204,6 +204,10 @@ class Ensemble(MoE):
 
     gate: PooledGate  # type: ignore[assignment]
 
+    def _repr_html_(self) -> str:
+        K, family = self.n_experts, self.experts.family
+        return html_lines(f"Ensemble of {len(self.gate.gates)} models", f"{K} {family} experts")
+
 
 def pool(
     models: Sequence[MoE],

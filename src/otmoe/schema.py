@@ -173,9 +173,7 @@ def check(
             _check_support(record.support, len(_names(model)), source)
     elif record.aggregation is not None:
         coef, n_parameters = np.shape(model.experts["coef"]), _n_parameters(model)
-        check_aggregation(
-            record.aggregation, coef[0], coef[-1] - 1, n_parameters, source, limits
-        )
+        check_aggregation(record.aggregation, coef[0], coef[-1] - 1, n_parameters, source, limits)
     return record
 
 

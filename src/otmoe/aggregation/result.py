@@ -11,13 +11,17 @@ from typing import Any
 import numpy as np
 
 from otmoe.features import FeatureSpec
+from otmoe.htmltext import html_lines, html_table
 from otmoe.inference import Inference, InferenceError, inference, one_round_refusal
 from otmoe.jsontext import named
 from otmoe.message import LocalModel, save_model
 from otmoe.model import MoE
 from otmoe.numerics import Floats
-from otmoe.records import LARGEST
+from otmoe.records import LARGEST, LONGEST_NAME
 from otmoe.refinement import Refinement
+
+_SHOWN = 20  # sites in the table of a notebook
+_LONGEST = 5_000  # characters of a sentence in a file
 
 
 @dataclass(frozen=True)
@@ -231,6 +235,30 @@ class Aggregation:
             support_rows=self.n_support,
         )
 
+    def _repr_html_(self) -> str:
+        rows = sum(s.n_samples for s in self.sites)
+        names = [s.site for s in self.sites if s.flagged]
+        shown = sorted(self.sites, key=lambda s: (not s.flagged, -s.weight))[:_SHOWN]
+        left = len(self.sites) - len(shown)
+        cells = (
+            [
+                s.site,
+                f"{s.n_samples:,.10g}",
+                *(f"{value:.3g}" for value in (s.weight, s.cost, s.disagreement)),
+                "; ".join(s.flagged),
+            ]
+            for s in shown
+        )
+        heads = ["site", "rows", "weight", "cost", "disagreement", "stands out"]
+        return html_lines(
+            f"{self.model.n_experts} {self.model.experts.family} experts, merged from "
+            f"{len(self.sites):,} sites by {self.method}",
+            f"{rows:,.10g} rows, {self.communication.bytes:,} bytes sent, R_c {self.cost:.4g} nats",
+            f"{'' if self.converged else 'NOT CONVERGED: '}{self.status}",
+            *([f"{len(names)} sites stand out"] if names else []),
+            *([f"left out: {', '.join(list(self.left_out)[:_SHOWN])}"] if self.left_out else []),
+        ) + html_table(heads, cells, f"and {left:,} more sites" if left else "")
+
     # -- files --------------------------------------------------------------------------------
 
     def save(
@@ -262,10 +290,10 @@ class Aggregation:
             "cost": _finite(self.cost),
             "trace": np.asarray(self.trace).tolist(),
             "converged": bool(self.converged),
-            "status": named(self.status),
-            "warnings": list(map(named, self.warnings)),
+            "status": _words(self.status),
+            "warnings": list(map(_words, self.warnings)),
             "n_support": int(self.n_support),
-            "left_out": {site: named(why) for site, why in self.left_out.items()},
+            "left_out": {_words(s)[:LONGEST_NAME]: _words(why) for s, why in self.left_out.items()},
         }
         if self.covariates is not None:
             part["covariates"] = {k: v.tolist() for k, v in vars(self.covariates).items()}
@@ -278,19 +306,19 @@ class Aggregation:
                 "log_likelihood": state.best.information.log_likelihood,
                 "n_samples": state.best.n_samples,
                 "trace": list(state.trace),
-                "missing": [{"round": r, "site": named(site)} for r, site in state.missing],
+                "missing": [{"round": r, "site": _words(site)} for r, site in state.missing],
             }
         try:
             found = self.inference()
         except InferenceError as error:
-            part["no_inference"] = named(str(error))
+            part["no_inference"] = _words(str(error))
         else:
             part["inference"] = {
                 "kind": found.kind,
                 "standard_errors": list(
                     map(_finite, found.covariance.standard_errors(np.eye(len(found.names))))
                 ),
-                "warnings": list(map(named, found.warnings)),
+                "warnings": list(map(_words, found.warnings)),
             }
         pairs = zip(self.sites, self.messages, strict=True)
         return part | {"sites": [_site_document(*pair) for pair in pairs]}
@@ -310,10 +338,15 @@ def _site_document(record: SiteRecord, message: LocalModel) -> dict[str, Any]:
         "mass": None if record.mass is None else np.minimum(record.mass, 1.0).tolist(),
         "heard": record.heard,
         "disagreement": _finite(record.disagreement),
-        "flagged": list(map(named, record.flagged)),
+        "flagged": list(map(_words, record.flagged)),
         "sent": message.sizes,
         "versions": message.versions,
     }
+
+
+def _words(text: str) -> str:
+    """Return words as files hold them: on one line, and no more than one reads."""
+    return named(text).strip()[:_LONGEST] or "?"
 
 
 def _finite(value: float) -> float | None:

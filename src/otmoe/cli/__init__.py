@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from otmoe import __version__
-from otmoe.cli import aggregate, evaluate, features, fit, inspect, predict, run, simulate
+from otmoe.cli import aggregate, evaluate, features, fit, inspect, predict, report, run, simulate
 from otmoe.cli.common import Commands
 
 __all__ = ["main"]
@@ -25,6 +25,7 @@ Sites that may not pool their rows:
   otmoe fit data/part-0.parquet --target y --experts 2 --site Lyon --sketch -o lyon.moe.json
   otmoe inspect lyon.moe.json
   otmoe aggregate "*.moe.json" -o model.json
+  otmoe report model.json -o report.html
 
 Exit codes: 0 all went well, 1 the work failed, 2 the command line is wrong, 130 interrupted.
 OTMOE_DEBUG=1 shows where an error came from.""",
@@ -45,6 +46,7 @@ for _command in (
     fit.fit,
     inspect.inspect,
     aggregate.aggregate,
+    report.report,
     evaluate.evaluate,
     predict.predict,
 ):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Literal
@@ -13,7 +14,7 @@ import numpy as np
 from rich.table import Table
 
 import otmoe
-from otmoe import LocalModel, save_model
+from otmoe import LocalModel
 from otmoe.aggregation import Aggregation, SiteRecord
 from otmoe.aggregation.problem import check_messages
 from otmoe.cli import options
@@ -151,7 +152,10 @@ def aggregate(
     names = [record.site for record in result.sites]
     about = {"made by": "otmoe aggregate", "method": method, "seed": seed, "sites": few(names)}
     about |= {"number of sites": len(names), "rows": report["rows"], "support": report["support"]}
-    save_model(result.model, output, about=about, features=messages[0].features)
+    out = {site: "it was excluded by hand (--exclude)" for site in exclude}
+    out |= {file: f"it cannot be read: {why}" for file, why in inbox.bad.items()}
+    warned = tuple(report["warnings"])
+    replace(result, left_out={**result.left_out, **out}, warnings=warned).save(output, about)
     for why in inbox.bad.values():
         warn(f"left out: {why}")
     for words in report["warnings"]:

@@ -220,11 +220,9 @@ def _about(report: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 def _coefficients(model: MoE) -> dict[str, dict[str, list[float]]]:
     """Return the coefficients, one number per expert, by term."""
-    gate = dict(zip(model.terms, model.gate.coef.T, strict=True))
-    experts = model.experts.named_parameters(model.terms)
     return {
         name: {term: np.asarray(values).tolist() for term, values in part.items()}
-        for name, part in (("gate", gate), ("experts", experts))
+        for name, part in model.coefficients.items()
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Literal
@@ -14,7 +15,6 @@ from sklearn.exceptions import ConvergenceWarning
 from otmoe import (
     DistributedMoEClassifier,
     DistributedMoERegressor,
-    save_model,
     shards_from,
 )
 from otmoe.cli import options
@@ -200,7 +200,10 @@ def run(
         "shards": len(names),
         "sites": few(names),
     }
-    save_model(est.model_, output, about=about, features=est.features_)
+    failed = {failure.name: f"it could not be fitted: {failure.cause}" for failure in est.failures_}
+    merged = est.aggregation_
+    merged = replace(merged, left_out={**merged.left_out, **failed}, warnings=est.warnings_)
+    merged.save(output, about, est.features_)
     for text in est.warnings_:
         warn(text)
     found = _report(est, output, perf_counter() - begin)

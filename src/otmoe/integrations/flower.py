@@ -11,7 +11,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from warnings import catch_warnings, simplefilter
@@ -22,7 +22,7 @@ from otmoe.aggregation import Aggregation, aggregate
 from otmoe.futures import Failure, TasksFailed, sentence
 from otmoe.integrations.query import Offer, Plan, Request, answer, classes_as, configured
 from otmoe.jsontext import shown
-from otmoe.message import LocalModel, save_model
+from otmoe.message import LocalModel
 from otmoe.numerics import Floats
 from otmoe.outputs import whole
 from otmoe.shards import draw_features
@@ -308,7 +308,9 @@ def serve(grid: Any, config: Mapping[str, Any]) -> Aggregation:
         "left out": _words("; ".join(map(": ".join, result.left_out.items())), _ABOUT),
         "failed": _words("; ".join(map(str, failures)), _ABOUT),
     }
-    save_model(result.model, folder / "model.json", about, request.spec)
+    failed = {failure.name: failure.cause for failure in failures}
+    merged = replace(result, left_out={**result.left_out, **failed})
+    merged.save(folder / "model.json", about, request.spec)
     _log.info("otmoe: %s; the model is in %s", result.status, folder / "model.json")
     return result
 

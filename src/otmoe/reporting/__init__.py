@@ -102,8 +102,8 @@ def report(
             "an MoE, or the path of a model file."
         )
     if title is None:
-        known = not isinstance(source, Aggregation | MoE)
-        title = f"Report on {named(os.path.basename(source))}" if known else "Report on the model"
+        file = None if isinstance(source, Aggregation | MoE) else os.path.basename(source)
+        title = "Report on the model" if file is None else f"Report on {named(file)}"
     page = _page(page_data(model, record, dict(words if about is None else about), title), title)
     if path is not None:
         write_whole(path, page)

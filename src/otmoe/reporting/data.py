@@ -9,8 +9,8 @@ import numpy as np
 
 from otmoe.aggregationrecord import AggregationRecord
 from otmoe.gate import SoftmaxGate
-from otmoe.inference import parameters
 from otmoe.inference.estimates import estimates, of_variance
+from otmoe.inference.parameters import parameters
 from otmoe.model import MoE
 from otmoe.numerics import Floats
 from otmoe.reporting.checks import checks_of

@@ -72,7 +72,7 @@ function regions(width, first, second) {
       const prob = gateProb(point), most = Math.max(...prob);
       picture.append(draw("rect", {
         x: left + ((side - left) * i) / CELLS, y: (height * (CELLS - 1 - l)) / CELLS,
-        width: (side - left) / CELLS + 0.4, height: height / CELLS + 0.4,
+        width: (side - left) / CELLS, height: height / CELLS, "shape-rendering": "crispEdges",
         fill: colour(prob.indexOf(most)), opacity: (0.12 + 0.88 * ((most - 1 / K) / (1 - 1 / K))).toFixed(2),
       }));
     }

@@ -20,7 +20,7 @@ function table(box, columns, rows, options = {}) {
     type: "search", placeholder: "Search", "aria-label": "Search",
     oninput: () => { state.query = search.value.toLowerCase(); state.page = 0; show(); },
   });
-  if (options.search) box.append(el("div", { class: "controls" }, search));
+  if (options.search && rows.length > 10) box.append(el("div", { class: "controls" }, search));
   box.append(
     el("div", { class: "scroll" }, el("table", {}, el("thead", {}, el("tr", {}, heads)), body)), pager, paper);
 
