@@ -69,6 +69,7 @@ ORDER = """
     aggregation/gating.py
     aggregation/problem.py
     aggregation/outliers.py
+    aggregation/parts.py
     aggregation/result.py
     aggregation/methods.py
     aggregation/gram.py

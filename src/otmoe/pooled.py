@@ -10,6 +10,7 @@ from itertools import accumulate
 import numpy as np
 
 from otmoe.gate import SoftmaxGate
+from otmoe.htmltext import html_lines
 from otmoe.model import MoE
 from otmoe.numerics import Array, Floats, like, log_sum, namespace, take, times
 

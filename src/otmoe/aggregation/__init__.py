@@ -20,14 +20,9 @@ from otmoe.aggregation.methods import (
     weighted_average,
 )
 from otmoe.aggregation.outliers import Screening, remaining, screen, screened
+from otmoe.aggregation.parts import Communication, Covariates, Outcome, SiteRecord
 from otmoe.aggregation.problem import Problem, prepare
-from otmoe.aggregation.result import (
-    Aggregation,
-    Communication,
-    Covariates,
-    Outcome,
-    SiteRecord,
-)
+from otmoe.aggregation.result import Aggregation
 from otmoe.aggregation.sources import flows
 from otmoe.em import threads
 from otmoe.message import LocalModel

@@ -79,12 +79,13 @@ def page_data(
 
 def _mass(record: AggregationRecord) -> Floats | None:
     """Return the share of the mixture that each site brings to each expert, (M, K)."""
-    parts = [
-        site.weight * np.sum(site.mass, axis=0) for site in record.sites if site.mass is not None
-    ]
-    if len(parts) < len(record.sites):
+    known = [site.mass for site in record.sites if site.mass is not None]
+    if not known:
         return None
-    found = np.array(parts)
+    found = np.zeros((len(record.sites), len(known[0][0])))
+    for m, site in enumerate(record.sites):
+        if site.mass is not None:  # else it has no say
+            found[m] = site.weight * np.sum(site.mass, axis=0)
     return np.asarray(found / found.sum())
 
 

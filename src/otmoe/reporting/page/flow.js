@@ -6,11 +6,12 @@ const MOST_FLAGGED = 24;
 // Return what is drawn on the left: sites with the mass that goes from each of their experts to each
 // merged one, as a share of all; the many small ones in one.
 function sources() {
-  const total = sum(sites.map((site) => site.weight));
-  const order = sites.map((_, i) => i).sort((a, b) => sites[b].weight - sites[a].weight);
+  const heard = sites.map((_, i) => i).filter((i) => sites[i].mass);
+  const total = sum(heard.map((i) => sites[i].weight));
+  const order = heard.sort((a, b) => sites[b].weight - sites[a].weight);
   const flagged = order.filter((i) => sites[i].flagged.length).slice(0, MOST_FLAGGED);
   const drawn = new Set(order.length <= MOST + 2 ? order : [...order.slice(0, MOST), ...flagged]);
-  if (chosen.site !== null) drawn.add(chosen.site);
+  if (chosen.site !== null && sites[chosen.site].mass) drawn.add(chosen.site);
   const found = order.filter((i) => drawn.has(i)).map((i) => ({
     site: i,
     label: sites[i].site,
@@ -103,7 +104,7 @@ function flow(width) {
           const [a, b] = [top + thick / 2, arrive[k] + thick / 2];
           links.append(explained(
             draw("path", {
-              class: `link${lit}`, stroke: colour(k), "stroke-width": Math.max(thick, 0.4), ...act,
+              class: `link${lit}`, stroke: colour(k), "stroke-width": Math.max(thick, lit === " lit" ? 1.6 : 0.4), ...act,
               d: `M${x0} ${a}C${x0 + bend} ${a} ${x1 - bend} ${b} ${x1} ${b}`,
             }),
             () => [
