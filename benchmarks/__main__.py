@@ -16,6 +16,7 @@ from benchmarks import (
     memory,
     out_of_core,
     reduction,
+    report,
     scale,
     screening,
     whole_fit,
@@ -31,6 +32,7 @@ ALL = (
     gpu_pass.BENCHMARK,
     families.BENCHMARK,
     screening.BENCHMARK,
+    report.BENCHMARK,
     *defaults.BENCHMARKS,
 )
 ROOT = Path(__file__).parents[1]

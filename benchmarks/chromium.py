@@ -66,7 +66,7 @@ def requests(driver: Any) -> list[str]:
 def screenshot(driver: Any, path: Path) -> None:
     """Write a picture of the whole page."""
     width, height = driver.execute_script(
-        "const e = document.documentElement; return [e.clientWidth, e.scrollHeight]"
+        "const e = document.documentElement; return [innerWidth, e.scrollHeight]"
     )
     clip = {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}
     how = {"format": "png", "captureBeyondViewport": True, "clip": clip}

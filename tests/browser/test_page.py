@@ -178,21 +178,20 @@ def test_the_flow_has_every_site_and_every_band(visit, pages):
     chrome = visit("refined")
     about = pages["refined"][0]
     assert len(texts(chrome, "#flow g.site")) == len(about.sites)
-    bands = sum(int(np.sum(site.weight * site.mass * 300 > 0.02)) for site in about.sites)
-    assert abs(len(texts(chrome, "#flow path.link")) - bands) <= 2
+    drawn = sum(int(np.sum(site.weight * site.mass * 300 > 0.02)) for site in about.sites)
+    assert abs(len(texts(chrome, "#flow path.link")) - drawn) <= 2
     labels = texts(chrome, "#flow text")
     assert [label for label in labels if label.startswith("expert")] == [
         f"expert {k}" for k in range(3)
     ]
     # what arrives at an expert is what leaves for it
-    widths = chrome.execute_script(
+    bands = chrome.execute_script(
         "return [...document.querySelectorAll('#flow path.link')]"
-        ".map((p) => [p.getAttribute('stroke'), Number(p.getAttribute('stroke-width'))])"
+        ".map((p) => [p.getAttribute('fill'), Number(p.dataset.mass)])"
     )
-    total = sum(width for _, width in widths)
     for k, mass in enumerate(about.mass):
-        there = sum(width for stroke, width in widths if stroke == f"var(--e{k})")
-        assert there / total == pytest.approx(mass, abs=0.01)
+        there = sum(part for fill, part in bands if fill == f"var(--e{k})")
+        assert there == pytest.approx(mass, abs=1e-3)
 
 
 def test_a_click_on_a_site_filters(visit, pages):

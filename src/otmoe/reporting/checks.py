@@ -55,8 +55,8 @@ def _sites(record: AggregationRecord) -> Iterator[Check]:
     elif any(site.disagreement is not None for site in sites):
         yield "good", "No site stands out by what it predicts or by its log-likelihood.", []
     else:
-        text = "Nobody looked for sites that stand out, or there were fewer than three models."
-        yield "look", text, []
+        text = "The predictions of the sites were not compared with each other: with fewer than"
+        yield "look", f"{text} three of them, or for shards of one data set, that is not done.", []
     if record.left_out:
         out = list(record.left_out)
         yield "look", f"Left out: {_few(out)}. The table of sites says why.", out
@@ -101,9 +101,9 @@ def _intervals(record: AggregationRecord) -> Iterator[Check]:
 
 
 def _count(some: list[str], sites: Iterable[Any]) -> str:
-    return f"{len(some)} of {len(list(sites))} sites stand{'s' if len(some) == 1 else ''} out"
+    return f"{len(some):,} of {len(list(sites)):,} sites stand{'s' if len(some) == 1 else ''} out"
 
 
 def _few(names: list[str]) -> str:
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
     return ", ".join(names[:_NAMED]) + more

@@ -36,11 +36,11 @@ function num(value, digits = 4) {
   return String(Number(value.toPrecision(digits)));
 }
 const count = (value) => Math.round(value).toLocaleString("en");
-const share = (value) => (value >= 0.9995 ? "100 %" : `${Number((100 * value).toPrecision(3))} %`);
+const share = (value) => (value >= 0.9995 ? "100\u00a0%" : `${Number((100 * value).toPrecision(3))}\u00a0%`);
 function bytes(value) {
-  if (value < 1000) return `${value} B`;
-  if (value < 1e6) return `${(value / 1e3).toFixed(1)} kB`;
-  return `${(value / 1e6).toFixed(1)} MB`;
+  if (value < 1000) return `${value}\u00a0B`;
+  if (value < 1e6) return `${(value / 1e3).toFixed(1)}\u00a0kB`;
+  return `${(value / 1e6).toFixed(1)}\u00a0MB`;
 }
 const sum = (values) => values.reduce((a, b) => a + b, 0);
 const plural = (n, word) => `${count(n)} ${word}${n === 1 ? "" : "s"}`;

@@ -86,7 +86,7 @@ function coefficientSection() {
     let y = 0;
     found.forEach((row, i) => {
       picture.append(draw("path", { class: "axis", d: `M0 ${y}H${width}`, opacity: 0.5 }),
-        draw("text", { x: left - 10, y: y + tall[i] / 2 + 4, "text-anchor": "end" }, clipped(row.term, Math.floor(left / 6.8))));
+        draw("text", { x: left - 10, y: y + tall[i] / 2 + 4, "text-anchor": "end" }, clipped(row.term, Math.floor(left / 7.2))));
       row.list.forEach((e, at) => {
         const middle = y + 4 + lane * (at + 0.5);
         const known = !model.has_intervals || e.low !== null;

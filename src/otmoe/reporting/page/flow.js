@@ -52,7 +52,7 @@ function flow(width) {
   const height = Math.max(300, items.length * 19);
   const left = Math.min(190, width * 0.3), right = width < 500 ? 66 : 120, bar = 12;
   const gapLeft = Math.min(6, (0.3 * height) / items.length), gapRight = K > 1 ? Math.min(22, (0.4 * height) / K) : 0;
-  const unit = (height - Math.max(gapLeft * (items.length - 1), gapRight * (K - 1))) / 1;
+  const unit = height - Math.max(gapLeft * (items.length - 1), gapRight * (K - 1)); // of all mass
   const picture = draw("svg", { viewBox: `0 0 ${width} ${height + 8}`, role: "img", "aria-label": "Flow of mass from the experts of the sites to the merged experts" });
   const links = draw("g", {}), nodes = draw("g", {});
   picture.append(links, nodes);
@@ -95,17 +95,18 @@ function flow(width) {
       draw("text", {
         x: left - 9, y: labels[m] + 4, "text-anchor": "end",
         class: [item.site === null && "quiet", flagged && "flag", item.site !== null && item.site === chosen.site && "on"].filter(Boolean).join(" "),
-      }, clipped((flagged ? "! " : "") + item.label, Math.floor(left / 6.6)))), words));
+      }, clipped((flagged ? "! " : "") + item.label, Math.floor(left / 7.2)))), words));
     item.rows.forEach((row, l) => {
       if (l) nodes.append(draw("path", { d: `M${left} ${top}h${bar}`, stroke: "var(--paper)", "stroke-width": 0.8, "pointer-events": "none" }));
       row.forEach((mass, k) => {
         const thick = mass * unit;
         if (thick > 0.02) {
-          const [a, b] = [top + thick / 2, arrive[k] + thick / 2];
+          const size = Math.max(thick, lit === " lit" ? 1.6 : 0.4), [a, b] = [top, arrive[k]];
           links.append(explained(
             draw("path", {
-              class: `link${lit}`, stroke: colour(k), "stroke-width": Math.max(thick, lit === " lit" ? 1.6 : 0.4), ...act,
-              d: `M${x0} ${a}C${x0 + bend} ${a} ${x1 - bend} ${b} ${x1} ${b}`,
+              class: `link${lit}`, fill: colour(k), "data-mass": mass, ...act,
+              d: `M${x0} ${a}C${x0 + bend} ${a} ${x1 - bend} ${b} ${x1} ${b}v${size}` +
+                `C${x1 - bend} ${b + size} ${x0 + bend} ${a + size} ${x0} ${a + size}Z`,
             }),
             () => [
               item.site === null ? `${item.label} → expert ${k}` : `${item.label}, its expert ${l} → expert ${k}`,

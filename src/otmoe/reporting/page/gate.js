@@ -82,7 +82,7 @@ function regions(width, first, second) {
     picture.append(draw("text", { x: left - 6, y: y(v) + 4, "text-anchor": "end", class: "quiet" }, num(v, 3)));
   picture.append(
     draw("text", { x: (left + side) / 2, y: height + 30, "text-anchor": "middle" }, clipped(model.terms[first + 1], 40)),
-    draw("text", { transform: `translate(12 ${height / 2}) rotate(-90)`, "text-anchor": "middle" }, clipped(model.terms[second + 1], 40)));
+    draw("text", { transform: `translate(12 ${height / 2}) rotate(-90)`, "text-anchor": "middle" }, clipped(model.terms[second + 1], Math.floor(height / 7.2))));
   picture.addEventListener("mousemove", (event) => {
     const box = picture.getBoundingClientRect();
     const u = ((event.clientX - box.left) / box.width) * side, v = ((event.clientY - box.top) / box.width) * side;

@@ -29,7 +29,7 @@ function siteSection() {
     { head: "rows", value: (s) => s.n_samples, show: (s) => count(s.n_samples) },
     { head: "experts", optional: true, value: (s) => (s.mass ? s.mass.length : null), show: (s) => (s.mass ? String(s.mass.length) : "–") },
     { head: "weight", value: (s) => s.weight, show: (s) => share(s.weight) },
-    { head: "cost", value: (s) => s.cost, show: (s) => num(s.cost, 3) },
+    { head: "cost", optional: true, value: (s) => s.cost, show: (s) => num(s.cost, 3) },
     { head: "disagreement", value: (s) => s.disagreement, show: (s) => num(s.disagreement, 3) },
     { head: "log-lik. per row", optional: true, value: perRow, show: (s) => num(perRow(s), 4) },
     { head: "sent", optional: true, value: sentBy, show: (s) => bytes(sentBy(s)) },
@@ -90,7 +90,13 @@ function sentSection() {
   }
   const box = section("sent", "What the sites sent",
     "Bytes of their messages, part by part, as otmoe writes them. No message holds a value of y" +
-    (totals.support ? "; rows of x are there where a site volunteered them." : " or a row of x."));
+    (totals.support ? "; rows of x are there where a site volunteered them." : " or a row of x.") +
+    " Support points that came by another way are not counted.");
+  if (merged.refinement && model) {
+    const P = model.n_parameters, floats = 1 + P + (P * (P + 1)) / 2 + 2 * (model.terms.length - 1);
+    box.append(el("p", { class: "quiet" }, `In each of ${plural(merged.refinement.rounds, "refine round")} a site also answered with ` +
+      `its log-likelihood, score and information and moments of x: about ${count(floats)} numbers, not counted here.`));
+  }
   box.append(partBar(totals));
   box.append(el("div", { class: "legend" }, Object.entries(totals).map(([part, size]) => {
     const by = sites.filter((site) => site.sent[part]).length;

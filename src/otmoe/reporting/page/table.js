@@ -1,7 +1,7 @@
 // Tables that can be sorted, searched and turned page by page.
 
 const PAGE = 25;
-const PRINTED = 200;
+const PRINTED = 50;
 
 // columns: {head, value: row => number or text, show: row => text or node, words, optional}
 // options: {name: row => text, site: row => index of a site, sort, down, search}
