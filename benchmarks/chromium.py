@@ -13,7 +13,8 @@ from typing import Any
 
 FLAGS = """
     --headless=new --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-sync
-    --disable-background-networking --disable-component-update --force-device-scale-factor=1
+    --disable-background-networking --disable-component-update --disable-dev-shm-usage
+    --force-device-scale-factor=1
 """.split()
 
 
