@@ -205,7 +205,7 @@ def coefficients(truth: MoE, fitted: MoE, console: Console) -> Table:
             *zip(truth.experts.coef[k], fitted.experts.coef[k], strict=True),
         ]
         cells = [f"{a:.2f}\n[bold]{b:.2f}[/bold]" for a, b in pairs[: len(terms) + 1]]
-        table.add_row(str(k + 1), *cells, f"\n{error:.3f}")
+        table.add_row(str(k), *cells, f"\n{error:.3f}")
     table.caption = f"The error is the largest of {len(truth.terms)} coefficients."
     return table
 
@@ -223,7 +223,7 @@ def contributions(result: Aggregation) -> Table:
         if record is None:
             table.add_row("…", "", "", "", "")
             continue
-        went = ", ".join(str(k + 1) for k in record.destination)
+        went = ", ".join(map(str, record.destination))
         table.add_row(
             record.site,
             f"{record.n_samples:,.0f}",

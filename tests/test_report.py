@@ -438,6 +438,20 @@ def test_the_file_of_a_run_has_what_the_page_needs():
     assert "how it was merged" in [part["name"] for part in said["parts"]]
 
 
+@pytest.mark.usefixtures("own_folder")
+def test_a_model_can_be_written_without_the_sites():
+    for message in messages(n=3):
+        replace(message, support=SUPPORT).save(f"{message.site}.moe.json")
+    fine("aggregate", "*.moe.json", "-o", "all.json")
+    fine("aggregate", "*.moe.json", "--model-only", "-o", "model.json")
+    assert (
+        load_model("all.json").to_vector().tolist() == load_model("model.json").to_vector().tolist()
+    )
+    assert "aggregation" not in json.loads(Path("model.json").read_text())
+    fine("report", "model.json", "-o", "page.html")
+    assert data_of(Path("page.html").read_text())["aggregation"] is None
+
+
 # -- notebooks -------------------------------------------------------------------------------------
 
 

@@ -102,6 +102,7 @@ The same messages, support and seed give the same model, in whatever order the m
 @options.method("Merging")
 @options.seed("Merging")
 @output("Model file to write, JSON.")
+@options.model_only
 def aggregate(
     files: tuple[str, ...],
     skip_bad: bool,
@@ -118,6 +119,7 @@ def aggregate(
     force: bool,
     as_json: bool,
     quiet: bool,
+    model_only: bool,
 ) -> None:
     """Merge the messages of many sites into one model.
 
@@ -155,7 +157,8 @@ def aggregate(
     out = {site: "it was excluded by hand (--exclude)" for site in exclude}
     out |= {file: f"it cannot be read: {why}" for file, why in inbox.bad.items()}
     warned = tuple(report["warnings"])
-    replace(result, left_out={**result.left_out, **out}, warnings=warned).save(output, about)
+    result = replace(result, left_out={**result.left_out, **out}, warnings=warned)
+    options.write(result, output, about, messages[0].features, model_only)
     for why in inbox.bad.values():
         warn(f"left out: {why}")
     for words in report["warnings"]:

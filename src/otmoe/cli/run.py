@@ -127,6 +127,7 @@ The same data and seed give the same model, whatever the engine and the number o
     help="Further attempts when a worker dies or a file is away.",
 )
 @output("Model file to write, JSON.")
+@options.model_only
 def run(
     data: tuple[str, ...],
     target: str,
@@ -151,6 +152,7 @@ def run(
     force: bool,
     as_json: bool,
     quiet: bool,
+    model_only: bool,
 ) -> None:
     """Fit every shard where its rows are, and merge the models into one.
 
@@ -203,7 +205,7 @@ def run(
     failed = {failure.name: f"it could not be fitted: {failure.cause}" for failure in est.failures_}
     merged = est.aggregation_
     merged = replace(merged, left_out={**merged.left_out, **failed}, warnings=est.warnings_)
-    merged.save(output, about, est.features_)
+    options.write(merged, output, about, est.features_, model_only)
     for text in est.warnings_:
         warn(text)
     found = _report(est, output, perf_counter() - begin)
