@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from commandline import fine, refused
 from families import FAMILIES
+from jsonschema import Draft202012Validator
 from numpy.testing import assert_array_equal
 from oracles import made_up_grams, random_model
 
@@ -29,6 +30,7 @@ from otmoe import (
     simulate,
 )
 from otmoe.inference import InferenceError
+from otmoe.json_schema import json_schema
 from otmoe.jsontext import MessageError
 from otmoe.reporting import _SCRIPTS
 
@@ -163,8 +165,20 @@ def test_a_file_gives_the_page_of_the_aggregation(family, tmp_path):
     assert (tmp_path / "page.html").read_text() == page
 
 
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_published_schema_takes_what_is_written(family, tmp_path):
+    merged(family).save(tmp_path / "model.json")
+    document = json.loads((tmp_path / "model.json").read_text())
+    schema = Draft202012Validator(json_schema("model"))
+    schema.validate(document)
+    document["aggregation"]["sites"][0]["weight"] = 2
+    assert not schema.is_valid(document)
+
+
 def test_a_refined_file_gives_the_page_of_the_aggregation(refined, tmp_path):
     refined.save(tmp_path / "model.json")
+    document = json.loads((tmp_path / "model.json").read_text())
+    Draft202012Validator(json_schema("model")).validate(document)
     assert report(tmp_path / "model.json", title="T") == report(refined, title="T")
 
 

@@ -19,7 +19,8 @@ def html_table(heads: Sequence[str], rows: Iterable[Sequence[str]], caption: str
     """
     head = _cells("th", heads)
     body = "".join(f"<tr>{_cells('td', row)}</tr>" for row in rows)
-    title = f"<caption>{escape(caption)}</caption>" if caption else ""
+    note = f'<caption style="caption-side: bottom">{escape(caption)}</caption>'
+    title = note if caption else ""
     return f"<table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 

@@ -28,6 +28,8 @@ from otmoe.numerics import (
     to_numpy,
 )
 
+_SHOWN = 50  # coefficients of an expert in the table of a notebook
+
 
 @dataclass(frozen=True)
 class Posterior:
@@ -104,13 +106,12 @@ class MoE:
         K, family = self.n_experts, self.experts.family
         title = f"Mixture of {K} {family} expert{'' if K == 1 else 's'}"
         heads = [f"expert {k}" for k in range(K)]
-        tables = [
-            html_table(
-                [name, *heads],
-                ([term, *(f"{value:.4g}" for value in row)] for term, row in part.items()),
-            )
-            for name, part in self.coefficients.items()
-        ]
+        tables = []
+        for name, part in self.coefficients.items():
+            rows = [[term, *(f"{v:.4g}" for v in row)] for term, row in part.items()]
+            left = len(rows) - _SHOWN
+            more = f"and {left:,} more" if left > 0 else ""
+            tables.append(html_table([name, *heads], rows[:_SHOWN], more))
         return html_lines(title) + "".join(tables)
 
     # -- densities ----------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from oracles import random_model
 
 from benchmarks import chromium
 from otmoe import (
@@ -101,7 +102,11 @@ def one_expert(rng):
     return aggregate(sites_of(data.truth, 4, rng), data.X)
 
 
-KINDS = (refined, hostile, many, classes, alone, ensemble, one_expert)
+def wide(rng):
+    return random_model(rng, 12, 2000)
+
+
+KINDS = (refined, hostile, many, classes, alone, ensemble, one_expert, wide)
 
 
 @pytest.fixture(scope="module")
@@ -206,10 +211,37 @@ def test_a_click_on_a_site_filters(visit, pages):
     lit = chrome.execute_script("return document.querySelectorAll('#flow path.link.lit').length")
     dim = chrome.execute_script("return document.querySelectorAll('#flow path.link.dim').length")
     assert 0 < lit < dim
-    click(chrome, "#chosen button")
+    click(chrome, "#chosen button:last-child")
     assert len(rows(chrome, "sites")) == before and not texts(chrome, "#panel")
-    click(chrome, "#sites tbody tr")  # the table does the same
-    assert len(rows(chrome, "sites")) == 1
+    for kind in ("refined", "ensemble"):  # the table does the same
+        chrome = visit(kind)
+        click(chrome, "#sites tbody tr")
+        assert len(rows(chrome, "sites")) == 1 and len(texts(chrome, "#panel")) == 1
+        click(chrome, "#chosen button")  # scrolls to the panel
+        assert chrome.execute_script(
+            "const box = document.getElementById('panel').getBoundingClientRect();"
+            "return box.top < innerHeight && box.bottom > 0"
+        )
+
+
+def test_what_is_pointed_at_is_explained(visit, pages):
+    chrome = visit("refined")
+    about = pages["refined"][0]
+    move = "document.querySelector(arguments[0]).dispatchEvent(new MouseEvent('mousemove'))"
+    tip = "const tip = document.getElementById('tip'); return tip.hidden ? null : tip.innerText"
+    assert chrome.execute_script(tip) is None
+    first = max(range(5), key=lambda m: about.sites[m].weight)
+    chrome.execute_script(move, "#flow path.link")
+    shown = chrome.execute_script(tip)
+    assert f"{about.sites[first].site}, its expert 0 → expert" in shown
+    assert f"cost of the site {about.sites[first].cost:.3g} nats" in shown
+    chrome.execute_script("document.querySelector('#flow g.site').focus()")
+    assert f"{about.sites[first].n_samples:,.0f} rows" in chrome.execute_script(tip)
+    chrome.execute_script("document.activeElement.blur()")
+    assert chrome.execute_script(tip) is None
+    chrome.execute_script(move, "#coefficients svg g")
+    row = about.inference().table()[about.model.gate.n_parameters]
+    assert f"{row.estimate:.4g} ({row.low:.4g} to {row.high:.4g})" in chrome.execute_script(tip)
 
 
 def test_a_site_can_be_chosen_by_keyboard(visit):

@@ -19,7 +19,7 @@ from otmoe.message import LocalModel, save_model
 from otmoe.model import MoE
 from otmoe.numerics import Floats
 from otmoe.records import LARGEST, LONGEST_NAME
-from otmoe.refinement import Refinement
+from otmoe.refinement import Best, Refinement
 
 _SHOWN = 20  # sites in the table of a notebook
 _LONGEST = 5_000  # characters of a sentence in a file
@@ -102,14 +102,7 @@ class Aggregation:
         state = self.refinement
         if state is None or state.best is None:
             raise InferenceError(one_round_refusal(self.method, len(self.sites)))
-        return inference(
-            state.model,
-            state.best.information,
-            state.best.n_samples,
-            penalty=state.penalty,
-            scaling=state.scaling,
-            log_likelihood=state.best.information.log_likelihood,
-        )
+        return _inference(state, state.best)
 
     @property
     def mass(self) -> Floats | None:
@@ -125,7 +118,7 @@ class Aggregation:
         """What was sent: floats, bytes of JSON, support rows."""
         return Communication(
             floats=sum(_floats(message) for message in self.messages),
-            bytes=sum(len(message.to_json().encode()) for message in self.messages),
+            bytes=sum(sum(message.sizes.values()) for message in self.messages),
             support_rows=self.n_support,
         )
 
@@ -192,30 +185,58 @@ class Aggregation:
         if self.covariates is not None:
             part["covariates"] = {k: v.tolist() for k, v in vars(self.covariates).items()}
         state = self.refinement
-        if state is not None and state.best is not None:
-            part["refinement"] = {
-                "rounds": state.rounds,
-                "converged": state.converged,
-                "status": state.status,
-                "log_likelihood": state.best.information.log_likelihood,
-                "n_samples": state.best.n_samples,
-                "trace": list(state.trace),
-                "missing": [{"round": r, "site": _words(site)} for r, site in state.missing],
-            }
-        try:
-            found = self.inference()
-        except InferenceError as error:
-            part["no_inference"] = _words(str(error))
+        if state is None or state.best is None:
+            part["no_inference"] = one_round_refusal(self.method, len(self.sites))
         else:
-            part["inference"] = {
-                "kind": found.kind,
-                "standard_errors": list(
-                    map(_finite, found.covariance.standard_errors(np.eye(len(found.names))))
-                ),
-                "warnings": list(map(_words, found.warnings)),
-            }
+            part |= refinement_document(state)
         pairs = zip(self.sites, self.messages, strict=True)
         return part | {"sites": [_site_document(*pair) for pair in pairs]}
+
+
+def _inference(state: Refinement, best: Best) -> Inference:
+    return inference(
+        state.model,
+        best.information,
+        best.n_samples,
+        penalty=state.penalty,
+        scaling=state.scaling,
+        log_likelihood=best.information.log_likelihood,
+    )
+
+
+def refinement_document(state: Refinement) -> dict[str, Any]:
+    """Return refine rounds that were answered, and standard errors, as a model file has them.
+
+    Parameters
+    ----------
+    state : Refinement
+        One round has been answered at least.
+    """
+    best = state.best
+    if best is None:
+        raise ValueError("no round has been answered yet: there is nothing to write about it.")
+    part: dict[str, Any] = {
+        "refinement": {
+            "rounds": state.rounds,
+            "converged": state.converged,
+            "status": state.status,
+            "log_likelihood": best.information.log_likelihood,
+            "n_samples": best.n_samples,
+            "trace": list(state.trace),
+            "missing": [{"round": r, "site": _words(site)} for r, site in state.missing],
+        }
+    }
+    try:
+        found = _inference(state, best)
+    except InferenceError as error:
+        return part | {"no_inference": _words(str(error))}
+    errors = found.covariance.standard_errors(np.eye(len(found.names)))
+    part["inference"] = {
+        "kind": found.kind,
+        "standard_errors": list(map(_finite, errors)),
+        "warnings": list(map(_words, found.warnings)),
+    }
+    return part
 
 
 def _site_document(record: SiteRecord, message: LocalModel) -> dict[str, Any]:

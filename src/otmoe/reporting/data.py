@@ -29,6 +29,7 @@ PARTS = {
 }
 """Parts of a message, and what they are called on the page."""
 
+_WIDTH = ("se", "low", "high")
 _NO_RECORD = (
     "This file holds a model and nothing about how it was merged: sites, flows and intervals are "
     "not known. Files written by otmoe aggregate, otmoe run and Aggregation.save have them."
@@ -126,9 +127,7 @@ def _model(model: MoE, record: AggregationRecord | None) -> dict[str, Any]:
                 "label": None if row.label is None else str(row.label),
                 "term": row.term,
                 "estimate": row.estimate,
-                "se": _known(row.se),
-                "low": _known(row.low),
-                "high": _known(row.high),
+                **({} if found is None else {key: _known(getattr(row, key)) for key in _WIDTH}),
             }
             for row in rows
         ],
