@@ -227,19 +227,19 @@ function flow(width) {
 }
 
 function flowSection() {
-  if (!merged) return;
-  const box = section(
-    "flow",
-    "Where the sites' experts went",
-    merged.mass
-      ? "Left the sites, each cut into its own experts; right the merged ones. A band is as thick " +
-          "as the mass that goes there. Click on a site to follow it through the page."
-      : "The experts were not merged, so that there is nothing to follow.",
-  );
-  if (merged.mass) chosen.watchers.push(picture(box, flow));
-  const detail = el("div", {});
-  box.append(detail);
-  chosen.watchers.push(() =>
-    detail.replaceChildren(...(chosen.site === null ? [] : [sitePanel(chosen.site)])),
-  );
+    if (!merged) return;
+    const box = section(
+        "flow",
+        "Where the sites' experts went",
+        merged.mass
+            ? "Left the sites, each cut into its own experts; right the merged ones. A band is as thick " +
+                  "as the mass that goes there. Click on a site to follow it through the page."
+            : "The experts were not merged, so that there is nothing to follow.",
+    );
+    if (merged.mass) chosen.watchers.push(picture(box, flow));
+    const detail = el("div", {});
+    box.append(detail);
+    chosen.watchers.push(() =>
+        detail.replaceChildren(...(chosen.site === null ? [] : [sitePanel(chosen.site)])),
+    );
 }
