@@ -12,6 +12,7 @@ from typing import TypeVar
 import numpy as np
 from rich import box
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from sklearn.exceptions import ConvergenceWarning
@@ -119,7 +120,7 @@ def main() -> None:
     args.report.parent.mkdir(parents=True, exist_ok=True)
     report(reduced, args.report, title=f"Report on the demo: {len(reduced.sites)} sites, one model")
     console.print(
-        f"The report is in [bold]{args.report.resolve()}[/bold]: open it, read what it "
+        f"The report is in [bold]{escape(str(args.report.resolve()))}[/bold]: open it, read what it "
         "says under 'Can it be trusted?', and click on a site to follow its experts.",
         soft_wrap=True,
     )

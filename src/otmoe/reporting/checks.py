@@ -28,7 +28,9 @@ def checks_of(record: AggregationRecord, mass: Floats | None) -> list[dict[str, 
     mass : ndarray of shape (M, K), or None
         Share of the mixture that each site brings to each expert.
     """
-    found = [*_merging(record), *_sites(record), *_experts(record, mass), *_intervals(record)]
+    found = [*_merging(record), *_sites(record)]
+    if mass is not None:  # else there are no merged experts
+        found += [*_experts(record, mass), *_intervals(record)]
     order = {"bad": 0, "look": 1, "good": 2}
     found.sort(key=lambda check: order[check[0]])
     return [{"level": level, "text": text, "sites": sites} for level, text, sites in found]
@@ -75,8 +77,8 @@ def _sites(record: AggregationRecord) -> Iterator[Check]:
         yield "look", text, [first.site]
 
 
-def _experts(record: AggregationRecord, mass: Floats | None) -> Iterator[Check]:
-    if mass is None or len(mass) < 3:
+def _experts(record: AggregationRecord, mass: Floats) -> Iterator[Check]:
+    if len(mass) < 3:
         return
     total = mass.sum(axis=0)
     for k in np.flatnonzero(total < _SMALL).tolist():

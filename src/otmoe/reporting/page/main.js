@@ -172,7 +172,11 @@ function convergenceSection() {
     if (!merged) return;
     const box = section("convergence", "How the merging went");
     box.append(
-        el("p", {}, `${merged.converged ? "Converged" : "Not converged"}: ${merged.status}.`),
+        el(
+            "p",
+            {},
+            `${merged.converged ? "It ended well" : "It did not converge"}: ${merged.status}.`,
+        ),
     );
     const columns = el("div", { class: "columns" });
     box.append(columns);
