@@ -120,8 +120,8 @@ def main() -> None:
     args.report.parent.mkdir(parents=True, exist_ok=True)
     report(reduced, args.report, title=f"Report on the demo: {len(reduced.sites)} sites, one model")
     console.print(
-        f"The report is in [bold]{escape(str(args.report.resolve()))}[/bold]: open it, read what it "
-        "says under 'Can it be trusted?', and click on a site to follow its experts.",
+        f"The report is in [bold]{escape(str(args.report.resolve()))}[/bold]: read what it says "
+        "under 'Can it be trusted?', and click on a site to follow its experts.",
         soft_wrap=True,
     )
 
