@@ -229,7 +229,9 @@ def test_an_expert_that_rests_on_one_site_is_named():
     texts = [
         check["text"] for check in data_of(report(replace(result, sites=tuple(sites))))["checks"]
     ]
-    assert any(text.startswith("Expert 1 rests on site 2") for text in texts)
+    assert any(
+        text.startswith("site 2 brings more than 80% of the mass of expert 1") for text in texts
+    )
 
 
 def test_a_site_without_weight_has_no_flow():

@@ -81,16 +81,16 @@ def _experts(record: AggregationRecord, mass: Floats) -> Iterator[Check]:
     if len(mass) < 3:
         return
     total = mass.sum(axis=0)
-    for k in np.flatnonzero(total < _SMALL).tolist():
-        yield "look", f"Expert {k} has {total[k]:.1%} of the mass only.", []
+    least = min(_SMALL, 0.2 / len(total))
+    small = np.flatnonzero(total < least).tolist()
+    if small:
+        yield "look", f"With less than {least:.2g} of the mass: {_experts_named(small)}.", []
     share = np.divide(mass, total, out=np.zeros_like(mass), where=total > 0)
-    weight = np.array([site.weight for site in record.sites])
-    for k in range(len(total)):
-        m = int(np.argmax(share[:, k]))
-        if share[m, k] > _ALONE > weight[m]:
-            name = record.sites[m].site
-            text = f"Expert {k} rests on {name}, which brings {share[m, k]:.0%} of its mass."
-            yield "look", text, [name]
+    for m, site in enumerate(record.sites):
+        alone = np.flatnonzero(share[m] > _ALONE).tolist() if site.weight < _ALONE else []
+        if alone:
+            text = f"{site.site} brings more than {_ALONE:.0%} of the mass of"
+            yield "look", f"{text} {_experts_named(alone)}, hardly anyone else does.", [site.site]
 
 
 def _intervals(record: AggregationRecord) -> Iterator[Check]:
@@ -100,6 +100,10 @@ def _intervals(record: AggregationRecord) -> Iterator[Check]:
     yield "good", "The coefficients have intervals: the model is at the maximum of all rows.", []
     for warning in record.inference.warnings:
         yield "look", f"Intervals: {warning}", []
+
+
+def _experts_named(numbers: list[int]) -> str:
+    return f"expert{'' if len(numbers) == 1 else 's'} {_few([str(k) for k in numbers])}"
 
 
 def _count(some: list[str], sites: Iterable[Any]) -> str:

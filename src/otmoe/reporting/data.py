@@ -133,7 +133,7 @@ def _model(model: MoE, record: AggregationRecord | None) -> dict[str, Any]:
         ],
         "level": LEVEL,
         "has_intervals": found is not None,
-        "no_intervals": "How the model was fitted is not known."
+        "no_intervals": "how the model was fitted is not known."
         if record is None
         else record.no_inference,
     }

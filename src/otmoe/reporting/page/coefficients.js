@@ -1,6 +1,6 @@
 // Coefficients with their intervals: a forest of dots and lines.
 
-const LINES = 30; // terms that are shown at first
+const LINES = 240; // dots that are shown at first
 
 function pick(label, names, onchange) {
     const select = el(
@@ -121,7 +121,7 @@ function coefficientSection() {
         if (!state.intercept && rest.length) found = rest;
         if (state.order === "size") found.sort((a, b) => b.size - a.size);
         const all = found.length;
-        if (!state.all) found = found.slice(0, LINES);
+        if (!state.all) found = found.slice(0, Math.max(Math.floor(LINES / model.n_experts), 5));
         more.hidden = all === found.length;
         more.textContent = `Show all ${count(all)} terms`;
         note.textContent = [

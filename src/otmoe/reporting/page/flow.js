@@ -63,9 +63,9 @@ function siteWords(i) {
 function flow(width) {
     const items = sources();
     const K = merged.mass.length;
-    const height = Math.max(300, items.length * 19);
+    const height = Math.max(300, items.length * 19, K * 15);
     const left = Math.min(190, width * 0.3),
-        right = width < 500 ? 66 : 120,
+        right = 112,
         bar = 12;
     const gapLeft = Math.min(6, (0.3 * height) / items.length),
         gapRight = K > 1 ? Math.min(22, (0.4 * height) / K) : 0;
@@ -97,17 +97,20 @@ function flow(width) {
                 () => [`expert ${k}`, `${share(mass)} of the mass`],
             ),
         );
-        nodes.append(
-            draw("text", { x: width - right + 6, y: top + (mass * unit) / 2 + 4 }, `expert ${k}`),
-            draw(
-                "text",
-                { x: width - right + 6, y: top + (mass * unit) / 2 + 18, class: "quiet" },
-                share(mass),
-            ),
-        );
         y += mass * unit + gapRight;
         return top;
     });
+    const named = arrive.map((top, k) => top + (merged.mass[k] * unit) / 2);
+    spread(named, 13, 8, height).forEach((place, k) =>
+        nodes.append(
+            draw(
+                "text",
+                { x: width - right + 6, y: place + 4 },
+                `expert ${k} `,
+                draw("tspan", { class: "quiet" }, share(merged.mass[k])),
+            ),
+        ),
+    );
 
     // 2) sites on the left, with their links
     const heights = items.map((item) => unit * sum(item.rows.map(sum)));
