@@ -20,6 +20,7 @@ from oracles import made_up_grams, random_model
 import otmoe
 from otmoe import (
     DistributedMoERegressor,
+    FeatureSpec,
     LocalModel,
     MoERegressor,
     Sketch,
@@ -29,6 +30,7 @@ from otmoe import (
     save_model,
     simulate,
 )
+from otmoe.columns import Column
 from otmoe.inference import InferenceError
 from otmoe.json_schema import json_schema
 from otmoe.jsontext import MessageError
@@ -180,6 +182,23 @@ def test_a_refined_file_gives_the_page_of_the_aggregation(refined, tmp_path):
     document = json.loads((tmp_path / "model.json").read_text())
     Draft202012Validator(json_schema("model")).validate(document)
     assert report(tmp_path / "model.json", title="T") == report(refined, title="T")
+
+
+def test_units_are_those_of_the_columns(tmp_path):
+    spec = FeatureSpec(
+        (Column("age", center=40.0, scale=10.0), Column("sex", "category", ("f", "m")))
+    )
+    sent = [
+        replace(
+            message, features=spec, model=replace(message.model, feature_names=spec.feature_names)
+        )
+        for message in messages()
+    ]
+    result = aggregate(sent, SUPPORT)
+    assert data_of(report(result))["model"]["units"] == [[40, 10], [0, 1]]
+    result.save(tmp_path / "model.json")
+    assert report(tmp_path / "model.json", title="T") == report(result, title="T")
+    assert data_of(report(merged()))["model"]["units"] is None
 
 
 def test_the_parts_of_a_message_add_up():

@@ -306,6 +306,12 @@ def test_the_gate_is_that_of_the_model(name, visit, pages):
     X = np.random.default_rng(0).normal(size=(20, model.n_features))
     found = chrome.execute_script("return arguments[0].map(gateProb)", X.tolist())
     np.testing.assert_allclose(found, model.gate_prob(X), rtol=1e-10, atol=1e-300)
+    center = about.covariates.mean if hasattr(about, "covariates") else np.zeros(model.n_features)
+    moved = np.tile(center, (2, 1))
+    moved[:, 1], moved[1, 0] = 0.7, -0.3
+    script = "const around = gateAround(); return [around({1: 0.7}), around({0: -0.3, 1: 0.7})]"
+    found = chrome.execute_script(script)
+    np.testing.assert_allclose(found, model.gate_prob(moved), rtol=1e-9)
     features = model.n_features
     assert len(texts(chrome, "#gate .multiples svg")) == features
     assert (

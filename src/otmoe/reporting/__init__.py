@@ -14,6 +14,7 @@ from typing import Any
 
 from otmoe.aggregation import Aggregation
 from otmoe.aggregationrecord import AggregationRecord
+from otmoe.features import FeatureSpec
 from otmoe.jsontext import LIMITS, Limits, named, write_whole
 from otmoe.message import load_record, model_of
 from otmoe.model import MoE
@@ -83,15 +84,17 @@ def report(
     (True, False)
     """
     record: AggregationRecord | None = None
+    features: FeatureSpec | None = None
     words: Mapping[str, Any] = {}
     if isinstance(source, Aggregation):
-        model = source.model
+        model, features = source.model, source.messages[0].features
         record = typed(AggregationRecord, source.document(), "aggregation")
     elif isinstance(source, MoE):
         model = source
     elif isinstance(source, str | os.PathLike):
         found = load_record(source, limits)
         model = model_of(found.model)
+        features = None if found.features is None else FeatureSpec.from_record(found.features)
         if isinstance(found, ModelFileRecord):
             record, words = found.aggregation, found.about
         else:
@@ -104,7 +107,8 @@ def report(
     if title is None:
         file = None if isinstance(source, Aggregation | MoE) else os.path.basename(source)
         title = "Report on the model" if file is None else f"Report on {named(file)}"
-    page = _page(page_data(model, record, dict(words if about is None else about), title), title)
+    words = dict(words if about is None else about)
+    page = _page(page_data(model, record, features, words, title), title)
     if path is not None:
         write_whole(path, page)
     return page

@@ -90,7 +90,7 @@ def _experts(record: AggregationRecord, mass: Floats) -> Iterator[Check]:
         alone = np.flatnonzero(share[m] > _ALONE).tolist() if site.weight < _ALONE else []
         if alone:
             text = f"{site.site} brings more than {_ALONE:.0%} of the mass of"
-            yield "look", f"{text} {_experts_named(alone)}, hardly anyone else does.", [site.site]
+            yield "look", f"{text} {_experts_named(alone)}.", [site.site]
 
 
 def _intervals(record: AggregationRecord) -> Iterator[Check]:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from otmoe.aggregationrecord import AggregationRecord
+from otmoe.features import FeatureSpec
 from otmoe.gate import SoftmaxGate
 from otmoe.inference.estimates import estimates, of_variance
 from otmoe.inference.parameters import parameters
@@ -41,7 +42,11 @@ _ENSEMBLE = (
 
 
 def page_data(
-    model: MoE, record: AggregationRecord | None, about: dict[str, Any], title: str
+    model: MoE,
+    record: AggregationRecord | None,
+    features: FeatureSpec | None,
+    about: dict[str, Any],
+    title: str,
 ) -> dict[str, Any]:
     """Return all that the page shows.
 
@@ -50,6 +55,8 @@ def page_data(
     model : MoE
     record : AggregationRecord or None
         How it was merged, if that is known.
+    features : FeatureSpec or None
+        How columns became features, if that is known.
     about : dict
         What the author says about the model.
     title : str
@@ -61,7 +68,7 @@ def page_data(
         "about": {name: str(value) for name, value in about.items()},
         "parts": PARTS,
         "notes": [],
-        "model": _model(model, record) if merged else None,
+        "model": _model(model, record, features) if merged else None,
         "aggregation": None,
         "checks": [],
     }
@@ -101,7 +108,9 @@ def _aggregation(record: AggregationRecord) -> dict[str, Any]:
     return part | {"versions": list(seen)}
 
 
-def _model(model: MoE, record: AggregationRecord | None) -> dict[str, Any]:
+def _model(
+    model: MoE, record: AggregationRecord | None, features: FeatureSpec | None
+) -> dict[str, Any]:
     """Return gate and experts, and every free parameter with its interval."""
     found = None if record is None else record.inference
     about, value = parameters(model), model.to_vector()
@@ -131,12 +140,20 @@ def _model(model: MoE, record: AggregationRecord | None) -> dict[str, Any]:
             }
             for row in rows
         ],
+        "units": None if features is None else _units(features),
         "level": LEVEL,
         "has_intervals": found is not None,
         "no_intervals": "how the model was fitted is not known."
         if record is None
         else record.no_inference,
     }
+
+
+def _units(features: FeatureSpec) -> list[tuple[float, float]]:
+    """Return centre and scale of every feature; (0, 1) where it is the column's own value."""
+    return [
+        (column.center, column.scale) for column in features.columns for _ in column.feature_names
+    ]
 
 
 def _known(value: float) -> float | None:

@@ -12,6 +12,12 @@ function softmax(logits) {
 const gateLogits = (x) => model.gate.map((row) => sum(row.map((a, j) => a * (j ? x[j - 1] : 1))));
 const gateProb = (x) => softmax(gateLogits(x));
 
+// Return a feature's value in the units of its column, before it was centred and scaled.
+function raw(j, value) {
+    const [center, unit] = model.units ? model.units[j] : [0, 1];
+    return center + unit * value;
+}
+
 // Return where a feature goes from and to, and whether it is 0 or 1.
 function range(j) {
     const c = merged && merged.covariates;
@@ -35,7 +41,12 @@ function gateAround() {
         softmax(
             logits.map(
                 (v, k) =>
-                    v + sum(moved.map(([j, value]) => model.gate[k][j + 1] * (value - center[j]))),
+                    v +
+                    sum(
+                        Object.entries(moved).map(
+                            ([j, value]) => model.gate[k][Number(j) + 1] * (value - center[j]),
+                        ),
+                    ),
             ),
         );
 }
@@ -45,7 +56,7 @@ function along(j, n, around) {
     const values = two
         ? [0, 1]
         : Array.from({ length: n }, (_, i) => low + ((high - low) * i) / (n - 1));
-    return { values, two, prob: values.map((v) => around([[j, v]])) };
+    return { values, two, prob: values.map((v) => around({ [j]: v })) };
 }
 
 function effectOf(j, around) {
@@ -97,11 +108,11 @@ function effectPicture(effect) {
         over.forEach((o, i) => (under[i] = o));
     }
     picture.append(
-        draw("text", { x: 0, y: height - 4, class: "quiet" }, num(low, 3)),
+        draw("text", { x: 0, y: height - 4, class: "quiet" }, num(raw(effect.j, low), 3)),
         draw(
             "text",
             { x: width, y: height - 4, class: "quiet", "text-anchor": "end" },
-            num(high, 3),
+            num(raw(effect.j, high), 3),
         ),
     );
     return explained(picture, () => [
@@ -124,21 +135,15 @@ function regions(width, first, second) {
         style: `max-width: ${side}px`,
     });
     const height = side * 0.72 - bottom;
-    const x = scale(a.low, a.high, left, side),
-        y = scale(b.low, b.high, height, 0);
+    const ends = [raw(first, a.low), raw(first, a.high), raw(second, b.low), raw(second, b.high)];
+    const x = scale(ends[0], ends[1], left, side),
+        y = scale(ends[2], ends[3], height, 0);
     const around = gateAround(),
         K = model.n_experts;
     const step = (r, i) => r.low + ((r.high - r.low) * (i + 0.5)) / CELLS;
     for (let i = 0; i < CELLS; i++)
         for (let l = 0; l < CELLS; l++) {
-            const prob = around(
-                first === second
-                    ? [[first, step(a, i)]]
-                    : [
-                          [first, step(a, i)],
-                          [second, step(b, l)],
-                      ],
-            );
+            const prob = around({ [first]: step(a, i), [second]: step(b, l) });
             const top = most(prob);
             picture.append(
                 draw("rect", {
@@ -152,7 +157,7 @@ function regions(width, first, second) {
                 }),
             );
         }
-    for (const v of ticks(a.low, a.high, 5))
+    for (const v of ticks(ends[0], ends[1], 5))
         picture.append(
             draw(
                 "text",
@@ -160,7 +165,7 @@ function regions(width, first, second) {
                 num(v, 3),
             ),
         );
-    for (const v of ticks(b.low, b.high, 5))
+    for (const v of ticks(ends[2], ends[3], 5))
         picture.append(
             draw(
                 "text",
@@ -190,17 +195,11 @@ function regions(width, first, second) {
         }
         const one = a.low + ((a.high - a.low) * (u - left)) / (side - left);
         const two = b.high - ((b.high - b.low) * v) / height;
-        const prob = around(
-            first === second
-                ? [[first, one]]
-                : [
-                      [first, one],
-                      [second, two],
-                  ],
-        );
+        const prob = around({ [first]: one, [second]: two });
         tell(
             [
-                `${model.terms[first + 1]} ${num(one, 3)}, ${model.terms[second + 1]} ${num(two, 3)}`,
+                `${model.terms[first + 1]} ${num(raw(first, one), 3)}`,
+                `${model.terms[second + 1]} ${num(raw(second, two), 3)}`,
                 ...prob.map((p, k) => `expert ${k}: ${share(p)}`),
             ],
             event.clientX,
