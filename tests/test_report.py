@@ -396,6 +396,22 @@ def test_a_file_that_says_nonsense_about_its_merging_is_refused(place, value, wo
             read(path)
 
 
+@pytest.mark.parametrize("columns", [None, (0, 2)])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_free_parameter_has_a_standard_error(family, columns, tmp_path):
+    model = random_model(np.random.default_rng(0), 3, 2, columns=columns, family=family)
+    result = replace(merged(family), model=model)
+    part = {"kind": "sandwich", "standard_errors": [0.5] * model.n_parameters}
+    sites = [site | {"mass": None} for site in result.document()["sites"]]
+    document = result.document() | {"inference": part, "no_inference": None, "sites": sites}
+    save_model(model, tmp_path / "model.json", aggregation=document)
+    found = data_of(report(tmp_path / "model.json"))["model"]
+    assert len(found["estimates"]) == model.n_parameters and found["has_intervals"]
+    part["standard_errors"].pop()
+    with pytest.raises(MessageError, match="`aggregation.inference.standard_errors` has"):
+        save_model(model, tmp_path / "model.json", aggregation=document)
+
+
 def test_too_many_experts_of_a_site_are_refused(tmp_path):
     path = tmp_path / "model.json"
     merged().save(path)
