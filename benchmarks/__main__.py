@@ -16,6 +16,7 @@ from benchmarks import (
     memory,
     out_of_core,
     reduction,
+    report,
     scale,
     screening,
     whole_fit,
@@ -31,6 +32,7 @@ ALL = (
     gpu_pass.BENCHMARK,
     families.BENCHMARK,
     screening.BENCHMARK,
+    report.BENCHMARK,
     *defaults.BENCHMARKS,
 )
 ROOT = Path(__file__).parents[1]
@@ -56,7 +58,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="folder of the CSV files")
     parser.add_argument("--show", action="store_true", help="print what the CSV files hold")
     parser.add_argument(
-        "--docs", action="store_true", help="write the tables in docs/benchmarks.md from the CSV"
+        "--docs", action="store_true", help="write the tables in the documentation from the CSV"
     )
     args = parser.parse_args()
     unknown = set(args.names) - {*names, "defaults"}
@@ -69,7 +71,8 @@ def main() -> None:
     folder = args.out or (ROOT / "build" / "benchmarks" if args.quick else RESULTS)
     console = Console()
     if args.docs:
-        rewrite(ROOT / "docs" / "benchmarks.md", ALL, folder)
+        for page in ("benchmarks.md", "report.md"):
+            rewrite(ROOT / "docs" / page, ALL, folder)
         return
     settings = Settings(args.quick, tuple(args.threads or sorted({1, os.cpu_count() or 1})))
     for benchmark in chosen:

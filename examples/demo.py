@@ -5,17 +5,28 @@ from __future__ import annotations
 import argparse
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from time import perf_counter
 from typing import TypeVar
 
 import numpy as np
 from rich import box
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from sklearn.exceptions import ConvergenceWarning
 
-from otmoe import Aggregation, LocalModel, MoE, MoERegressor, aggregate, draw_support, simulate
+from otmoe import (
+    Aggregation,
+    LocalModel,
+    MoE,
+    MoERegressor,
+    aggregate,
+    draw_support,
+    report,
+    simulate,
+)
 from otmoe.datasets import Simulation
 from otmoe.metrics import evaluate
 from otmoe.screening import THRESHOLD, likelihood_deviations
@@ -42,6 +53,9 @@ def main() -> None:
         "--softness", type=float, default=0.0, help="0: a gate that is nearly a partition; 1: soft"
     )
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--report", type=Path, default=Path("build", "demo.html"), help="page to write at the end"
+    )
     args = parser.parse_args()
     console = Console(highlight=False)
 
@@ -100,6 +114,15 @@ def main() -> None:
         "Look at the log-likelihoods first: on rows that nobody has seen, the merged model R loses "
         f"{loss['R']:.4f} nats per row to the truth; with all rows in one place it would be "
         f"{loss['all rows']:.4f}."
+    )
+
+    # 5) a page on who contributed what
+    args.report.parent.mkdir(parents=True, exist_ok=True)
+    report(reduced, args.report, title=f"Report on the demo: {len(reduced.sites)} sites, one model")
+    console.print(
+        f"The report is in [bold]{escape(str(args.report.resolve()))}[/bold]: read what it says "
+        "under 'Can it be trusted?', and click on a site to follow its experts.",
+        soft_wrap=True,
     )
 
 
@@ -183,7 +206,7 @@ def coefficients(truth: MoE, fitted: MoE, console: Console) -> Table:
             *zip(truth.experts.coef[k], fitted.experts.coef[k], strict=True),
         ]
         cells = [f"{a:.2f}\n[bold]{b:.2f}[/bold]" for a, b in pairs[: len(terms) + 1]]
-        table.add_row(str(k + 1), *cells, f"\n{error:.3f}")
+        table.add_row(str(k), *cells, f"\n{error:.3f}")
     table.caption = f"The error is the largest of {len(truth.terms)} coefficients."
     return table
 
@@ -201,7 +224,7 @@ def contributions(result: Aggregation) -> Table:
         if record is None:
             table.add_row("…", "", "", "", "")
             continue
-        went = ", ".join(str(k + 1) for k in record.destination)
+        went = ", ".join(map(str, record.destination))
         table.add_row(
             record.site,
             f"{record.n_samples:,.0f}",

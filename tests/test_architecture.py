@@ -13,6 +13,7 @@ ORDER = """
     numerics.py
     plans.py
     newton.py
+    htmltext.py
     experts/base.py
     experts/gaussian.py
     experts/glm.py
@@ -46,6 +47,7 @@ ORDER = """
     clusters.py
     sketch.py
     sketchrecord.py
+    aggregationrecord.py
     schema.py
     refinerecord.py
     json_schema.py
@@ -70,6 +72,7 @@ ORDER = """
     aggregation/gating.py
     aggregation/problem.py
     aggregation/outliers.py
+    aggregation/parts.py
     aggregation/result.py
     aggregation/methods.py
     aggregation/gram.py
@@ -97,6 +100,9 @@ ORDER = """
     integrations/flower.py
     prediction.py
     evaluation.py
+    reporting/checks.py
+    reporting/data.py
+    reporting/__init__.py
     __init__.py
     cli/common.py
     cli/options.py
@@ -111,6 +117,7 @@ ORDER = """
     cli/inbox.py
     cli/aggregate.py
     cli/refine.py
+    cli/report.py
     cli/evaluate.py
     cli/__init__.py
     __main__.py

@@ -636,7 +636,9 @@ def as_shown(text):
     return re.sub(r"[-\d.,]*\d[\de.,-]*", "#", text.replace("─", "")).split()
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/cli.md", "docs/refine.md", "docs/sites.md"])
+@pytest.mark.parametrize(
+    "page", ["README.md", "docs/cli.md", "docs/refine.md", "docs/report.md", "docs/sites.md"]
+)
 def test_the_commands_of_the_pages_run(page):
     text = (ROOT / page).read_text()
     blocks = re.findall(r"```console\n(.*?)```(?:\n\n```text\n(.*?)```)?", text, re.DOTALL)

@@ -10,6 +10,8 @@ import time
 import warnings
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
@@ -19,7 +21,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from oracles import made_up_grams, random_model
 
-from otmoe import FeatureSpec, LocalModel, Sketch, aggregate, load_model, save_model
+from otmoe import FeatureSpec, LocalModel, Sketch, aggregate, load_model, report, save_model
 from otmoe.aggregation import METHODS
 from otmoe.columns import Column
 from otmoe.json_schema import json_schema
@@ -272,13 +274,27 @@ def test_a_spoilt_message_is_refused_or_valid(part):
     assert {"refused", "merged"} <= seen
 
 
+@cache
+def merged_file(family):
+    """Return a model file that says how the model was merged."""
+    with warnings.catch_warnings(), TemporaryDirectory() as folder:
+        warnings.simplefilter("ignore")
+        path = Path(folder, "model.json")
+        aggregate([MESSAGES[family], OTHERS[family]], SUPPORT).save(path, {"made by": "Åsa"})
+        return path.read_text()
+
+
 @pytest.mark.parametrize("part", range(max(CASES // 5 // PART, 1)))
 def test_a_spoilt_file_of_a_model_or_of_features_is_refused_or_valid(part, tmp_path):
     path = tmp_path / "upload.json"
     for case in range(part * PART, (part + 1) * PART):
         rng = np.random.default_rng([SEED, case, 1])
         if case % 2:
-            save_model(MESSAGES[one_of(rng, list(FAMILIES))].model, path, {"made by": "Åsa"}, SPEC)
+            family = one_of(rng, list(FAMILIES))
+            if case % 4 == 1:
+                save_model(MESSAGES[family].model, path, {"made by": "Åsa"}, SPEC)
+            else:
+                path.write_text(merged_file(family))
         else:
             SPEC.save(path)
         path.write_bytes(one_of(rng, WAYS[:7])(path.read_bytes(), rng))
@@ -286,6 +302,7 @@ def test_a_spoilt_file_of_a_model_or_of_features_is_refused_or_valid(part, tmp_p
             if case % 2:
                 model = load_model(path)
                 assert np.all(np.isfinite(model.predict(np.zeros((3, model.n_features)))))
+                assert report(path).count("<script") == 2
             else:
                 spec = FeatureSpec.load(path)
                 assert FeatureSpec.from_json(spec.to_json()) == spec

@@ -25,6 +25,7 @@ from otmoe import (
     load_model,
     save_model,
 )
+from otmoe.aggregationrecord import AggregationRecord
 from otmoe.experts import GaussianExperts, MultinomialExperts, PoissonExperts
 from otmoe.gate import SoftmaxGate
 from otmoe.message import MessageError
@@ -746,4 +747,5 @@ def test_the_documentation_has_every_field():
             nested = isinstance(inner, dict) and key not in objects
             yield from paths(inner, f"{prefix}{key}.") if nested else [prefix + key]
 
-    assert documented == {*paths(document), "about"}
+    merging = {f"aggregation.{name}" for name in AggregationRecord.model_fields}
+    assert documented == {*paths(document), "about", *merging}

@@ -15,6 +15,7 @@ from otmoe.inference import Inference, observed_inference
 from otmoe.jsontext import Limits
 from otmoe.message import LocalModel, load_features, load_model, save_model
 from otmoe.model import MoE
+from otmoe.reporting import report
 from otmoe.shards import shards_from
 from otmoe.sketch import Sketch
 from otmoe.support import draw_support, support_from
@@ -39,6 +40,7 @@ __all__ = [
     "load_features",
     "load_model",
     "observed_inference",
+    "report",
     "save_model",
     "shards_from",
     "simulate",

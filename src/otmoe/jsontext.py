@@ -16,6 +16,9 @@ _QUOTED = 40  # characters of an offending value that are shown
 _DIGITS = 300  # an integer of more digits may be too large even for a float
 _PART = 1 << 20  # bytes that are read at a time
 
+BRACES = 3
+"""Bytes of a document's file beside its fields: braces and ends of lines, less the last comma."""
+
 
 class MessageError(ValueError):
     """A file that cannot be used; the error names the place and says what to do."""
@@ -272,6 +275,20 @@ def to_text(document: Any, indent: str = "") -> str:
         return _scalar(document)
     inside = f",\n{deeper}".join(items)
     return f"{opening}\n{deeper}{inside}\n{indent}{closing}"
+
+
+def sizes_of(document: dict[str, Any]) -> dict[str, int]:
+    """Return the bytes of each field of a document, as :func:`to_text` writes it.
+
+    Examples
+    --------
+    >>> sizes_of({"a": [1, 2], "b": 3})
+    {'a': 15, 'b': 10}
+    """
+    return {
+        name: len(f"  {_scalar(name)}: {to_text(value, '  ')},\n".encode())
+        for name, value in document.items()
+    }
 
 
 def _scalar(value: Any) -> str:

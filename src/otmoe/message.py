@@ -21,7 +21,9 @@ from otmoe.experts import FAMILIES
 from otmoe.features import FeatureSpec
 from otmoe.gate import SoftmaxGate
 from otmoe.grams import Grams
+from otmoe.htmltext import html_lines
 from otmoe.jsontext import (
+    BRACES,
     LIMITS,
     Limits,
     MessageError,
@@ -29,6 +31,7 @@ from otmoe.jsontext import (
     parse,
     read,
     shown,
+    sizes_of,
     to_text,
     write_whole,
 )
@@ -40,6 +43,9 @@ from otmoe.schema import MOST_SHARED, LocalModelRecord, ModelFileRecord, ModelRe
 from otmoe.sketch import N_COMPONENTS, Sketch
 from otmoe.sketchrecord import document_of, sketch_of
 from otmoe.validation import check_weight, generator
+
+PARTS = ("model", "features", "constant_features", "grams", "sketch", "support")
+"""Fields of a message whose bytes are counted apart."""
 
 __all__ = ["LocalModel", "MessageError", "load_features", "load_model", "save_model"]
 
@@ -208,6 +214,21 @@ class LocalModel:
             changes["support"] = np.asarray(take_rows(X, index), dtype=np.float64)
         return replace(self, **changes)
 
+    def _repr_html_(self) -> str:
+        sizes = self.sizes
+        sent = ", ".join(f"{name.replace('_', ' ')} {size:,}" for name, size in sizes.items())
+        return (
+            html_lines(
+                f"Message of site {self.site}",
+                f"{self.n_samples:,.10g} rows, log-likelihood {self.log_likelihood:.6g}; "
+                f"{'' if self.converged else 'NOT CONVERGED: '}{self.status}",
+                f"{sum(sizes.values()):,} bytes: {sent}",
+                *(f"warning: {text}" for text in self.warnings),
+            )
+            + "<br>"
+            + self.model._repr_html_()
+        )
+
     def support_document(self) -> dict[str, Any]:
         """Return what the message says about the site's covariates, as it stands in its file."""
         part: dict[str, Any] = {}
@@ -236,6 +257,14 @@ class LocalModel:
             **self.support_document(),
             "versions": self.versions,
         }
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Bytes of the message by part; `about` is all that is no part of its own."""
+        document = self._document()
+        found = sizes_of(document)
+        parts = {name: found.pop(name) for name in PARTS if document.get(name)}
+        return {"about": sum(found.values()) + BRACES, **parts}
 
     def to_json(self) -> str:
         """Return the message as JSON text; the same numbers come back from it, to the last bit."""
@@ -305,6 +334,7 @@ def save_model(
     path: str | os.PathLike[str],
     about: dict[str, Any] | None = None,
     features: FeatureSpec | None = None,
+    aggregation: dict[str, Any] | None = None,
 ) -> None:
     """Write a model to a file, whole or not at all.
 
@@ -318,6 +348,9 @@ def save_model(
         of the file; :func:`load_model` does not return it.
     features : FeatureSpec, optional
         How columns become the model's features; :func:`load_features` returns it.
+    aggregation : dict, optional
+        How the model was merged, from :meth:`otmoe.Aggregation.document`, for ``otmoe report``;
+        :meth:`otmoe.Aggregation.save` writes a model with it.
 
     Examples
     --------
@@ -337,6 +370,7 @@ def save_model(
         "about": {} if about is None else about,
         **features_part(features),
         "model": model_document(model),
+        **({} if aggregation is None else {"aggregation": aggregation}),
         "versions": versions_used(),
     }
     check(document, "model")
@@ -356,8 +390,22 @@ def load_model(path: str | os.PathLike[str], limits: Limits = LIMITS) -> MoE:
     -------
     MoE
     """
+    return model_of(load_record(path, limits).model)
+
+
+def load_record(
+    path: str | os.PathLike[str], limits: Limits = LIMITS
+) -> LocalModelRecord | ModelFileRecord:
+    """Read a model file or a message as it stands, checked.
+
+    Parameters
+    ----------
+    path : str or path
+    limits : Limits
+        How much is read.
+    """
     source = named(path)
-    return model_of(check(parse(read(path, limits), source, limits), source, limits).model)
+    return check(parse(read(path, limits), source, limits), source, limits)
 
 
 def load_features(path: str | os.PathLike[str], limits: Limits = LIMITS) -> FeatureSpec | None:

@@ -15,6 +15,7 @@ from scipy.optimize import elementwise, linear_sum_assignment
 
 from otmoe.experts import Experts, Response
 from otmoe.gate import SoftmaxGate
+from otmoe.htmltext import html_lines, html_table
 from otmoe.numerics import (
     Array,
     Floats,
@@ -26,6 +27,8 @@ from otmoe.numerics import (
     softmax,
     to_numpy,
 )
+
+_SHOWN = 50  # coefficients of an expert in the table of a notebook
 
 
 @dataclass(frozen=True)
@@ -98,6 +101,18 @@ class MoE:
         """Names of the p columns of the design: the intercept, then the features."""
         names = self.feature_names or tuple(f"x{j}" for j in range(self.n_features))
         return ("intercept", *names)
+
+    def _repr_html_(self) -> str:
+        K, family = self.n_experts, self.experts.family
+        title = f"Mixture of {K} {family} expert{'' if K == 1 else 's'}"
+        heads = [f"expert {k}" for k in range(K)]
+        tables = []
+        for name, part in self.coefficients.items():
+            rows = [[term, *(f"{v:.4g}" for v in row)] for term, row in part.items()]
+            left = len(rows) - _SHOWN
+            more = f"and {left:,} more" if left > 0 else ""
+            tables.append(html_table([name, *heads], rows[:_SHOWN], more))
+        return html_lines(title) + "".join(tables)
 
     # -- densities ----------------------------------------------------------------------------
 
@@ -226,6 +241,12 @@ class MoE:
         return self._rowwise(block, X, offset)[np.arange(len(z)), z], z
 
     # -- parameters ---------------------------------------------------------------------------
+
+    @property
+    def coefficients(self) -> dict[str, dict[str, Floats]]:
+        """Coefficients of `gate` and `experts` by name, (K,) each; variances are there as well."""
+        gate = dict(zip(self.terms, np.asarray(self.gate.coef).T, strict=True))
+        return {"gate": gate, "experts": self.experts.named_parameters(self.terms)}
 
     def to_vector(self) -> Floats:
         """Return the free parameters: gate, expert coefficients, log dispersions (maths 5)."""

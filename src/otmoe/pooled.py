@@ -10,6 +10,7 @@ from itertools import accumulate
 import numpy as np
 
 from otmoe.gate import SoftmaxGate
+from otmoe.htmltext import html_lines
 from otmoe.model import MoE
 from otmoe.numerics import Array, Floats, like, log_sum, namespace, take, times
 
@@ -203,6 +204,10 @@ class Ensemble(MoE):
     """
 
     gate: PooledGate  # type: ignore[assignment]
+
+    def _repr_html_(self) -> str:
+        K, family = self.n_experts, self.experts.family
+        return html_lines(f"Ensemble of {len(self.gate.gates)} models", f"{K} {family} experts")
 
 
 def pool(

@@ -15,6 +15,7 @@ import numpy as np
 from pydantic import AfterValidator, create_model
 from pydantic_core import PydanticCustomError
 
+from otmoe.aggregationrecord import AggregationRecord, check_aggregation
 from otmoe.experts import FAMILIES, Experts
 from otmoe.features import FeatureSpec, FeaturesRecord, check_features
 from otmoe.grams import GramsRecord, check_grams
@@ -101,13 +102,14 @@ class LocalModelRecord(Record):
 
 
 class ModelFileRecord(Record):
-    """A model alone, and what its author wanted to say about it."""
+    """A model, what its author wanted to say about it and, if it was merged, how."""
 
     otmoe: Literal["model"]
     schema_version: Version
     about: Map[Line, Label] = {}
     features: FeaturesRecord | None = None
     model: ModelRecord
+    aggregation: AggregationRecord | None = None
     versions: Map[Line, Line] = {}
 
 
@@ -164,7 +166,19 @@ def check(
             check_sketch(record.sketch, _names(model), source)
         if record.support is not None:
             _check_support(record.support, len(_names(model)), source)
+    elif record.aggregation is not None:
+        coef, n_parameters = np.shape(model.experts["coef"]), _n_parameters(model)
+        check_aggregation(record.aggregation, coef[0], coef[-1] - 1, n_parameters, source, limits)
     return record
+
+
+def _n_parameters(model: ModelRecord) -> int:
+    """Return the number of free parameters, as :attr:`MoE.n_parameters` has it."""
+    shape = np.shape(model.experts["coef"])
+    K, p, columns = shape[0], shape[-1], model.gate.columns
+    rows = shape[1] - 1 if len(shape) == 3 else 1  # the last class is the reference
+    gate = (K - 1) * (p if columns is None else len(columns))
+    return gate + K * rows * p + K * (len(model.experts) - 1)
 
 
 def check_model(

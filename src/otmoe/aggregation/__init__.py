@@ -20,8 +20,9 @@ from otmoe.aggregation.methods import (
     weighted_average,
 )
 from otmoe.aggregation.outliers import Screening, remaining, screen, screened
+from otmoe.aggregation.parts import Communication, Covariates, Outcome, SiteRecord
 from otmoe.aggregation.problem import Problem, prepare
-from otmoe.aggregation.result import Aggregation, Communication, Outcome, SiteRecord
+from otmoe.aggregation.result import Aggregation
 from otmoe.aggregation.sources import flows
 from otmoe.em import threads
 from otmoe.message import LocalModel
@@ -39,7 +40,17 @@ METHODS: dict[str, Callable[[Problem, np.random.Generator], Outcome]] = {
     "ensemble": ensemble,
 }
 
-__all__ = ["METHODS", "Aggregation", "Communication", "SiteRecord", "aggregate", "screen"]
+__all__ = [
+    "METHODS",
+    "Aggregation",
+    "Communication",
+    "Covariates",
+    "SiteRecord",
+    "aggregate",
+    "screen",
+]
+
+_DESCRIBED = 5_000  # support points that say where all of them lie
 
 
 def aggregate(
@@ -165,7 +176,13 @@ def merged(
         messages=problem.messages,
         n_support=len(problem.sources),
         left_out=screening.left_out,
+        covariates=_covariates(problem),
     )
+
+
+def _covariates(problem: Problem) -> Covariates:
+    few = problem.sources.few(_DESCRIBED, np.random.default_rng(0))
+    return Covariates.of(np.asarray(few.X, np.float64))
 
 
 def _records(

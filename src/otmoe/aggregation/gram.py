@@ -8,8 +8,8 @@ from time import perf_counter
 import numpy as np
 
 from otmoe.aggregation.methods import averaged_parameters, check_same_weights, reduction
+from otmoe.aggregation.parts import Outcome
 from otmoe.aggregation.problem import Problem
-from otmoe.aggregation.result import Outcome
 from otmoe.aggregation.sources import flows
 from otmoe.aggregation.starting import FEW
 from otmoe.experts import Experts

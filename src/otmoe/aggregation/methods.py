@@ -10,8 +10,8 @@ import numpy as np
 from otmoe.aggregation.gating import gated
 from otmoe.aggregation.merging import greedy_labels
 from otmoe.aggregation.mm import descend
+from otmoe.aggregation.parts import Outcome
 from otmoe.aggregation.problem import Problem
-from otmoe.aggregation.result import Outcome
 from otmoe.aggregation.sources import costs
 from otmoe.aggregation.starting import FEW, search
 from otmoe.gate import SoftmaxGate

@@ -2,103 +2,28 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
+from otmoe.aggregation.parts import Communication, Covariates, SiteRecord
 from otmoe.em import Fit
+from otmoe.features import FeatureSpec
+from otmoe.htmltext import html_lines, html_table
 from otmoe.inference import Inference, InferenceError, one_round_refusal, refined_inference
-from otmoe.message import LocalModel
+from otmoe.jsontext import named
+from otmoe.message import LocalModel, save_model
 from otmoe.model import MoE
 from otmoe.numerics import Floats
+from otmoe.records import LARGEST, LONGEST_NAME
 from otmoe.refinement import Refinement
 
-
-@dataclass(frozen=True)
-class Outcome:
-    """What one method returns: a model on the user's scale, experts in any order.
-
-    Attributes
-    ----------
-    model : MoE
-    trace : tuple of float
-        The objective, if the method has one.
-    converged : bool
-    status : str
-    warnings : tuple of str
-    timings : dict of float
-        Seconds by stage.
-    """
-
-    model: MoE
-    status: str
-    trace: tuple[float, ...] = ()
-    converged: bool = True
-    warnings: tuple[str, ...] = ()
-    timings: Mapping[str, float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class SiteRecord:
-    """The part of one site in an aggregate.
-
-    Attributes
-    ----------
-    site : str
-    n_samples : float
-    weight : float
-        lambda_m; where it depends on x, its mean over the support points.
-    cost : float
-        R_c(f_m, g): nats by which the site's experts differ from those they are sent to, on
-        average over the support points at which the site has a say. NaN if it has none.
-    mass : ndarray of shape (K_m, K), or None
-        Share of the site's mass that goes from its expert l to the global expert k; adds up to 1.
-        None for the ensemble, whose experts are the sites' own.
-    heard : float
-        Share of the support points at which the site has a say; less than 1 if a feature never
-        varied there.
-    disagreement : float
-        Typical divergence of what the site predicts from what the others predict, in nats per row
-        (maths 12). NaN if there is nothing to compare it with.
-    flagged : tuple of str
-        Why the site stands out from the others; empty if it does not.
-    """
-
-    site: str
-    n_samples: float
-    weight: float
-    cost: float
-    mass: Floats | None = field(repr=False)
-    heard: float = 1.0
-    disagreement: float = np.nan
-    flagged: tuple[str, ...] = ()
-
-    @property
-    def destination(self) -> Floats | None:
-        """The global expert that most of each local expert's mass goes to, (K_m,)."""
-        return None if self.mass is None else np.argmax(self.mass, axis=1)
-
-
-@dataclass(frozen=True)
-class Communication:
-    """What had to be sent for an aggregate.
-
-    Attributes
-    ----------
-    floats : int
-        Numbers in all messages: free parameters, n, log-likelihood, and what else was sent:
-        Grams, sketches, rows of x.
-    bytes : int
-        Size of all messages as JSON.
-    support_rows : int
-        Covariate rows at the server.
-    """
-
-    floats: int
-    bytes: int
-    support_rows: int
+_SHOWN = 20  # sites in the table of a notebook
+_LONGEST = 5_000  # characters of a sentence in a file
 
 
 @dataclass(frozen=True)
@@ -131,6 +56,8 @@ class Aggregation:
         Support points used.
     refinement : Refinement, optional
         The refine rounds, if there were any.
+    covariates : Covariates, optional
+        Where the support points lie.
     """
 
     model: MoE
@@ -146,6 +73,7 @@ class Aggregation:
     n_support: int
     left_out: Mapping[str, str] = field(default_factory=dict)
     refinement: Refinement | None = field(default=None, repr=False)
+    covariates: Covariates | None = field(default=None, repr=False)
 
     def refined(self, state: Refinement, rounds: int | str) -> Aggregation:
         """Return the aggregate with the model to which refine rounds have led.
@@ -221,9 +149,144 @@ class Aggregation:
         """What was sent: floats, bytes of JSON, support rows."""
         return Communication(
             floats=sum(_floats(message) for message in self.messages),
-            bytes=sum(len(message.to_json().encode()) for message in self.messages),
+            bytes=sum(sum(message.sizes.values()) for message in self.messages),
             support_rows=self.n_support,
         )
+
+    def _repr_html_(self) -> str:
+        rows = sum(s.n_samples for s in self.sites)
+        names = [s.site for s in self.sites if s.flagged]
+        shown = sorted(self.sites, key=lambda s: (not s.flagged, -s.weight))[:_SHOWN]
+        left = len(self.sites) - len(shown)
+        cells = (
+            [
+                s.site,
+                f"{s.n_samples:,.10g}",
+                *(f"{value:.3g}" for value in (s.weight, s.cost, s.disagreement)),
+                "; ".join(s.flagged),
+            ]
+            for s in shown
+        )
+        heads = ["site", "rows", "weight", "cost", "disagreement", "stands out"]
+        return html_lines(
+            f"{self.model.n_experts} {self.model.experts.family} experts, merged from "
+            f"{len(self.sites):,} sites by {self.method}",
+            f"{rows:,.10g} rows, {self.communication.bytes:,} bytes sent, R_c {self.cost:.4g} nats",
+            f"{'' if self.converged else 'NOT CONVERGED: '}{self.status}",
+            *([f"{len(names)} sites stand out"] if names else []),
+            *([f"left out: {', '.join(list(self.left_out)[:_SHOWN])}"] if self.left_out else []),
+        ) + html_table(heads, cells, f"and {left:,} more sites" if left else "")
+
+    # -- files --------------------------------------------------------------------------------
+
+    def save(
+        self,
+        path: str | os.PathLike[str],
+        about: dict[str, Any] | None = None,
+        features: FeatureSpec | None = None,
+    ) -> None:
+        """Write the model and how it was merged to a file, whole or not at all.
+
+        :func:`otmoe.load_model` reads the model, ``otmoe report`` all of it.
+
+        Parameters
+        ----------
+        path : str or path
+            Its folder has to exist.
+        about : dict, optional
+            What else the file should say: text, numbers or booleans by name.
+        features : FeatureSpec, optional
+            How columns become the model's features; by default as the messages have it.
+        """
+        features = self.messages[0].features if features is None else features
+        save_model(self.model, path, about, features, self.document())
+
+    def document(self) -> dict[str, Any]:
+        """Return how the model was merged, as it stands in a model file; without the model."""
+        part: dict[str, Any] = {
+            "method": self.method,
+            "cost": _finite(self.cost),
+            "trace": np.asarray(self.trace).tolist(),
+            "converged": bool(self.converged),
+            "status": _words(self.status),
+            "warnings": list(map(_words, self.warnings)),
+            "n_support": int(self.n_support),
+            "left_out": {_words(s)[:LONGEST_NAME]: _words(why) for s, why in self.left_out.items()},
+        }
+        if self.covariates is not None:
+            part["covariates"] = {k: v.tolist() for k, v in vars(self.covariates).items()}
+        state = self.refinement
+        if state is None or state.best is None:
+            part["no_inference"] = one_round_refusal(self.method, len(self.sites))
+        else:
+            part |= refinement_document(state)
+        pairs = zip(self.sites, self.messages, strict=True)
+        return part | {"sites": [_site_document(*pair) for pair in pairs]}
+
+
+def refinement_document(state: Refinement) -> dict[str, Any]:
+    """Return refine rounds that were answered, and standard errors, as a model file has them.
+
+    Parameters
+    ----------
+    state : Refinement
+        One round has been answered at least.
+    """
+    best = state.best
+    if best is None:
+        raise ValueError("no round has been answered yet: there is nothing to write about it.")
+    part: dict[str, Any] = {
+        "refinement": {
+            "rounds": state.rounds,
+            "converged": state.converged,
+            "status": state.status,
+            "log_likelihood": best.information.log_likelihood,
+            "n_samples": best.n_samples,
+            "trace": list(state.trace),
+            "missing": [{"round": r, "site": _words(site)} for r, site in state.missing],
+        }
+    }
+    try:
+        found = refined_inference(state)
+    except InferenceError as error:
+        return part | {"no_inference": _words(str(error))}
+    errors = found.covariance.standard_errors(np.eye(len(found.names)))
+    part["inference"] = {
+        "kind": found.kind,
+        "standard_errors": list(map(_finite, errors)),
+        "warnings": list(map(_words, found.warnings)),
+    }
+    return part
+
+
+def _site_document(record: SiteRecord, message: LocalModel) -> dict[str, Any]:
+    """Return the part of a site as it stands in a model file."""
+    return {
+        "site": record.site,
+        "n_samples": record.n_samples,
+        "log_likelihood": message.log_likelihood,
+        "converged": message.converged,
+        "status": message.status,
+        "warnings": list(message.warnings),
+        "weight": min(record.weight, 1.0),  # rounding
+        "cost": _finite(record.cost),
+        "mass": None if record.mass is None else np.minimum(record.mass, 1.0).tolist(),
+        "heard": record.heard,
+        "disagreement": _finite(record.disagreement),
+        "flagged": list(map(_words, record.flagged)),
+        "sent": message.sizes,
+        "versions": message.versions,
+    }
+
+
+def _words(text: str) -> str:
+    """Return words as files hold them: on one line, and no more than one reads."""
+    return named(text).strip()[:_LONGEST] or "?"
+
+
+def _finite(value: float) -> float | None:
+    """Return a number as files hold it: null for none, and no larger than they allow."""
+    return None if np.isnan(value) else float(np.clip(value, -LARGEST, LARGEST))
 
 
 def _floats(message: LocalModel) -> int:

@@ -5,7 +5,18 @@ from __future__ import annotations
 import click
 
 from otmoe import __version__
-from otmoe.cli import aggregate, evaluate, features, fit, inspect, predict, refine, run, simulate
+from otmoe.cli import (
+    aggregate,
+    evaluate,
+    features,
+    fit,
+    inspect,
+    predict,
+    refine,
+    report,
+    run,
+    simulate,
+)
 from otmoe.cli.common import Commands
 
 __all__ = ["main"]
@@ -25,6 +36,7 @@ Sites that may not pool their rows:
   otmoe fit data/part-0.parquet --target y --experts 2 --site Lyon --sketch -o lyon.moe.json
   otmoe inspect lyon.moe.json
   otmoe aggregate "*.moe.json" -o model.json
+  otmoe report model.json -o report.html
 
 Exit codes: 0 all went well, 1 the work failed, 2 the command line is wrong, 130 interrupted.
 OTMOE_DEBUG=1 shows where an error came from.""",
@@ -46,6 +58,7 @@ for _command in (
     inspect.inspect,
     aggregate.aggregate,
     refine.refine,
+    report.report,
     evaluate.evaluate,
     predict.predict,
 ):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Literal
@@ -13,7 +14,7 @@ import numpy as np
 from rich.table import Table
 
 import otmoe
-from otmoe import LocalModel, save_model
+from otmoe import LocalModel
 from otmoe.aggregation import Aggregation, SiteRecord
 from otmoe.aggregation.problem import check_messages
 from otmoe.cli import options
@@ -102,6 +103,7 @@ The same messages, support and seed give the same model, in whatever order the m
 @options.method("Merging")
 @options.seed("Merging")
 @output("Model file to write, JSON.")
+@options.model_only
 def aggregate(
     files: tuple[str, ...],
     skip_bad: bool,
@@ -118,6 +120,7 @@ def aggregate(
     force: bool,
     as_json: bool,
     quiet: bool,
+    model_only: bool,
 ) -> None:
     """Merge the messages of many sites into one model.
 
@@ -152,7 +155,11 @@ def aggregate(
     names = [record.site for record in result.sites]
     about = {"made by": "otmoe aggregate", "method": method, "seed": seed, "sites": few(names)}
     about |= {"number of sites": len(names), "rows": report["rows"], "support": report["support"]}
-    save_model(result.model, output, about=about, features=messages[0].features)
+    out = {site: "it was excluded by hand (--exclude)" for site in exclude}
+    out |= {file: f"it cannot be read: {why}" for file, why in inbox.bad.items()}
+    warned = tuple(report["warnings"])
+    result = replace(result, left_out={**result.left_out, **out}, warnings=warned)
+    options.write(result, output, about, messages[0].features, model_only)
     for why in inbox.bad.values():
         warn(f"left out: {why}")
     for words in report["warnings"]:

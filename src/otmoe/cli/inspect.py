@@ -14,7 +14,7 @@ from rich.table import Table
 from otmoe import FeatureSpec, LocalModel, load_features, load_model
 from otmoe.cli.common import Command, few, option, say, speech
 from otmoe.cli.tables import listed, table_of
-from otmoe.jsontext import named, parse, read, to_text
+from otmoe.jsontext import BRACES, named, parse, read, sizes_of
 from otmoe.local import ROWS_PER_PARAMETER
 from otmoe.model import MoE
 from otmoe.refinefile import RefineReply, RefineRequest, RefineState
@@ -64,6 +64,11 @@ PARTS = {
     "scaling": ("scaling", "centres and scales in which sites answer, from the support points"),
     "pooled": ("pooled scaling", "mean and standard deviation of the covariates over all sites"),
     "best": ("sums", "what the sites have answered about the best model so far, summed"),
+    "aggregation": (
+        "how it was merged",
+        "names of the sites, their rows, weights, what they sent; mean, spread and middle 95 % of "
+        "every feature at the support points; for `otmoe report`",
+    ),
 }
 """Parts of a file that are told apart, by their field: what they are called, what they reveal."""
 
@@ -102,18 +107,10 @@ class Part:
 
 def parts_of(document: dict[str, Any]) -> list[Part]:
     """Return the parts of a document, in the size that otmoe writes them in."""
-    whole = _size(document)
-    found = []
-    for field, (name, reveals) in PARTS.items():
-        if document.get(field):
-            rest = {key: value for key, value in document.items() if key != field}
-            found.append(Part(name, reveals, whole - _size(rest)))
-    left = whole - sum(part.bytes for part in found)
+    sizes = sizes_of(document)
+    found = [Part(*PARTS[field], sizes[field]) for field in PARTS if document.get(field)]
+    left = sum(sizes.values()) + BRACES - sum(part.bytes for part in found)
     return [Part(*_REST[document["otmoe"]], bytes=left), *found]
-
-
-def _size(document: dict[str, Any]) -> int:
-    return len(to_text(document).encode()) + 1
 
 
 def shared_rows(message: LocalModel) -> int:
@@ -300,11 +297,9 @@ def _about(report: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 def _coefficients(model: MoE) -> dict[str, dict[str, list[float]]]:
     """Return the coefficients, one number per expert, by term."""
-    gate = dict(zip(model.terms, model.gate.coef.T, strict=True))
-    experts = model.experts.named_parameters(model.terms)
     return {
         name: {term: np.asarray(values).tolist() for term, values in part.items()}
-        for name, part in (("gate", gate), ("experts", experts))
+        for name, part in model.coefficients.items()
     }
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import click
 
-from otmoe import FeatureSpec, load_features
+from otmoe import Aggregation, FeatureSpec, load_features, save_model
 from otmoe.aggregation import METHODS
 from otmoe.cli.common import Decorator, Failed, Names, option
 
@@ -90,3 +93,25 @@ def features_of(spec: str | None, columns: list[str] | None) -> FeatureSpec | li
     if features is None:
         raise Failed(f"{spec} says nothing about columns; name them by --columns.")
     return features
+
+
+model_only = option(
+    "--model-only",
+    is_flag=True,
+    section="Output",
+    help="Leave out of the file what each site contributed, which `otmoe report` shows.",
+)
+
+
+def write(
+    result: Aggregation,
+    path: Path,
+    about: dict[str, Any],
+    features: FeatureSpec | None,
+    model_only: bool,
+) -> None:
+    """Write a merged model, with or without what each site contributed."""
+    if model_only:
+        save_model(result.model, path, about, features)
+    else:
+        result.save(path, about, features)

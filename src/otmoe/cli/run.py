@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Literal
@@ -14,7 +15,6 @@ from sklearn.exceptions import ConvergenceWarning
 from otmoe import (
     DistributedMoEClassifier,
     DistributedMoERegressor,
-    save_model,
     shards_from,
 )
 from otmoe.cli import options
@@ -137,6 +137,7 @@ The same data and seed give the same model, whatever the engine and the number o
     help="Further attempts when a worker dies or a file is away.",
 )
 @output("Model file to write, JSON.")
+@options.model_only
 def run(
     data: tuple[str, ...],
     target: str,
@@ -162,6 +163,7 @@ def run(
     force: bool,
     as_json: bool,
     quiet: bool,
+    model_only: bool,
 ) -> None:
     """Fit every shard where its rows are, and merge the models into one.
 
@@ -214,7 +216,10 @@ def run(
         "shards": len(names),
         "sites": few(names),
     }
-    save_model(est.model_, output, about=about, features=est.features_)
+    failed = {failure.name: f"it could not be fitted: {failure.cause}" for failure in est.failures_}
+    merged = est.aggregation_
+    merged = replace(merged, left_out={**merged.left_out, **failed}, warnings=est.warnings_)
+    options.write(merged, output, about, est.features_, model_only)
     for text in est.warnings_:
         warn(text)
     found = _report(est, output, perf_counter() - begin)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from warnings import catch_warnings, simplefilter
@@ -40,7 +40,7 @@ from otmoe.integrations.query import (
     configured,
 )
 from otmoe.jsontext import shown
-from otmoe.message import LocalModel, save_model
+from otmoe.message import LocalModel
 from otmoe.numerics import Floats
 from otmoe.outputs import whole
 from otmoe.refinefile import RefineRequest
@@ -265,15 +265,17 @@ def serve(grid: Any, config: Mapping[str, Any]) -> Aggregation:
         "left out": words("; ".join(map(": ".join, result.left_out.items())), _ABOUT),
         "failed": words("; ".join(map(str, failures)), _ABOUT),
     }
+    failed = {failure.name: failure.cause for failure in failures}
+    result = replace(result, left_out={**result.left_out, **failed})
     if plan.refine:
-        save_model(result.model, folder / "merged.json", about, request.spec)
+        result.save(folder / "merged.json", about, request.spec)
         numbers = {reply.message.site: reply.number for reply in replies}
         state = refine(grid, request, plan, result, numbers, support)
         result = result.refined(state.refinement, plan.refine)
         missing = (f"{site} (round {r})" for r, site in state.refinement.missing)
         about |= {"rounds": state.refinement.rounds, "status": state.refinement.status}
         about["missing"] = words(", ".join(missing), _ABOUT)
-    save_model(result.model, folder / "model.json", about, request.spec)
+    result.save(folder / "model.json", about, request.spec)
     log.info("otmoe: %s; the model is in %s", result.status, folder / "model.json")
     return result
 

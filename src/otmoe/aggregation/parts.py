@@ -1,0 +1,118 @@
+"""What the result of an aggregation is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from otmoe.model import MoE
+from otmoe.numerics import Floats
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one method returns: a model on the user's scale, experts in any order.
+
+    Attributes
+    ----------
+    model : MoE
+    trace : tuple of float
+        The objective, if the method has one.
+    converged : bool
+    status : str
+    warnings : tuple of str
+    timings : dict of float
+        Seconds by stage.
+    """
+
+    model: MoE
+    status: str
+    trace: tuple[float, ...] = ()
+    converged: bool = True
+    warnings: tuple[str, ...] = ()
+    timings: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class SiteRecord:
+    """The part of one site in an aggregate.
+
+    Attributes
+    ----------
+    site : str
+    n_samples : float
+    weight : float
+        lambda_m; where it depends on x, its mean over the support points.
+    cost : float
+        R_c(f_m, g): nats by which the site's experts differ from those they are sent to, on
+        average over the support points at which the site has a say. NaN if it has none.
+    mass : ndarray of shape (K_m, K), or None
+        Share of the site's mass that goes from its expert l to the global expert k; adds up to 1.
+        None for the ensemble, whose experts are the sites' own.
+    heard : float
+        Share of the support points at which the site has a say; less than 1 if a feature never
+        varied there.
+    disagreement : float
+        Typical divergence of what the site predicts from what the others predict, in nats per row
+        (maths 12). NaN if there is nothing to compare it with.
+    flagged : tuple of str
+        Why the site stands out from the others; empty if it does not.
+    """
+
+    site: str
+    n_samples: float
+    weight: float
+    cost: float
+    mass: Floats | None = field(repr=False)
+    heard: float = 1.0
+    disagreement: float = np.nan
+    flagged: tuple[str, ...] = ()
+
+    @property
+    def destination(self) -> Floats | None:
+        """The global expert that most of each local expert's mass goes to, (K_m,)."""
+        return None if self.mass is None else np.argmax(self.mass, axis=1)
+
+
+@dataclass(frozen=True)
+class Communication:
+    """What had to be sent for an aggregate.
+
+    Attributes
+    ----------
+    floats : int
+        Numbers in all messages: free parameters, n, log-likelihood, and what else was sent:
+        Grams, sketches, rows of x.
+    bytes : int
+        Size of all messages as JSON.
+    support_rows : int
+        Covariate rows at the server.
+    """
+
+    floats: int
+    bytes: int
+    support_rows: int
+
+
+@dataclass(frozen=True)
+class Covariates:
+    """Where the support points lie, feature by feature.
+
+    Attributes
+    ----------
+    mean, sd : ndarray of shape (d,)
+    low, high : ndarray of shape (d,)
+        Between them lie the middle 95 % of the points.
+    """
+
+    mean: Floats
+    sd: Floats
+    low: Floats
+    high: Floats
+
+    @classmethod
+    def of(cls, X: Floats) -> Covariates:
+        """Describe some rows (n, d)."""
+        return cls(X.mean(axis=0), X.std(axis=0), *np.quantile(X, [0.025, 0.975], axis=0))

@@ -1,0 +1,160 @@
+"""What the page shows, as plain values."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+
+from otmoe.aggregationrecord import AggregationRecord
+from otmoe.features import FeatureSpec
+from otmoe.gate import SoftmaxGate
+from otmoe.inference.estimates import estimates, of_variance
+from otmoe.inference.parameters import parameters
+from otmoe.model import MoE
+from otmoe.numerics import Floats
+from otmoe.reporting.checks import checks_of
+
+LEVEL = 0.95
+"""Of the intervals."""
+
+PARTS = {
+    "about": "name, rows, log-likelihood, versions",
+    "model": "parameters",
+    "features": "names and coding of features",
+    "constant_features": "features that never vary",
+    "grams": "Grams",
+    "sketch": "sketch of the covariates",
+    "support": "rows of x",
+}
+"""Parts of a message, and what they are called on the page."""
+
+_WIDTH = ("se", "low", "high")
+_NO_RECORD = (
+    "This file holds a model and nothing about how it was merged: sites, flows and intervals are "
+    "not known. Files written by otmoe aggregate, otmoe run and Aggregation.save have them."
+)
+_ENSEMBLE = (
+    "An ensemble keeps the experts of every site, so that there is no merged model to show "
+    "coefficients or a gate of."
+)
+
+
+def page_data(
+    model: MoE,
+    record: AggregationRecord | None,
+    features: FeatureSpec | None,
+    about: dict[str, Any],
+    title: str,
+) -> dict[str, Any]:
+    """Return all that the page shows.
+
+    Parameters
+    ----------
+    model : MoE
+    record : AggregationRecord or None
+        How it was merged, if that is known.
+    features : FeatureSpec or None
+        How columns became features, if that is known.
+    about : dict
+        What the author says about the model.
+    title : str
+    """
+    merged = isinstance(model.gate, SoftmaxGate)
+    data: dict[str, Any] = {
+        "title": title,
+        "otmoe": version("otmoe"),
+        "about": {name: str(value) for name, value in about.items()},
+        "parts": PARTS,
+        "notes": [],
+        "model": _model(model, record, features) if merged else None,
+        "aggregation": None,
+        "checks": [],
+    }
+    if not merged:
+        data["notes"].append(_ENSEMBLE)
+    if record is None:
+        data["notes"].append(_NO_RECORD)
+        return data
+    mass = _mass(record)
+    data["aggregation"] = _aggregation(record) | {
+        "mass": None if mass is None else mass.sum(axis=0).tolist()
+    }
+    data["checks"] = checks_of(record, mass)
+    return data
+
+
+def _mass(record: AggregationRecord) -> Floats | None:
+    """Return the share of the mixture that each site brings to each expert, (M, K)."""
+    known = [site.mass for site in record.sites if site.mass is not None]
+    if not known:
+        return None
+    found = np.zeros((len(record.sites), len(known[0][0])))
+    for m, site in enumerate(record.sites):
+        if site.mass is not None:  # else it has no say
+            found[m] = site.weight * np.sum(site.mass, axis=0)
+    return np.asarray(found / found.sum())
+
+
+def _aggregation(record: AggregationRecord) -> dict[str, Any]:
+    """Return the record, with the versions of the sites' software as a list of what occurs."""
+    part = record.model_dump()
+    seen: dict[str, int] = {}
+    for site in part["sites"]:
+        words = ", ".join(f"{name} {number}" for name, number in site.pop("versions").items())
+        site["versions"] = seen.setdefault(words or "not known", len(seen))
+        site["sent"] = {name: size for name, size in site["sent"].items() if size}
+    return part | {"versions": list(seen)}
+
+
+def _model(
+    model: MoE, record: AggregationRecord | None, features: FeatureSpec | None
+) -> dict[str, Any]:
+    """Return gate and experts, and every free parameter with its interval."""
+    found = None if record is None else record.inference
+    about, value = parameters(model), model.to_vector()
+    errors = [None] * len(about) if found is None else found.standard_errors
+    se = np.array([np.nan if error is None else error for error in errors])
+    rows = [
+        of_variance(row) if row.block == "variance" else row
+        for row in estimates(about, value, se, LEVEL)
+    ]
+    return {
+        "family": model.experts.family,
+        "terms": list(model.terms),
+        "n_experts": model.n_experts,
+        "n_parameters": model.n_parameters,
+        "gate": np.asarray(model.gate.coef).tolist(),
+        "gate_columns": list(range(len(model.terms)))
+        if model.gate.columns is None
+        else [int(j) for j in model.gate.columns],
+        "estimates": [
+            {
+                "block": row.block,
+                "expert": row.expert,
+                "label": None if row.label is None else str(row.label),
+                "term": row.term,
+                "estimate": row.estimate,
+                **({} if found is None else {key: _known(getattr(row, key)) for key in _WIDTH}),
+            }
+            for row in rows
+        ],
+        "units": None if features is None else _units(features),
+        "level": LEVEL,
+        "has_intervals": found is not None,
+        "no_intervals": "how the model was fitted is not known."
+        if record is None
+        else record.no_inference,
+    }
+
+
+def _units(features: FeatureSpec) -> list[tuple[float, float]]:
+    """Return centre and scale of every feature; (0, 1) where it is the column's own value."""
+    return [
+        (column.center, column.scale) for column in features.columns for _ in column.feature_names
+    ]
+
+
+def _known(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None

@@ -1,0 +1,244 @@
+// Coefficients with their intervals: a forest of dots and lines.
+
+const LINES = 240; // dots that are shown at first
+
+function pick(label, names, onchange) {
+    const select = el(
+        "select",
+        { onchange: () => onchange(select.value) },
+        Object.entries(names).map(([value, words]) => el("option", { value }, words)),
+    );
+    return el("label", {}, label, select);
+}
+
+function coefficientSection() {
+    if (!model) return;
+    const box = section("coefficients", "Coefficients");
+    box.append(
+        el(
+            "p",
+            {},
+            model.has_intervals
+                ? `Dots are estimates, lines ${share(model.level)} intervals from the information of all rows; a hollow dot is not determined by them.`
+                : `There are no intervals: ${model.no_intervals || "they were not asked for."}`,
+        ),
+    );
+    box.append(legend(Array.from({ length: model.n_experts }, (_, k) => `expert ${k}`)));
+    const spread = merged && merged.covariates ? merged.covariates.sd : null;
+    const blocks = { expert: "experts", gate: "gate" };
+    if (model.estimates.some((e) => e.block === "variance")) blocks.variance = "variances";
+    if (!model.estimates.some((e) => e.block === "gate")) delete blocks.gate;
+    const labels = [
+        ...new Set(model.estimates.filter((e) => e.label !== null).map((e) => e.label)),
+    ];
+    const state = {
+        block: "expert",
+        label: labels[0] ?? null,
+        unit: "one",
+        order: "model",
+        intercept: null,
+        all: false,
+    };
+    const set = (name) => (value) => {
+        state[name] = value;
+        state.all = false;
+        show();
+    };
+    const tick = el("input", {
+        type: "checkbox",
+        onchange: () => {
+            state.intercept = tick.checked;
+            show();
+        },
+    });
+    box.append(
+        el(
+            "div",
+            { class: "controls" },
+            pick("Of", blocks, (value) => {
+                state.intercept = null;
+                set("block")(value);
+            }),
+            labels.length > 1
+                ? pick("class", Object.fromEntries(labels.map((l) => [l, l])), set("label"))
+                : null,
+            spread
+                ? pick("per", { one: "unit of the feature", sd: "standard deviation" }, set("unit"))
+                : null,
+            pick("in the order", { model: "of the model", size: "of size" }, set("order")),
+            el("label", {}, tick, "with intercept"),
+        ),
+    );
+    const note = el("p", { class: "quiet small" });
+    const show = picture(box, forest);
+    const more = el("button", {
+        type: "button",
+        class: "screen",
+        onclick: () => {
+            state.all = true;
+            show();
+        },
+    });
+    box.append(note, more);
+
+    function unit(term) {
+        const j = model.terms.indexOf(term) - 1;
+        return state.unit === "sd" && state.block !== "variance" && j >= 0 ? spread[j] : 1;
+    }
+    function rows() {
+        const wanted = model.estimates.filter(
+            (e) =>
+                e.block === state.block &&
+                (state.block !== "expert" || e.label === null || e.label === state.label),
+        );
+        const terms = new Map();
+        for (const e of wanted) {
+            const u = unit(e.term);
+            const scaled = {
+                ...e,
+                estimate: e.estimate * u,
+                low: e.low == null ? null : e.low * u,
+                high: e.high == null ? null : e.high * u,
+            };
+            if (!terms.has(e.term)) terms.set(e.term, []);
+            terms.get(e.term).push(scaled);
+        }
+        return [...terms].map(([term, list]) => ({
+            term,
+            list,
+            size: most(list.map((e) => Math.abs(e.estimate))),
+        }));
+    }
+    function forest(width) {
+        let found = rows();
+        const own = found.find((row) => row.term === "intercept");
+        const rest = found.filter((row) => row !== own);
+        if (state.intercept === null)
+            // an intercept far away would leave no room for the others
+            state.intercept =
+                Boolean(own) && (!rest.length || own.size <= 3 * most(rest.map((row) => row.size)));
+        tick.checked = state.intercept;
+        if (!state.intercept && rest.length) found = rest;
+        if (state.order === "size") found.sort((a, b) => b.size - a.size);
+        const all = found.length;
+        if (!state.all) found = found.slice(0, Math.max(Math.floor(LINES / model.n_experts), 5));
+        more.hidden = all === found.length;
+        more.textContent = `Show all ${count(all)} terms`;
+        note.textContent = [
+            state.block === "gate" ? `Log-odds against expert ${model.n_experts - 1}.` : "",
+            state.block === "expert" && state.label !== null && labels.length
+                ? `About class ${state.label}.`
+                : "",
+            !state.intercept && own ? "Without the intercepts, which the numbers below have." : "",
+        ]
+            .filter(Boolean)
+            .join(" ");
+
+        const lane = model.n_experts > 6 ? 7 : 10;
+        const left = Math.min(200, width * 0.3),
+            right = 16;
+        const tall = found.map((row) => row.list.length * lane + 8);
+        const height = sum(tall) + 26;
+        const ends = found.flatMap((row) =>
+            row.list.flatMap((e) => [e.estimate, e.low, e.high].filter((v) => v !== null)),
+        );
+        let low = Math.min(0, least(ends)),
+            high = Math.max(0, most(ends));
+        if (low === high) high = low + 1;
+        const pad = 0.03 * (high - low);
+        const x = scale(low - pad, high + pad, left, width - right);
+        const picture = draw("svg", {
+            viewBox: `0 0 ${width} ${height}`,
+            role: "img",
+            "aria-label": "Coefficients",
+        });
+        for (const value of ticks(low, high, width < 500 ? 4 : 7))
+            picture.append(
+                draw("path", {
+                    class: "axis",
+                    d: `M${x(value)} 0V${height - 22}`,
+                    "stroke-width": value === 0 ? 2 : 1,
+                }),
+                draw(
+                    "text",
+                    { x: x(value), y: height - 6, "text-anchor": "middle", class: "quiet" },
+                    num(value, 3),
+                ),
+            );
+        let y = 0;
+        found.forEach((row, i) => {
+            picture.append(
+                draw("path", { class: "axis", d: `M0 ${y}H${width}`, opacity: 0.5 }),
+                draw(
+                    "text",
+                    { x: left - 10, y: y + tall[i] / 2 + 4, "text-anchor": "end" },
+                    clipped(row.term, Math.floor(left / 7.2)),
+                ),
+            );
+            row.list.forEach((e, at) => {
+                const middle = y + 4 + lane * (at + 0.5);
+                const known = !model.has_intervals || e.low !== null;
+                const mark = draw(
+                    "g",
+                    {},
+                    e.low === null
+                        ? null
+                        : draw("path", {
+                              d: `M${x(e.low)} ${middle}H${x(e.high)}`,
+                              stroke: colour(e.expert),
+                              "stroke-width": 2,
+                          }),
+                    draw("circle", {
+                        cx: x(e.estimate),
+                        cy: middle,
+                        r: 3.4,
+                        stroke: colour(e.expert),
+                        fill: known ? colour(e.expert) : "var(--paper)",
+                        "stroke-width": 1.5,
+                    }),
+                    draw("rect", {
+                        x: left,
+                        y: middle - lane / 2,
+                        width: width - left - right,
+                        height: lane,
+                        fill: "transparent",
+                    }),
+                );
+                picture.append(
+                    explained(mark, () => [
+                        `${row.term}, expert ${e.expert}` +
+                            (e.label === null ? "" : `, class ${e.label}`),
+                        num(e.estimate) +
+                            (e.low === null
+                                ? known
+                                    ? ""
+                                    : ", not determined by the rows"
+                                : ` (${num(e.low)} to ${num(e.high)})`),
+                    ]),
+                );
+            });
+            y += tall[i];
+        });
+        return picture;
+    }
+
+    const numbers = el("details", {}, el("summary", {}, "Numbers"));
+    box.append(numbers);
+    const columns = [
+        { head: "of", words: true, value: (e) => blocks[e.block] },
+        { head: "term", words: true, value: (e) => e.term },
+        { head: "expert", value: (e) => e.expert },
+        labels.length ? { head: "class", words: true, value: (e) => e.label ?? "" } : null,
+        { head: "estimate", value: (e) => e.estimate, show: (e) => num(e.estimate, 5) },
+        ...(model.has_intervals ? ["se", "low", "high"] : []).map((key) => ({
+            head: key === "se" ? "std. error" : key,
+            value: (e) => e[key],
+            show: (e) => num(e[key], 5),
+        })),
+    ].filter(Boolean);
+    table(numbers, columns, model.estimates, {
+        sort: 0,
+        down: false,
+        search: (e) => `${blocks[e.block]} ${e.term}`,
+    });
+}

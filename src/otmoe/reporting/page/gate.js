@@ -1,0 +1,295 @@
+// The gate as pictures: what each feature does to its probabilities, and regions for two of them.
+
+const SHOWN = 12; // features whose effect is shown at first
+const CELLS = 44; // along each side of the regions
+
+function softmax(logits) {
+    const top = most(logits);
+    const odds = logits.map((v) => Math.exp(v - top));
+    const total = sum(odds);
+    return odds.map((v) => v / total);
+}
+const gateLogits = (x) => model.gate.map((row) => sum(row.map((a, j) => a * (j ? x[j - 1] : 1))));
+const gateProb = (x) => softmax(gateLogits(x));
+
+// Return a feature's value in the units of its column, before it was centred and scaled.
+function raw(j, value) {
+    const [center, unit] = model.units ? model.units[j] : [0, 1];
+    return center + unit * value;
+}
+
+// Return where a feature goes from and to, and whether it is 0 or 1.
+function range(j) {
+    const c = merged && merged.covariates;
+    if (!c) return { low: -2, high: 2, two: false };
+    const two =
+        c.low[j] >= 0 &&
+        c.high[j] <= 1 &&
+        c.sd[j] > 0 &&
+        Math.abs(c.sd[j] ** 2 - c.mean[j] * (1 - c.mean[j])) < 1e-9;
+    return two ? { low: 0, high: 1, two } : { low: c.low[j], high: c.high[j], two };
+}
+const middle = () =>
+    merged && merged.covariates ? merged.covariates.mean : model.terms.slice(1).map(() => 0);
+
+// Return a function that gives the probabilities where some features have other values than at the
+// middle, in a time that does not grow with the features.
+function gateAround() {
+    const center = middle(),
+        logits = gateLogits(center);
+    return (moved) =>
+        softmax(
+            logits.map(
+                (v, k) =>
+                    v +
+                    sum(
+                        Object.entries(moved).map(
+                            ([j, value]) => model.gate[k][Number(j) + 1] * (value - center[j]),
+                        ),
+                    ),
+            ),
+        );
+}
+
+function along(j, n, around) {
+    const { low, high, two } = range(j);
+    const values = two
+        ? [0, 1]
+        : Array.from({ length: n }, (_, i) => low + ((high - low) * i) / (n - 1));
+    return { values, two, prob: values.map((v) => around({ [j]: v })) };
+}
+
+function effectOf(j, around) {
+    const { values, two, prob } = along(j, 41, around);
+    const moves = prob[0].map((_, k) => most(prob.map((p) => p[k])) - least(prob.map((p) => p[k])));
+    return { j, values, two, prob, size: most(moves) };
+}
+
+function effectPicture(effect) {
+    const [width, height, bottom] = [220, 120, 18];
+    const picture = draw("svg", {
+        viewBox: `0 0 ${width} ${height}`,
+        role: "img",
+        "aria-label": `Effect of ${model.terms[effect.j + 1]}`,
+    });
+    const { values, two, prob } = effect;
+    const low = values[0],
+        high = values[values.length - 1];
+    const x = scale(low, high, 0, width),
+        y = scale(0, 1, height - bottom, 0);
+    const under = prob.map(() => 0);
+    for (let k = 0; k < model.n_experts; k++) {
+        const over = under.map((u, i) => u + prob[i][k]);
+        if (two)
+            prob.forEach((_, i) =>
+                picture.append(
+                    draw("rect", {
+                        x: i * width * 0.54,
+                        y: y(over[i]),
+                        width: width * 0.46,
+                        height: y(under[i]) - y(over[i]),
+                        fill: colour(k),
+                    }),
+                ),
+            );
+        else
+            picture.append(
+                draw("path", {
+                    fill: colour(k),
+                    d:
+                        `M${values.map((v, i) => `${x(v).toFixed(1)} ${y(over[i]).toFixed(1)}`).join("L")}L` +
+                        values
+                            .map((v, i) => `${x(v).toFixed(1)} ${y(under[i]).toFixed(1)}`)
+                            .reverse()
+                            .join("L") +
+                        "Z",
+                }),
+            );
+        over.forEach((o, i) => (under[i] = o));
+    }
+    picture.append(
+        draw("text", { x: 0, y: height - 4, class: "quiet" }, num(raw(effect.j, low), 3)),
+        draw(
+            "text",
+            { x: width, y: height - 4, class: "quiet", "text-anchor": "end" },
+            num(raw(effect.j, high), 3),
+        ),
+    );
+    return explained(picture, () => [
+        model.terms[effect.j + 1],
+        ...prob[0].map(
+            (_, k) => `expert ${k}: ${share(prob[0][k])} → ${share(prob[prob.length - 1][k])}`,
+        ),
+    ]);
+}
+
+function regions(width, first, second) {
+    const side = Math.min(width, 560),
+        left = 56,
+        bottom = 34;
+    const [a, b] = [range(first), range(second)];
+    const picture = draw("svg", {
+        viewBox: `0 0 ${side} ${side * 0.72}`,
+        role: "img",
+        "aria-label": "Regions of the gate",
+        style: `max-width: ${side}px`,
+    });
+    const height = side * 0.72 - bottom;
+    const ends = [raw(first, a.low), raw(first, a.high), raw(second, b.low), raw(second, b.high)];
+    const x = scale(ends[0], ends[1], left, side),
+        y = scale(ends[2], ends[3], height, 0);
+    const around = gateAround(),
+        K = model.n_experts;
+    const step = (r, i) => r.low + ((r.high - r.low) * (i + 0.5)) / CELLS;
+    for (let i = 0; i < CELLS; i++)
+        for (let l = 0; l < CELLS; l++) {
+            const prob = around({ [first]: step(a, i), [second]: step(b, l) });
+            const top = most(prob);
+            picture.append(
+                draw("rect", {
+                    x: left + ((side - left) * i) / CELLS,
+                    y: (height * (CELLS - 1 - l)) / CELLS,
+                    width: (side - left) / CELLS,
+                    height: height / CELLS,
+                    "shape-rendering": "crispEdges",
+                    fill: colour(prob.indexOf(top)),
+                    opacity: (0.12 + 0.88 * ((top - 1 / K) / (1 - 1 / K))).toFixed(2),
+                }),
+            );
+        }
+    for (const v of ticks(ends[0], ends[1], 5))
+        picture.append(
+            draw(
+                "text",
+                { x: x(v), y: height + 14, "text-anchor": "middle", class: "quiet" },
+                num(v, 3),
+            ),
+        );
+    for (const v of ticks(ends[2], ends[3], 5))
+        picture.append(
+            draw(
+                "text",
+                { x: left - 6, y: y(v) + 4, "text-anchor": "end", class: "quiet" },
+                num(v, 3),
+            ),
+        );
+    picture.append(
+        draw(
+            "text",
+            { x: (left + side) / 2, y: height + 30, "text-anchor": "middle" },
+            clipped(model.terms[first + 1], 40),
+        ),
+        draw(
+            "text",
+            { transform: `translate(12 ${height / 2}) rotate(-90)`, "text-anchor": "middle" },
+            clipped(model.terms[second + 1], Math.floor(height / 7.2)),
+        ),
+    );
+    picture.addEventListener("mousemove", (event) => {
+        const box = picture.getBoundingClientRect();
+        const u = ((event.clientX - box.left) / box.width) * side,
+            v = ((event.clientY - box.top) / box.width) * side;
+        if (u < left || v > height) {
+            tip.hidden = true;
+            return;
+        }
+        const one = a.low + ((a.high - a.low) * (u - left)) / (side - left);
+        const two = b.high - ((b.high - b.low) * v) / height;
+        const prob = around({ [first]: one, [second]: two });
+        tell(
+            [
+                `${model.terms[first + 1]} ${num(raw(first, one), 3)}`,
+                `${model.terms[second + 1]} ${num(raw(second, two), 3)}`,
+                ...prob.map((p, k) => `expert ${k}: ${share(p)}`),
+            ],
+            event.clientX,
+            event.clientY,
+        );
+    });
+    picture.addEventListener("mouseleave", () => (tip.hidden = true));
+    return picture;
+}
+
+function gateSection() {
+    if (!model) return;
+    const box = section("gate", "The gate");
+    if (model.n_experts === 1) {
+        box.append(el("p", {}, "There is one expert, which answers for every row."));
+        return;
+    }
+    const features = model.gate_columns.filter((j) => j > 0).map((j) => j - 1);
+    const known = merged && merged.covariates;
+    box.append(legend(model.gate.map((_, k) => `expert ${k}`)));
+    if (!features.length) {
+        box.append(
+            el(
+                "p",
+                {},
+                `The gate looks at no feature: ${gateProb(middle())
+                    .map((p, k) => `expert ${k} has ${share(p)}`)
+                    .join(", ")} everywhere.`,
+            ),
+        );
+        return;
+    }
+    box.append(
+        el(
+            "p",
+            { class: "quiet" },
+            known
+                ? "The probability of each expert as one feature goes through the middle 95 % of its values, the others at their means; the strongest first."
+                : "Where the rows lie is not known: a feature goes from -2 to 2 here, the others are 0.",
+        ),
+    );
+    const around = gateAround();
+    const effects = features.map((j) => effectOf(j, around)).sort((a, b) => b.size - a.size);
+    const grid = el("div", { class: "multiples" });
+    const cell = (effect) =>
+        el("div", {}, el("h3", {}, model.terms[effect.j + 1]), effectPicture(effect));
+    grid.append(...effects.slice(0, SHOWN).map(cell));
+    box.append(grid);
+    if (effects.length > SHOWN) {
+        const more = el(
+            "button",
+            {
+                type: "button",
+                class: "screen",
+                onclick: () => {
+                    grid.append(...effects.slice(SHOWN).map(cell));
+                    more.remove();
+                },
+            },
+            `Show all ${count(effects.length)} features`,
+        );
+        box.append(more);
+    }
+    if (features.length < 2) return;
+    const wide = effects.filter((e) => !e.two);
+    const pair = [...wide, ...effects.filter((e) => e.two)].slice(0, 2).map((e) => e.j);
+    box.append(
+        el("h3", {}, "Regions"),
+        el(
+            "p",
+            { class: "quiet" },
+            "The expert that the gate prefers at each pair of values, paler where it is not sure; the other features at their means.",
+        ),
+    );
+    const selects = pair.map((chosenFeature, at) => {
+        const select = el(
+            "select",
+            {
+                "aria-label": at ? "up" : "across",
+                onchange: () => {
+                    pair[at] = Number(select.value);
+                    show();
+                },
+            },
+            features.map((j) =>
+                el("option", { value: j, selected: j === chosenFeature }, model.terms[j + 1]),
+            ),
+        );
+        return el("label", {}, at ? "up" : "across", select);
+    });
+    box.append(el("div", { class: "controls" }, selects));
+    const show = picture(box, (width) => regions(width, pair[0], pair[1]));
+}

@@ -1,0 +1,289 @@
+// The sites one by one: the table, what they sent, their software, and the panel of one of them.
+
+const PART_COLOURS = {
+    about: 7,
+    model: 0,
+    features: 6,
+    constant_features: 5,
+    grams: 4,
+    sketch: 2,
+    support: 1,
+};
+const partColour = (part) => `var(--e${PART_COLOURS[part]})`;
+const sentBy = (site) => sum(Object.values(site.sent));
+const perRow = (site) => site.log_likelihood / site.n_samples;
+
+function statusOf(site) {
+    return [
+        site.flagged.length ? el("span", { class: "bad" }, "stands out") : null,
+        site.converged ? null : el("span", { class: "look" }, "not converged"),
+        site.warnings.length
+            ? el("span", { class: "look" }, plural(site.warnings.length, "warning"))
+            : null,
+    ].filter(Boolean);
+}
+
+function joined(parts, otherwise) {
+    return parts.length
+        ? el(
+              "span",
+              {},
+              parts.flatMap((part, i) => (i ? [", ", part] : [part])),
+          )
+        : otherwise;
+}
+
+function siteSection() {
+    if (!merged) return;
+    const out = Object.entries(merged.left_out);
+    const box = section(
+        "sites",
+        "Sites",
+        "Weight: how much a site counts. Cost: nats by which its experts differ from those they were sent to. " +
+            "Disagreement: how far its predictions are from those of the others, in nats per row. Click on a site to follow it through the page.",
+    );
+    const index = new Map(sites.map((site, i) => [site, i]));
+    const columns = [
+        { head: "site", words: true, value: (s) => s.site },
+        { head: "rows", value: (s) => s.n_samples, show: (s) => count(s.n_samples) },
+        {
+            head: "experts",
+            optional: true,
+            value: (s) => (s.mass ? s.mass.length : null),
+            show: (s) => (s.mass ? String(s.mass.length) : "–"),
+        },
+        { head: "weight", value: (s) => s.weight, show: (s) => share(s.weight) },
+        { head: "cost", optional: true, value: (s) => s.cost, show: (s) => num(s.cost, 3) },
+        { head: "disagreement", value: (s) => s.disagreement, show: (s) => num(s.disagreement, 3) },
+        { head: "log-lik. per row", optional: true, value: perRow, show: (s) => num(perRow(s), 4) },
+        { head: "sent", optional: true, value: sentBy, show: (s) => bytes(sentBy(s)) },
+        {
+            head: "status",
+            words: true,
+            value: (s) =>
+                (s.flagged.length ? 2 : 0) + (s.converged ? 0 : 1) + (s.warnings.length ? 0.5 : 0),
+            show: (s) => joined(statusOf(s), "fine"),
+        },
+    ];
+    const words = (s) =>
+        `${s.site} ${s.flagged.length ? "stands out" : ""} ${s.converged ? "" : "not converged"}`;
+    table(box, columns, sites, { sort: 3, site: (s) => index.get(s), search: words });
+    if (out.length) {
+        const part = el(
+            "div",
+            { id: "left-out" },
+            el("h3", {}, `Left out: ${plural(out.length, "site")}`),
+        );
+        box.append(part);
+        table(
+            part,
+            [
+                { head: "site", words: true, value: (row) => row[0] },
+                { head: "why", words: true, value: (row) => row[1] },
+            ],
+            out,
+            { sort: 0, down: false },
+        );
+    }
+}
+
+function sitePanel(i) {
+    const site = sites[i];
+    const facts = [
+        ["rows", count(site.n_samples)],
+        ["weight", share(site.weight)],
+        ["cost", `${num(site.cost, 3)} nats`],
+        [
+            "disagreement",
+            site.disagreement === null ? "not known" : `${num(site.disagreement, 3)} nats per row`,
+        ],
+        ["log-likelihood per row", `${num(perRow(site), 4)} (its own model)`],
+        ["local fit", (site.converged ? "" : "not converged: ") + site.status],
+        ...(site.heard < 1 ? [["has a say", `at ${share(site.heard)} of the support points`]] : []),
+        ...site.flagged.map((why) => ["stands out", why]),
+        ...site.warnings.map((text) => ["warning", text]),
+        ["software", merged.versions[site.versions]],
+    ];
+    const flows =
+        site.mass &&
+        el(
+            "div",
+            {},
+            el("h3", {}, "Share of its mass, from its experts to the merged ones"),
+            el(
+                "div",
+                { class: "scroll" },
+                el(
+                    "table",
+                    {},
+                    el(
+                        "thead",
+                        {},
+                        el(
+                            "tr",
+                            {},
+                            el("th", { class: "words" }, "its expert"),
+                            site.mass[0].map((_, k) => el("th", {}, `expert ${k}`)),
+                        ),
+                    ),
+                    el(
+                        "tbody",
+                        {},
+                        site.mass.map((row, l) =>
+                            el(
+                                "tr",
+                                {},
+                                el("td", { class: "words" }, String(l)),
+                                row.map((m) => el("td", {}, share(m))),
+                            ),
+                        ),
+                    ),
+                ),
+            ),
+        );
+    const sent = el(
+        "div",
+        {},
+        el("h3", {}, `Sent: ${bytes(sentBy(site))}`),
+        partBar(site.sent),
+        el(
+            "dl",
+            {},
+            Object.entries(site.sent).flatMap(([part, size]) => [
+                el("dt", {}, data.parts[part]),
+                el("dd", {}, bytes(size)),
+            ]),
+        ),
+    );
+    return el(
+        "div",
+        { class: "panel", id: "panel" },
+        el("h3", {}, site.site),
+        el(
+            "div",
+            { class: "columns" },
+            el(
+                "dl",
+                {},
+                facts.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value)]),
+            ),
+            el("div", {}, flows, sent),
+        ),
+    );
+}
+
+function partBar(sent) {
+    const total = sum(Object.values(sent));
+    return el(
+        "div",
+        { class: "bar" },
+        Object.entries(sent).map(([part, size]) =>
+            explained(
+                el("i", {
+                    style: `width: ${(100 * size) / total}%; background: ${partColour(part)}`,
+                }),
+                () => [`${data.parts[part]}: ${bytes(size)}`],
+            ),
+        ),
+    );
+}
+
+function sentSection() {
+    if (!merged) return;
+    const totals = {};
+    for (const part of Object.keys(data.parts)) {
+        const size = sum(sites.map((site) => site.sent[part] || 0));
+        if (size) totals[part] = size;
+    }
+    const box = section(
+        "sent",
+        "What the sites sent",
+        "Bytes of their messages, part by part, as otmoe writes them. No message holds a value of y" +
+            (totals.support
+                ? "; rows of x are there where a site volunteered them."
+                : " or a row of x.") +
+            " Support points that came by another way are not counted.",
+    );
+    if (merged.refinement && model) {
+        const P = model.n_parameters,
+            floats = 1 + P + (P * (P + 1)) / 2 + 2 * (model.terms.length - 1);
+        box.append(
+            el(
+                "p",
+                { class: "quiet" },
+                `In each of ${plural(merged.refinement.rounds, "refine round")} a site also answered with ` +
+                    `its log-likelihood, score and information and moments of x: about ${count(floats)} numbers, not counted here.`,
+            ),
+        );
+    }
+    box.append(partBar(totals));
+    box.append(
+        el(
+            "div",
+            { class: "legend" },
+            Object.entries(totals).map(([part, size]) => {
+                const by = sites.filter((site) => site.sent[part]).length;
+                return el(
+                    "span",
+                    {},
+                    el("i", { style: `background: ${partColour(part)}` }),
+                    `${data.parts[part]}: ${bytes(size)}${by < sites.length ? ` from ${plural(by, "site")}` : ""}`,
+                );
+            }),
+        ),
+    );
+    const index = new Map(sites.map((site, i) => [site, i]));
+    const short = {
+        about: "about",
+        model: "parameters",
+        features: "features",
+        constant_features: "constants",
+        grams: "Grams",
+        sketch: "sketch",
+        support: "rows of x",
+    };
+    table(
+        box,
+        [
+            { head: "site", words: true, value: (s) => s.site },
+            ...Object.keys(totals).map((part) => ({
+                head: short[part],
+                optional: part === "about" || part === "constant_features",
+                value: (s) => s.sent[part] || 0,
+                show: (s) => (s.sent[part] ? bytes(s.sent[part]) : "–"),
+            })),
+            { head: "all", value: sentBy, show: (s) => bytes(sentBy(s)) },
+        ],
+        sites,
+        { sort: Object.keys(totals).length + 1, site: (s) => index.get(s), search: (s) => s.site },
+    );
+}
+
+function versionSection() {
+    if (!merged) return;
+    const box = section("versions", "Software at the sites");
+    const rows = merged.versions.map((words, v) => ({
+        words,
+        names: sites.filter((site) => site.versions === v).map((site) => site.site),
+    }));
+    table(
+        box,
+        [
+            { head: "versions", words: true, value: (row) => row.words },
+            {
+                head: "sites",
+                value: (row) => row.names.length,
+                show: (row) => count(row.names.length),
+            },
+            {
+                head: "which",
+                words: true,
+                value: (row) =>
+                    row.names.slice(0, 5).join(", ") +
+                    (row.names.length > 5 ? ` and ${count(row.names.length - 5)} more` : ""),
+            },
+        ],
+        rows,
+        { sort: 1 },
+    );
+}
