@@ -76,6 +76,7 @@ ORDER = """
     refining.py
     distributed.py
     datasets/simulation.py
+    datasets/real.py
     datasets/__init__.py
     metrics.py
     estimators/base.py

@@ -1,0 +1,262 @@
+"""What the studies on real data share: sites fitted once and merged by every method, tables."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from threadpoolctl import threadpool_limits
+
+from benchmarks.harness import OtherWork, Row, append, environment, read
+from otmoe import MoE, aggregate, draw_support
+from otmoe.distributed import fit_shards
+from otmoe.local import RowsShard
+from otmoe.metrics import (
+    mean_absolute_error,
+    relative_prediction_error,
+    root_mean_squared_error,
+    scatter_index,
+)
+from otmoe.refinement import Refinement, advance
+from otmoe.refining import Question, answer_local
+from otmoe.rows import Scaling
+from otmoe.shards import Shard
+
+PAGE = Path(__file__).parents[1] / "docs" / "real_data.md"
+RESULTS = Path(__file__).parent / "results"
+SEED, POINTS = 0, 4000
+
+Found = tuple[str, str, MoE, Row]
+"""A method, its refine rounds, the model, and columns of the CSV about how it came to be."""
+
+
+# -- running -------------------------------------------------------------------------------------
+
+
+def arguments(name: str, doc: str | None, csv: str) -> argparse.Namespace:
+    """Read the command line that the studies share."""
+    parser = argparse.ArgumentParser(prog=f"python -m paper.{name}", description=doc)
+    parser.add_argument("--data", type=Path, help="instead of the folder that OTMOE_DATA names")
+    parser.add_argument("--out", type=Path, help=f"the CSV; by default paper/results/{csv}.csv")
+    parser.add_argument("--quick", action="store_true", help="few rows, and a CSV of its own")
+    parser.add_argument("--show", action="store_true", help="only print what the CSV holds")
+    parser.add_argument("--docs", action="store_true", help="write the table of docs/real_data.md")
+    args = parser.parse_args()
+    args.out = args.out or RESULTS / f"{csv}{'_quick' if args.quick else ''}.csv"
+    return args
+
+
+class Results:
+    """A CSV that is added to; what it holds is not done again."""
+
+    def __init__(self, path: Path, keys: Sequence[str], console: Console) -> None:
+        self.path, self.keys, self.console = path, tuple(keys), console
+        self.known = {self.key(row) for row in read(path)}
+
+    def key(self, row: Row) -> tuple[str, ...]:
+        return tuple(str(row[name]) for name in self.keys)
+
+    def lacks(self, **row: Any) -> bool:
+        return self.key(row) not in self.known
+
+    def add(self, row: Row) -> None:
+        if self.lacks(**row):
+            append(self.path, row | {"seed": SEED} | environment())
+            self.known.add(self.key(row))
+            self.console.print(", ".join(self.key(row)), highlight=False)
+
+
+def timed(action: Callable[[], Any]) -> tuple[Any, Row]:
+    """Run something on one core, and return what it gives and the columns about its seconds."""
+    other, begin = OtherWork(), perf_counter()
+    with threadpool_limits(1):
+        found = action()
+    seconds = perf_counter() - begin
+    return found, learned(seconds, other)
+
+
+def learned(
+    local: float, other: OtherWork, merging: float = 0.0, refining: float = 0.0, **more: Any
+) -> Row:
+    """Return the columns about the seconds of a fit, and about its sites."""
+    none = {"rounds": 0, "refitted": "", "left_out": "", "standing_out": "", "converged": ""}
+    return (
+        none
+        | more
+        | {
+            "local_seconds": local,
+            "merging_seconds": merging,
+            "refine_seconds": refining,
+            "learning_seconds": local + merging + refining,
+            "other_cores_busy": other.cores(),
+        }
+    )
+
+
+def merged(
+    shards: Sequence[Shard],
+    n_experts: int,
+    methods: Sequence[str],
+    refined: Sequence[str],
+    rounds: Sequence[int],
+    **options: Any,
+) -> Iterator[Found]:
+    """Fit the sites once, merge them by every method, and refine some.
+
+    The learning time is that of the slowest site and of the merging, as in the paper, and that of
+    the slowest site in every refine round: sites work side by side, though here one after another.
+    """
+    other = OtherWork()
+    with threadpool_limits(1), warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # about sites: they are named in the CSV
+        fit = fit_shards(
+            shards, n_experts, method="gram", n_support=POINTS, random_state=SEED, **options
+        )
+        left_out = fit.aggregation.left_out
+        messages = [message for message in fit.local_models if message.site not in left_out]
+        here = [shard for shard in shards if shard.name not in left_out]
+        support = draw_support([shard.read().X for shard in here], POINTS, random_state=SEED)
+        classes = None if options.get("coded") else options.get("classes")
+        for method in methods:
+            result = aggregate(messages, support, n_experts, method=method)
+            about = {
+                "refitted": " ".join(fit.refitted),
+                "left_out": " ".join(left_out),
+                "standing_out": " ".join(s.site for s in result.sites if s.flagged),
+            }
+            times = fit.timings["local"], fit.agreeing + result.timings["total"]
+            row = learned(times[0], other, times[1], converged=result.converged, **about)
+            yield method, "0", result.model, row
+            if method not in refined:
+                continue
+            for number, state, seconds in refine(result.model, support, here, classes, rounds):
+                about |= {"rounds": state.rounds, "converged": state.converged}
+                row = learned(times[0], other, times[1], seconds, **about)
+                yield method, number, state.model, row
+
+
+def refine(
+    model: MoE,
+    support: np.ndarray,
+    shards: Sequence[Shard],
+    classes: Any,
+    rounds: Sequence[int],
+) -> Iterator[tuple[str, Refinement, float]]:
+    """Refine a model: what it is after some numbers of rounds, and when it is done."""
+    state, seconds, left = Refinement(model, Scaling.of(support)), 0.0, sorted(rounds)
+    while not state.is_done("auto"):
+        answers, slowest = [], 0.0
+        for shard in shards:
+            begin = perf_counter()
+            answers.append(answer_local(Question(shard, state.model, state.scaling, classes)))
+            slowest = max(slowest, perf_counter() - begin)
+        begin = perf_counter()
+        state = advance(state, answers, [shard.name for shard in shards])
+        seconds += slowest + perf_counter() - begin
+        while left and (state.rounds == left[0] or state.is_done("auto")):
+            yield str(left.pop(0)), state, seconds
+    yield "auto", state, seconds
+
+
+def by_site(X: np.ndarray, y: np.ndarray, site: np.ndarray) -> list[RowsShard]:
+    """Return the rows of each site as a shard of its name."""
+    return [
+        RowsShard(str(name), X, y, index=np.flatnonzero(site == name)) for name in np.unique(site)
+    ]
+
+
+def errors(y: np.ndarray, prediction: np.ndarray) -> Row:
+    """Return the paper's errors of prediction."""
+    return {
+        "rpe": relative_prediction_error(y, prediction),
+        "rmse": root_mean_squared_error(y, prediction),
+        "mae": mean_absolute_error(y, prediction),
+        "si": scatter_index(y, prediction),
+    }
+
+
+# -- reading -------------------------------------------------------------------------------------
+
+NAMES = {
+    "centralised": "centralised (G)",
+    "reduction": "reduction (R)",
+    "middle": "middle (Mid)",
+    "weighted_average": "weighted average (W)",
+    "aligned_average": "aligned average",
+}
+
+
+def named(row: Row) -> str:
+    """Return an estimator in words."""
+    name = NAMES.get(row["method"], row["method"].replace("_", " "))
+    if row["refine"] == "0":
+        return name
+    if row["refine"] == "auto":
+        end = "done" if row["converged"] == "True" else "not done"
+        return f"{name} + refine, {end} after {row['rounds']} rounds"
+    return f"{name} + {row['refine']} refine rounds"
+
+
+Cells = tuple[str, list[str], list[list[str]]]
+"""A title or nothing, headings, and the cells of a table."""
+
+
+def console() -> Console:
+    return Console(width=None if sys.stdout.isatty() else 150, highlight=False)
+
+
+def show(tables: Sequence[Cells], console: Console) -> None:
+    """Print tables; a column of numbers is set to the right."""
+    for title, heads, body in tables:
+        table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left")
+        for head, right in zip(heads, numeric(body), strict=True):
+            table.add_column(head, justify="right" if right else "left")
+        for cells in body:
+            table.add_row(*cells)
+        console.print(table)
+
+
+def write_page(mark: str, tables: Sequence[Cells], rows: Sequence[Row], page: Path) -> None:
+    """Put tables where a page has its marks."""
+    lines = []
+    for title, heads, body in tables:
+        rules = ["---:" if right else "---" for right in numeric(body)]
+        lines += [f"**{title}**", ""] if title else []
+        lines += [f"| {' | '.join(cells)} |" for cells in (heads, rules, *body)]
+        lines += [""]
+    busy = [float(row["other_cores_busy"]) for row in rows if row["other_cores_busy"]]
+    machines = dict.fromkeys(f"{row['machine']}, Python {row['python']}" for row in rows)
+    lines.append(
+        f"Measured on: {'; '.join(machines)}. Other processes kept {min(busy):.1f} to "
+        f"{max(busy):.1f} of its cores busy meanwhile, so that seconds are upper bounds."
+    )
+    text = page.read_text()
+    begin, end = f"<!-- {mark} -->\n", f"<!-- end of {mark} -->"
+    before, _, rest = text.partition(begin)
+    if not rest:
+        raise ValueError(f"{page} has no mark {begin.strip()}.")
+    page.write_text(
+        before + begin + "\n" + "\n".join(lines) + "\n\n" + end + rest.partition(end)[2]
+    )
+
+
+def numeric(body: Sequence[Sequence[str]]) -> list[bool]:
+    """Say which columns hold nothing but figures and dashes."""
+    return [
+        all(cell == "–" or cell.replace(",", "").lstrip("-")[:1].isdigit() for cell in column)
+        for column in zip(*body, strict=True)
+    ]
+
+
+def figure(row: Row, key: str, form: str = ".2f") -> str:
+    """Return a figure of a row in the form wanted; a dash where it has none."""
+    return f"{float(row[key]):{form}}" if row.get(key, "") not in ("", "nan") else "–"
