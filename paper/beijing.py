@@ -26,10 +26,12 @@ from paper.real import (
     console,
     errors,
     figure,
+    fit_sites,
     merged,
     named,
     show,
     timed,
+    wanted,
     write_page,
 )
 
@@ -96,10 +98,11 @@ def study(data: SiteData, results: Results, quick: bool) -> None:
     # 2) by station
     shards = by_site(X, y, site)
     where = str(len(shards))
-    wanted = [(m, "0") for m in METHODS]
-    wanted += [(m, r) for m in REFINED for r in (*map(str, ROUNDS), "auto")]
-    if any(results.lacks(sites=where, method=m, refine=r) for m, r in wanted):
-        for method, refine, model, row in merged(shards, EXPERTS, METHODS, REFINED, ROUNDS):
+    keys = wanted(METHODS, REFINED, ROUNDS)
+    if any(results.lacks(sites=where, method=m, refine=r) for m, r in keys):
+        sites = fit_sites(shards, EXPERTS)
+        add(where, "alone", "0", *sites.alone(X_test, data.site[::every][~train]))
+        for method, refine, model, row in merged(sites, METHODS, REFINED, ROUNDS):
             row |= {"log_likelihood": log_likelihood(model, X_test, y_test)}
             add(where, method, refine, model.predict(X_test), row)
 

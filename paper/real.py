@@ -6,6 +6,7 @@ import argparse
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -18,7 +19,7 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.harness import OtherWork, Row, append, environment, read
 from otmoe import MoE, aggregate, draw_support
-from otmoe.distributed import fit_shards
+from otmoe.distributed import DistributedFit, fit_shards
 from otmoe.local import RowsShard
 from otmoe.metrics import (
     mean_absolute_error,
@@ -102,69 +103,103 @@ def learned(
     )
 
 
+@dataclass(frozen=True)
+class Sites:
+    """Sites that were fitted, to be merged by several methods.
+
+    Attributes
+    ----------
+    shards : list of Shard
+        Without those left out.
+    fit : DistributedFit
+    support : ndarray of shape (S, d)
+    classes : ndarray, optional
+    other : OtherWork
+        Since the fits began.
+    """
+
+    shards: list[Shard]
+    fit: DistributedFit
+    support: np.ndarray
+    classes: np.ndarray | None
+    other: OtherWork
+
+    @property
+    def about(self) -> Row:
+        left_out = self.fit.aggregation.left_out
+        return {"refitted": " ".join(self.fit.refitted), "left_out": " ".join(left_out)}
+
+    def alone(self, X: np.ndarray, site: np.ndarray) -> tuple[np.ndarray, Row]:
+        """Return what the site of each row predicts by itself, and columns of the CSV."""
+        found = np.full(len(X), np.nan)
+        for message in self.fit.local_models:
+            mine = site.astype(str) == message.site
+            found[mine] = message.model.predict(X[mine])
+        return found, learned(self.fit.timings["local"], self.other, **self.about)
+
+
+def fit_sites(shards: Sequence[Shard], n_experts: int, **options: Any) -> Sites:
+    """Fit every site by itself, on one core, as the estimators do it."""
+    other = OtherWork()
+    with threadpool_limits(1):
+        fit = fit_shards(
+            shards, n_experts, method="gram", n_support=POINTS, random_state=SEED, **options
+        )
+        here = [shard for shard in shards if shard.name not in fit.aggregation.left_out]
+        support = draw_support([shard.read().X for shard in here], POINTS, random_state=SEED)
+    return Sites(here, fit, support, options.get("classes"), other)
+
+
 def merged(
-    shards: Sequence[Shard],
-    n_experts: int,
-    methods: Sequence[str],
-    refined: Sequence[str],
-    rounds: Sequence[int],
-    **options: Any,
+    sites: Sites, methods: Sequence[str], refined: Sequence[str], rounds: Sequence[int]
 ) -> Iterator[Found]:
-    """Fit the sites once, merge them by every method, and refine some.
+    """Merge local models by every method, and refine some.
 
     The learning time is that of the slowest site and of the merging, as in the paper, and that of
     the slowest site in every refine round: sites work side by side, though here one after another.
     """
-    other = OtherWork()
+    fit = sites.fit
+    kept = {shard.name for shard in sites.shards}
+    messages = [message for message in fit.local_models if message.site in kept]
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # about sites: they are named in the CSV
-        fit = fit_shards(
-            shards, n_experts, method="gram", n_support=POINTS, random_state=SEED, **options
-        )
-        left_out = fit.aggregation.left_out
-        messages = [message for message in fit.local_models if message.site not in left_out]
-        here = [shard for shard in shards if shard.name not in left_out]
-        support = draw_support([shard.read().X for shard in here], POINTS, random_state=SEED)
-        classes = None if options.get("coded") else options.get("classes")
         for method in methods:
-            result = aggregate(messages, support, n_experts, method=method)
-            about = {
-                "refitted": " ".join(fit.refitted),
-                "left_out": " ".join(left_out),
-                "standing_out": " ".join(s.site for s in result.sites if s.flagged),
-            }
-            times = fit.timings["local"], fit.agreeing + result.timings["total"]
-            row = learned(times[0], other, times[1], converged=result.converged, **about)
-            yield method, "0", result.model, row
-            if method not in refined:
-                continue
-            for number, state, seconds in refine(result.model, support, here, classes, rounds):
-                about |= {"rounds": state.rounds, "converged": state.converged}
-                row = learned(times[0], other, times[1], seconds, **about)
-                yield method, number, state.model, row
+            result = aggregate(messages, sites.support, method=method)
+            flagged = " ".join(record.site for record in result.sites if record.flagged)
+            about = sites.about | {"standing_out": flagged, "converged": result.converged}
+            times = fit.timings["local"], sites.other, fit.agreeing + result.timings["total"]
+            yield method, "0", result.model, learned(*times, **about)
+            if method in refined:
+                for number, state, seconds in refine(result.model, sites, rounds):
+                    about |= {"rounds": state.rounds, "converged": state.converged}
+                    yield method, number, state.model, learned(*times, seconds, **about)
 
 
 def refine(
-    model: MoE,
-    support: np.ndarray,
-    shards: Sequence[Shard],
-    classes: Any,
-    rounds: Sequence[int],
+    model: MoE, sites: Sites, rounds: Sequence[int]
 ) -> Iterator[tuple[str, Refinement, float]]:
     """Refine a model: what it is after some numbers of rounds, and when it is done."""
-    state, seconds, left = Refinement(model, Scaling.of(support)), 0.0, sorted(rounds)
+    state, seconds, left = Refinement(model, Scaling.of(sites.support)), 0.0, sorted(rounds)
     while not state.is_done("auto"):
         answers, slowest = [], 0.0
-        for shard in shards:
+        for shard in sites.shards:
             begin = perf_counter()
-            answers.append(answer_local(Question(shard, state.model, state.scaling, classes)))
+            answers.append(answer_local(Question(shard, state.model, state.scaling, sites.classes)))
             slowest = max(slowest, perf_counter() - begin)
         begin = perf_counter()
-        state = advance(state, answers, [shard.name for shard in shards])
+        state = advance(state, answers, [shard.name for shard in sites.shards])
         seconds += slowest + perf_counter() - begin
         while left and (state.rounds == left[0] or state.is_done("auto")):
             yield str(left.pop(0)), state, seconds
     yield "auto", state, seconds
+
+
+def wanted(
+    methods: Sequence[str], refined: Sequence[str], rounds: Sequence[int]
+) -> list[tuple[str, str]]:
+    """Return the methods and the refine rounds that `merged` gives."""
+    numbers = [*map(str, rounds), "auto"]
+    return [(m, "0") for m in methods] + [(m, r) for m in refined for r in numbers]
 
 
 def by_site(X: np.ndarray, y: np.ndarray, site: np.ndarray) -> list[RowsShard]:
@@ -187,6 +222,7 @@ def errors(y: np.ndarray, prediction: np.ndarray) -> Row:
 # -- reading -------------------------------------------------------------------------------------
 
 NAMES = {
+    "alone": "each site by itself",
     "centralised": "centralised (G)",
     "reduction": "reduction (R)",
     "middle": "middle (Mid)",
