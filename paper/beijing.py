@@ -27,6 +27,7 @@ from paper.real import (
     errors,
     figure,
     fit_sites,
+    loaded,
     merged,
     named,
     show,
@@ -55,7 +56,7 @@ KEYS = ("sites", "method", "refine")
 def main() -> None:
     args, out = arguments("beijing", __doc__, "beijing"), console()
     if not (args.show or args.docs):
-        study(load_beijing(args.data), Results(args.out, KEYS, out), args.quick)
+        study(loaded(load_beijing, args.data), Results(args.out, KEYS, out), args.quick)
     rows = read(args.out)
     if args.docs:
         write_page("beijing", tables(rows), rows, PAGE)

@@ -29,6 +29,7 @@ from paper.real import (
     errors,
     figure,
     fit_sites,
+    loaded,
     merged,
     named,
     show,
@@ -53,7 +54,7 @@ PUBLISHED = {
 def main() -> None:
     args, out = arguments("mmash", __doc__, "mmash"), console()
     if not (args.show or args.docs):
-        study(load_mmash(args.data), Results(args.out, KEYS, out), args.quick)
+        study(loaded(load_mmash, args.data), Results(args.out, KEYS, out), args.quick)
     rows = read(args.out)
     if args.docs:
         write_page("mmash", tables(rows), rows, PAGE)

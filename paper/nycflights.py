@@ -37,6 +37,7 @@ from paper.real import (
     console,
     figure,
     fit_sites,
+    loaded,
     merged,
     named,
     show,
@@ -56,7 +57,7 @@ ROLES = ("late15", "carrier", "day")
 def main() -> None:
     args, out = arguments("nycflights", __doc__, "nycflights"), console()
     if not (args.show or args.docs):
-        table = load_flights(args.data)
+        table = loaded(load_flights, args.data)
         with TemporaryDirectory() as folder:
             some = table.take(np.arange(0, len(table), 10 if args.quick else 1))
             study(some, Results(args.out, KEYS, out), Path(folder))

@@ -56,6 +56,14 @@ def arguments(name: str, doc: str | None, csv: str) -> argparse.Namespace:
     return args
 
 
+def loaded(load: Callable[[Path | None], Any], folder: Path | None) -> Any:
+    """Load a data set, or end with a sentence on where it was looked for."""
+    try:
+        return load(folder)
+    except FileNotFoundError as error:
+        sys.exit(str(error))
+
+
 class Results:
     """A CSV that is added to; what it holds is not done again."""
 
