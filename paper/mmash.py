@@ -95,7 +95,8 @@ def one_split(
         results.add(about | key | errors(y_test, prediction) | row)
 
     # 1) in one place, with and without the last feature, which is nearly the answer
-    for columns, suffix in ((slice(None), ""), (slice(-1), " without 60/IBI")):
+    sets = [(slice(None), ""), (slice(-1), " without 60/IBI")]
+    for columns, suffix in sets if name == RANDOM else sets[:1]:
         for method, estimator in (
             ("linear regression", LinearRegression()),
             ("centralised", MoERegressor(EXPERTS, random_state=SEED)),
@@ -115,13 +116,14 @@ def one_split(
     # 2) in shards, and by person
     cuts = {str(M): cut(X, y, M) for M in shards}
     cuts[f"{len(np.unique(site))} people"] = by_site(X, y, site)
+    refined = REFINED if name == RANDOM else ()
     for where, parts in cuts.items():
-        keys = wanted(METHODS, REFINED, ROUNDS)
+        keys = wanted(METHODS, refined, ROUNDS)
         if any(results.lacks(**about, sites=where, method=m, refine=r) for m, r in keys):
             sites = fit_sites(parts, EXPERTS)
             if "people" in where and name == RANDOM:
                 add(where, "alone", "0", *sites.alone(X_test, data.site[~train]))
-            for method, refine, model, row in merged(sites, METHODS, REFINED, ROUNDS):
+            for method, refine, model, row in merged(sites, METHODS, refined, ROUNDS):
                 add(where, method, refine, model.predict(X_test), row)
 
 
