@@ -5,8 +5,9 @@ Every fifth day of a month is for testing, so that flights of one day, which sha
 their queues, are never on both sides. The rows lie in a Parquet file with a column for the site,
 and `FeatureSpec` makes features of months, weekdays and airports. Five of the 16 airlines have
 fewer than 1,000 flights, and one has fewer than the model has parameters: the sites are all 16, and
-then the eleven large ones with the five joined into one. Beside them stand, on all rows in one
-place, logistic regression without a penalty and scikit-learn's histogram gradient boosting.
+then the eleven large ones with the five joined into one; also with one expert, which is logistic
+regression. Beside them stand, on all rows in one place, logistic regression without a penalty and
+scikit-learn's histogram gradient boosting.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ from paper.real import (
 )
 
 EXPERTS, SMALL, JOINED = 2, 1000, "small airlines"
+ONE = "one expert, gram"
 METHODS = ("reduction", "aligned_average", "gram")
 REFINED, ROUNDS = ("gram",), (2,)
 LOGISTIC = {"options": {"family": "logistic"}, "classes": np.array([0, 1])}
@@ -106,7 +108,7 @@ def study(table: pa.Table, results: Results, folder: Path) -> None:
         "small airlines joined": lambda name: JOINED if name in few else name,
     }
     for where, owner in owners.items():
-        keys = wanted(METHODS, REFINED, ROUNDS)
+        keys = [*wanted(METHODS, REFINED, ROUNDS), (ONE, "auto")]
         if any(results.lacks(sites=where, method=m, refine=r) for m, r in keys):
             owners_of = [np.array([owner(name) for name in a]) for a in (theirs, airline)]
             path = folder / f"{where}.parquet"
@@ -116,6 +118,9 @@ def study(table: pa.Table, results: Results, folder: Path) -> None:
             add(where, "alone", "0", *sites.alone(X_test, owners_of[1]))
             for method, refine, model, row in merged(sites, METHODS, REFINED, ROUNDS):
                 add(where, method, refine, model.predict(X_test), row)
+            sites = fit_sites(shards, 1, **LOGISTIC)
+            for _, refine, model, row in merged(sites, ["gram"], ["gram"], ()):
+                add(where, ONE, refine, model.predict(X_test), row)
 
 
 def column(table: pa.Table, name: str) -> np.ndarray:
@@ -145,7 +150,9 @@ def tables(rows: list[Row]) -> list[Cells]:
             figure(row, "learning_seconds", ".1f"),
             row["left_out"] or "–",
         ]
+        for where in dict.fromkeys(row["sites"] for row in rows)
         for row in rows
+        if row["sites"] == where
     ]
     return [("", heads, body)]
 
