@@ -35,6 +35,7 @@ from paper.real import (
     Cells,
     Results,
     arguments,
+    by_sites,
     console,
     figure,
     fit_sites,
@@ -150,9 +151,7 @@ def tables(rows: list[Row]) -> list[Cells]:
             figure(row, "learning_seconds", ".1f"),
             row["left_out"] or "–",
         ]
-        for where in dict.fromkeys(row["sites"] for row in rows)
-        for row in rows
-        if row["sites"] == where
+        for row in by_sites(rows)
     ]
     return [("", heads, body)]
 

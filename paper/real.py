@@ -250,6 +250,12 @@ def named(row: Row) -> str:
     return f"{name} + {row['refine']} refine rounds"
 
 
+def by_sites(rows: Sequence[Row]) -> list[Row]:
+    """Return rows in the order in which their sites come first."""
+    first = list(dict.fromkeys(row["sites"] for row in rows))
+    return sorted(rows, key=lambda row: first.index(row["sites"]))
+
+
 Cells = tuple[str, list[str], list[list[str]]]
 """A title or nothing, headings, and the cells of a table."""
 
