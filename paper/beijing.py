@@ -33,6 +33,7 @@ from paper.real import (
     show,
     timed,
     wanted,
+    warm_up,
     write_page,
 )
 
@@ -56,6 +57,7 @@ KEYS = ("sites", "method", "refine")
 def main() -> None:
     args, out = arguments("beijing", __doc__, "beijing"), console()
     if not (args.show or args.docs):
+        warm_up()
         study(loaded(load_beijing, args.data), Results(args.out, KEYS, out), args.quick)
     rows = read(args.out)
     if args.docs:

@@ -38,6 +38,7 @@ from paper.real import (
     show,
     timed,
     wanted,
+    warm_up,
     write_page,
 )
 
@@ -57,6 +58,7 @@ PUBLISHED = {
 def main() -> None:
     args, out = arguments("mmash", __doc__, "mmash"), console()
     if not (args.show or args.docs):
+        warm_up()
         study(loaded(load_mmash, args.data), Results(args.out, KEYS, out), args.quick)
     rows = read(args.out)
     if args.docs:

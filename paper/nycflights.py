@@ -45,6 +45,7 @@ from paper.real import (
     show,
     timed,
     wanted,
+    warm_up,
     write_page,
 )
 
@@ -60,6 +61,7 @@ ROLES = ("late15", "carrier", "day")
 def main() -> None:
     args, out = arguments("nycflights", __doc__, "nycflights"), console()
     if not (args.show or args.docs):
+        warm_up()
         table = loaded(load_flights, args.data)
         with TemporaryDirectory() as folder:
             some = table.take(np.arange(0, len(table), 10 if args.quick else 1))

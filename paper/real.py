@@ -18,8 +18,9 @@ from rich.table import Table
 from threadpoolctl import threadpool_limits
 
 from benchmarks.harness import OtherWork, Row, append, environment, read
-from otmoe import MoE, aggregate, draw_support
+from otmoe import MoE, aggregate, draw_support, simulate
 from otmoe.distributed import DistributedFit, fit_shards
+from otmoe.em import em
 from otmoe.local import RowsShard
 from otmoe.metrics import (
     mean_absolute_error,
@@ -82,6 +83,13 @@ class Results:
             append(self.path, row | {"seed": SEED} | environment())
             self.known.add(self.key(row))
             self.console.print(", ".join(self.key(row)), highlight=False)
+
+
+def warm_up() -> None:
+    """Have loops compiled, or loaded, before seconds are counted."""
+    for family in ("gaussian", "logistic"):
+        data = simulate(500, 2, 3, family=family, softness=1.0, random_state=SEED)
+        em(data.X, data.y, 2, family=family, n_init=1, max_iter=5, random_state=SEED)
 
 
 def timed(action: Callable[[], Any]) -> tuple[Any, Row]:
