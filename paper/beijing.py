@@ -16,25 +16,19 @@ from benchmarks.harness import Row, read
 from otmoe import MoERegressor
 from otmoe.datasets import SiteData, load_beijing
 from otmoe.metrics import log_likelihood
+from paper.pages import PAGE, Cells, console, figure, named, show, write_page
 from paper.real import (
-    PAGE,
     SEED,
-    Cells,
     Results,
     arguments,
     by_site,
-    console,
     errors,
-    figure,
     fit_sites,
     loaded,
     merged,
-    named,
-    show,
     timed,
     wanted,
     warm_up,
-    write_page,
 )
 
 EXPERTS, BARS = 4, {"centralised": 17.98, "reduction": 18.07}

@@ -20,26 +20,19 @@ from benchmarks.harness import Row, read
 from otmoe import MoERegressor
 from otmoe.datasets import SiteData, load_mmash
 from otmoe.local import RowsShard, split
+from paper.pages import PAGE, Cells, by_sites, console, figure, named, show, write_page
 from paper.real import (
-    PAGE,
     SEED,
-    Cells,
     Results,
     arguments,
     by_site,
-    by_sites,
-    console,
     errors,
-    figure,
     fit_sites,
     loaded,
     merged,
-    named,
-    show,
     timed,
     wanted,
     warm_up,
-    write_page,
 )
 
 EXPERTS, FOLDS = 4, 4

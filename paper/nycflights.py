@@ -29,24 +29,17 @@ from sklearn.preprocessing import StandardScaler
 from benchmarks.harness import Row, read
 from otmoe import FeatureSpec, MoEClassifier, shards_from
 from otmoe.datasets import load_flights
+from paper.pages import PAGE, Cells, by_sites, console, figure, named, show, write_page
 from paper.real import (
-    PAGE,
     SEED,
-    Cells,
     Results,
     arguments,
-    by_sites,
-    console,
-    figure,
     fit_sites,
     loaded,
     merged,
-    named,
-    show,
     timed,
     wanted,
     warm_up,
-    write_page,
 )
 
 EXPERTS, SMALL, JOINED = 2, 1000, "small airlines"

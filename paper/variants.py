@@ -40,7 +40,11 @@ from otmoe.metrics import evaluate
 from otmoe.numerics import design
 from otmoe.pooled import Ensemble, pool
 from otmoe.transport import kl, relaxed_divergence
-from paper.real import PAGE, RESULTS, Cells, Results, console, figure, show, write_page
+from paper.pages import PAGE, Cells, console, figure, show, write_page
+from paper.real import (
+    RESULTS,
+    Results,
+)
 
 SITES, TEST, ITERATIONS = 16, 25_000, 200
 KINDS = {

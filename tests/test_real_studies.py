@@ -15,13 +15,13 @@ from otmoe.experts import GaussianExperts, LogisticExperts, Response
 from otmoe.numerics import design
 from otmoe.pooled import pool
 from otmoe.transport import relaxed_divergence
-from paper import beijing, mmash, nycflights, real, variants
+from paper import beijing, mmash, nycflights, pages, real, variants
 
 STUDIES = {"mmash": mmash, "beijing": beijing, "nycflights": nycflights, "variants": variants}
 
 
 def results(study, tmp_path):
-    return real.Results(tmp_path / "results.csv", study.KEYS, real.console())
+    return real.Results(tmp_path / "results.csv", study.KEYS, pages.console())
 
 
 def check_resume(run, path):
@@ -207,10 +207,10 @@ def test_the_posterior_of_a_support_row_uses_its_y(sites):
 @pytest.mark.parametrize("name", STUDIES)
 def test_the_page_shows_the_tracked_results(name, tmp_path):
     page = tmp_path / "real_data.md"
-    page.write_text(real.PAGE.read_text())
+    page.write_text(pages.PAGE.read_text())
     rows = read(real.RESULTS / f"{name}.csv")
-    real.write_page(name, STUDIES[name].tables(rows), rows, page)
-    assert page.read_text() == real.PAGE.read_text()
+    pages.write_page(name, STUDIES[name].tables(rows), rows, page)
+    assert page.read_text() == pages.PAGE.read_text()
 
 
 def test_a_page_without_its_mark_is_refused(tmp_path):
@@ -218,7 +218,7 @@ def test_a_page_without_its_mark_is_refused(tmp_path):
     page.write_text("nothing")
     row = {"other_cores_busy": "0.5", "machine": "one", "python": "3"}
     with pytest.raises(ValueError, match="has no mark <!-- mmash -->"):
-        real.write_page("mmash", [("", ["a"], [["1"]])], [row], page)
+        pages.write_page("mmash", [("", ["a"], [["1"]])], [row], page)
     assert page.read_text() == "nothing"
 
 
