@@ -84,6 +84,7 @@ ORDER = """
     summing.py
     distributed.py
     datasets/simulation.py
+    datasets/real.py
     datasets/__init__.py
     metrics.py
     estimators/base.py

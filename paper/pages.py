@@ -1,0 +1,97 @@
+"""Tables of the studies on real data: in the terminal, and in docs/real_data.md."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.harness import Row
+
+PAGE = Path(__file__).parents[1] / "docs" / "real_data.md"
+
+NAMES = {
+    "alone": "each site by itself",
+    "centralised": "centralised (G)",
+    "reduction": "reduction (R)",
+    "middle": "middle (Mid)",
+    "weighted_average": "weighted average (W)",
+    "aligned_average": "aligned average",
+}
+
+
+def named(row: Row) -> str:
+    """Return an estimator in words."""
+    name = NAMES.get(row["method"], row["method"].replace("_", " "))
+    if row["refine"] == "0":
+        return name
+    if row["refine"] == "auto":
+        end = "done" if row["converged"] == "True" else "not done"
+        return f"{name} + refine, {end} after {row['rounds']} rounds"
+    return f"{name} + {row['refine']} refine rounds"
+
+
+def by_sites(rows: Sequence[Row]) -> list[Row]:
+    """Return rows in the order in which their sites come first."""
+    first = list(dict.fromkeys(row["sites"] for row in rows))
+    return sorted(rows, key=lambda row: first.index(row["sites"]))
+
+
+Cells = tuple[str, list[str], list[list[str]]]
+"""A title or nothing, headings, and the cells of a table."""
+
+
+def console() -> Console:
+    return Console(width=None if sys.stdout.isatty() else 150, highlight=False)
+
+
+def show(tables: Sequence[Cells], console: Console) -> None:
+    """Print tables; a column of numbers is set to the right."""
+    for title, heads, body in tables:
+        table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left")
+        for head, right in zip(heads, numeric(body), strict=True):
+            table.add_column(head, justify="right" if right else "left")
+        for cells in body:
+            table.add_row(*cells)
+        console.print(table)
+
+
+def write_page(mark: str, tables: Sequence[Cells], rows: Sequence[Row], page: Path) -> None:
+    """Put tables where a page has its marks."""
+    lines = []
+    for title, heads, body in tables:
+        rules = ["---:" if right else "---" for right in numeric(body)]
+        lines += [f"**{title}**", ""] if title else []
+        lines += [f"| {' | '.join(cells)} |" for cells in (heads, rules, *body)]
+        lines += [""]
+    busy = [float(row["other_cores_busy"]) for row in rows if row["other_cores_busy"]]
+    machines = dict.fromkeys(f"{row['machine']}, Python {row['python']}" for row in rows)
+    lines.append(
+        f"Measured on: {'; '.join(machines)}. Other processes kept {min(busy):.1f} to "
+        f"{max(busy):.1f} of its cores busy meanwhile, so that seconds are upper bounds."
+    )
+    text = page.read_text()
+    begin, end = f"<!-- {mark} -->\n", f"<!-- end of {mark} -->"
+    before, _, rest = text.partition(begin)
+    if not rest:
+        raise ValueError(f"{page} has no mark {begin.strip()}.")
+    page.write_text(
+        before + begin + "\n" + "\n".join(lines) + "\n\n" + end + rest.partition(end)[2]
+    )
+
+
+def numeric(body: Sequence[Sequence[str]]) -> list[bool]:
+    """Say which columns hold nothing but figures and dashes."""
+    return [
+        all(cell == "–" or cell.replace(",", "").lstrip("-")[:1].isdigit() for cell in column)
+        for column in zip(*body, strict=True)
+    ]
+
+
+def figure(row: Row, key: str, form: str = ".2f") -> str:
+    """Return a figure of a row in the form wanted; a dash where it has none."""
+    return f"{float(row[key]):{form}}" if row.get(key, "") not in ("", "nan") else "–"
