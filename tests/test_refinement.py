@@ -271,3 +271,18 @@ def test_a_separated_gate_is_named(rng):
         est = DistributedMoERegressor(2, n_shards=4, refine="auto", random_state=0).fit(X, y)
     assert est.aggregation_.refinement.converged
     assert any("do not determine the gate" in w for w in est.aggregation_.warnings)
+
+
+def test_a_last_step_that_nobody_has_seen_is_taken_back_if_it_is_bad(data):
+    """From far off, where the quadratic is no guide, refine=1 must not end below its start."""
+    rng = np.random.default_rng(0)
+    shards = [ArrayShard(f"s{i}", r.X, r.y) for i, r in enumerate(parts(data).values())]
+    scaling, taken_back = Scaling.of(data.X), 0
+    for _ in range(20):
+        vector = data.truth.to_vector()
+        start = data.truth.with_vector(vector + 0.6 * rng.normal(size=len(vector)))
+        state = refine_shards(shards, start, 1, scaling=scaling)
+        first, last = (log_likelihood(m, data.X, data.y) for m in (start, state.model))
+        assert last >= first - 1.0  # the ridge's part
+        taken_back += np.allclose(state.model.to_vector(), start.to_vector())
+    assert 0 < taken_back < 20

@@ -222,10 +222,8 @@ def advance(
     if best is None:
         best = found
     else:
-        both = sorted(set(best.log_likelihood) & set(found.log_likelihood))
-        gain = sum(found.log_likelihood[s] - best.log_likelihood[s] for s in both)
-        gain -= _charge(found.theta, penalty) - _charge(best.theta, penalty)
-        slack = 1e-12 * (1 + abs(best.information.log_likelihood))  # what rounding leaves
+        gain = _gain(best, found.theta, found.log_likelihood, penalty)
+        slack = _slack(best)
         before, step = _point(best, penalty), found.theta - best.theta
         long = length(before.information, step)
         promise = float(before.score @ step - 0.5 * step @ before.information @ step)
@@ -255,6 +253,40 @@ def advance(
             *((state.rounds + 1, site) for site in expected if site not in names),
         ),
     )
+
+
+def judged(state: Refinement, log_likelihood: Mapping[str, float]) -> Refinement:
+    """Return the rounds with the last step taken back, if sites find it less likely.
+
+    After a given number of rounds nobody has seen the last step; where the start was far off, it
+    may be a bad one.
+
+    Parameters
+    ----------
+    state : Refinement
+        One round has been answered at least.
+    log_likelihood : dict of float
+        Of `state.model`, site by site.
+    """
+    if state.best is None:
+        raise ValueError("no round has been answered yet: there is no step to judge.")
+    here = state.scaling.from_user(state.model)
+    gain = _gain(state.best, here.to_vector(), log_likelihood, state.penalty)
+    if gain >= -_slack(state.best):
+        return state
+    return replace(state, model=state.scaling.to_user(here.with_vector(state.best.theta)))
+
+
+def _gain(best: Best, theta: Floats, log_likelihood: Mapping[str, float], penalty: Floats) -> float:
+    """Return what the penalised log-likelihood gains, at the sites that answered about both."""
+    both = sorted(set(best.log_likelihood) & set(log_likelihood))
+    gain = sum(log_likelihood[site] - best.log_likelihood[site] for site in both)
+    return gain - _charge(theta, penalty) + _charge(best.theta, penalty)
+
+
+def _slack(best: Best) -> float:
+    """Return what rounding leaves of a log-likelihood."""
+    return 1e-12 * (1 + abs(best.information.log_likelihood))
 
 
 def digest(model: MoE, scaling: Scaling) -> str:

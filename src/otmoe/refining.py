@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 
 from otmoe.em import ALPHA
 from otmoe.futures import Engine, Progress, TasksFailed, gather
+from otmoe.information import observed_information
 from otmoe.local import rows_of
 from otmoe.model import MoE
 from otmoe.numerics import Floats
-from otmoe.refinement import Answer, Refinement, advance, answer
+from otmoe.refinement import Answer, Refinement, advance, answer, judged
 from otmoe.rows import Scaling
 from otmoe.shards import Shard
 
@@ -45,6 +46,14 @@ def answer_local(question: Question) -> Answer:
     return answer(question.shard.name, question.model, question.scaling, rows)
 
 
+def glance_local(question: Question) -> float:
+    """Read one shard and return the log-likelihood alone, where its rows are."""
+    rows = replace(rows_of(question.shard, question.classes), scaling=question.scaling)
+    here = question.scaling.from_user(question.model)
+    base = rows.log_base(question.model.experts)
+    return observed_information(here, rows, matrix=False).log_likelihood + base
+
+
 def check_rounds(rounds: Any) -> None:
     """Refuse what is neither a number of rounds nor "auto"."""
     if rounds != "auto" and (
@@ -68,6 +77,9 @@ def refine_shards(
     progress: Progress | None = None,
 ) -> Refinement:
     """Bring a model closer to the maximum-likelihood answer of all shards, one pass a round.
+
+    After a given number of rounds, the shards say whether the last step was a good one; if not,
+    it is taken back.
 
     Parameters
     ----------
@@ -104,4 +116,14 @@ def refine_shards(
         state = advance(state, answers, names)
         if progress is not None:
             progress(state.rounds, state.rounds if rounds == "auto" else int(rounds), state.status)
-    return state
+    if state.best is None or state.converged:
+        return state
+    # nobody has seen the last step: one glance, a third of a pass
+    questions = [Question(shard, state.model, scaling, classes) for shard in shards]
+    found, failures = gather(
+        glance_local, questions, names, engine, retries=retries, timeout=timeout
+    )
+    if failures and (on_error == "raise" or len(failures) == len(shards)):
+        raise TasksFailed(failures)
+    seen = zip(names, found, strict=True)
+    return judged(state, {name: value for name, value in seen if value is not None})
