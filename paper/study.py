@@ -33,7 +33,8 @@ from otmoe.local import RowsShard, split
 from otmoe.metrics import evaluate
 from otmoe.numerics import Floats, to_numpy
 from otmoe.refinement import Refinement, advance
-from otmoe.refining import Question, answer_local
+from otmoe.refinement import judged as judged_state
+from otmoe.refining import Question, answer_local, glance_local
 from otmoe.rows import Rows, Scaling
 
 RESULTS = Path(__file__).parent / "results"
@@ -256,16 +257,21 @@ def refined(
         answers, slowest = [], 0.0
         for shard in shards:
             start = perf_counter()
-            answers.append(answer_local(Question(shard, state.model, state.scaling)))
+            answers.append(answer_local(question_to(shard, state)))
             slowest = max(slowest, perf_counter() - start)
         start = perf_counter()
         before, state = state, advance(state, answers, [shard.name for shard in shards])
         seconds += slowest + perf_counter() - start
         if state.rounds <= ROUNDS:
-            yield str(state.rounds), state.rounds, state, seconds
+            seen = {shard.name: glance_local(question_to(shard, state)) for shard in shards}
+            yield str(state.rounds), state.rounds, judged_state(state, seen), seconds
         if state.is_done("auto") and not before.is_done("auto"):
             end = ("auto", state.rounds, state, seconds)
     yield end
+
+
+def question_to(shard: RowsShard, state: Refinement) -> Question:
+    return Question(shard, state.model, state.scaling)
 
 
 def to_mle(model: MoE, data: Simulation, whole: Fit) -> tuple[float, bool]:
