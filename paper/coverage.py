@@ -1,9 +1,10 @@
-"""How often intervals of 95 % hold the truth: at the maximum, and after one round.
+"""How often intervals of 95 % hold the truth: at the maximum, after one round, after refining.
 
 One truth per case; every replication draws new rows and fits them whole with default settings (G).
-In the first of them, the rows are also split over small sites, each fitted from the truth, whose
-models the reduction merges (R). Intervals of G come from the information and from the sandwich.
-Those of R come from the information of all rows at R, as if nobody had refused them. One row of
+The rows are also split over small sites, each fitted from the truth, whose models the reduction
+merges (R) and refine rounds lead on from there (refined). Intervals of G come from the information
+and from the sandwich. Those of R, in the first replications, come from the information of all rows
+at R, as if nobody had refused them; those of the refined model from what the sites sent. One row of
 the CSV is one table of intervals: how many it has of each block, and how many of them hold the
 truth.
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import warnings
 from dataclasses import dataclass
 from math import sqrt
 from pathlib import Path
@@ -27,10 +29,18 @@ from benchmarks.harness import KINDS, Row, append, environment, read
 from otmoe import LocalModel, MoE, aggregate, draw_support, simulate
 from otmoe.datasets.simulation import Simulation
 from otmoe.em import ALPHA, em
-from otmoe.inference import Inference, InferenceError, distance_to_maximum, observed_inference
+from otmoe.inference import (
+    Inference,
+    InferenceError,
+    distance_to_maximum,
+    observed_inference,
+    refined_inference,
+)
 from otmoe.inference.covariance import parameter_covariance
 from otmoe.information import observed_information
-from otmoe.rows import Rows
+from otmoe.refining import refine_shards
+from otmoe.rows import Rows, Scaling
+from otmoe.shards import ArrayShard
 from otmoe.steps import penalty_matrix
 
 PAGE = Path(__file__).parents[1] / "docs" / "inference.md"
@@ -85,36 +95,55 @@ def study(name: str, replications: int, path: Path) -> None:
     """Add the replications of a case that the CSV lacks."""
     case = CASES[name]
     source = simulate(ROWS, EXPERTS, FEATURES, random_state=0, **case.simulate)
-    known = {int(row["replication"]) for row in read(path) if row["case"] == name}
-    for i in sorted(set(range(replications)) - known):
-        rows = [
-            {"case": name, "replication": i, "rows": ROWS, **row, **environment()}
-            for row in replication(case, source, i)
-        ]
-        for row in rows:  # all or none: the last thing that happens
-            append(path, row)
+    known = {
+        (int(row["replication"]), row["estimator"]) for row in read(path) if row["case"] == name
+    }
+    for i in range(replications):
+        data = source.draw(ROWS, i)
+        for estimators, function in ((("G",), whole), (("R", "refined"), split)):
+            if all((i, estimator) in known for estimator in estimators if estimator != "R"):
+                continue
+            for row in function(case, source, data, i):
+                if (i, row["estimator"]) not in known:
+                    about = {"case": name, "replication": i, "rows": ROWS}
+                    append(path, about | row | environment())
 
 
-def replication(case: Case, source: Simulation, seed: int) -> list[Row]:
-    data = source.draw(ROWS, seed)
-    truth, family = source.truth, source.truth.experts.family
-    options = {"family": family, "alpha": case.alpha}
+def whole(case: Case, source: Simulation, data: Simulation, seed: int) -> list[Row]:
+    """Fit all rows in one place."""
+    options = {"family": source.truth.experts.family, "alpha": case.alpha}
     fit = em(data.X, data.y, EXPERTS, random_state=seed, **options)
-    model = fit.model.aligned_to(truth, data.X)
+    model = fit.model.aligned_to(source.truth, data.X)
     found = []
     for kind in ("information", "sandwich"):
         result = observed_inference(model, data.X, data.y, alpha=case.alpha, kind=kind)
         found.append({"estimator": "G", "kind": kind, "distance": "", "refused": 0})
         found[-1] |= counted(result, source)
-    if seed >= SPLIT:
-        return found
+    return found
+
+
+def split(case: Case, source: Simulation, data: Simulation, seed: int) -> list[Row]:
+    """Fit sites, merge their models, and refine."""
+    truth = source.truth
+    options = {"family": truth.experts.family, "alpha": case.alpha}
     parts = np.array_split(np.arange(ROWS), SITES)
     messages = [
         LocalModel.from_fit(em(data.X[p], data.y[p], EXPERTS, init=truth, **options), f"site {m}")
         for m, p in enumerate(parts)
     ]
-    merged = aggregate(messages, draw_support([data.X], 1000, random_state=seed)).model
-    found.append(unchecked(merged.aligned_to(truth, data.X), data, case.alpha, source))
+    support = draw_support([data.X], 1000, random_state=seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # about sites that stand out
+        merged = aggregate(messages, support).model.aligned_to(truth, data.X)
+    found = [unchecked(merged, data, case.alpha, source)] if seed < SPLIT else []
+    shards = [ArrayShard(f"site {m}", data.X[p], data.y[p]) for m, p in enumerate(parts)]
+    state = refine_shards(shards, merged, "auto", scaling=Scaling.of(support), alpha=case.alpha)
+    row = {"estimator": "refined", "kind": "information", "distance": state.decrement**0.5}
+    try:
+        found.append(row | {"refused": 0} | counted(refined_inference(state), source))
+    except InferenceError:
+        none = {f"{block}_{part}": 0 for block in BLOCKS for part in ("of", "in")}
+        found.append(row | {"refused": 1} | none | {"not_identified": 0})
     return found
 
 
