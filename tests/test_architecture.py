@@ -89,14 +89,17 @@ ORDER = """
     integrations/flower.py
     prediction.py
     evaluation.py
+    selection/result.py
+    selection/__init__.py
     __init__.py
     cli/common.py
+    cli/engines.py
     cli/options.py
     cli/tables.py
-    cli/engines.py
     cli/simulate.py
     cli/features.py
     cli/run.py
+    cli/select.py
     cli/predict.py
     cli/inspect.py
     cli/fit.py

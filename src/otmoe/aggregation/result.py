@@ -11,7 +11,7 @@ import numpy as np
 from otmoe.inference import Inference, InferenceError, inference, one_round_refusal
 from otmoe.message import LocalModel
 from otmoe.model import MoE
-from otmoe.numerics import Floats
+from otmoe.numerics import Array, Floats
 from otmoe.refinement import Refinement
 
 
@@ -128,6 +128,8 @@ class Aggregation:
     messages : tuple of LocalModel
     n_support : int
         Support points used.
+    support : array of shape (S, d)
+        These points.
     refinement : Refinement, optional
         The refine rounds, if there were any.
     """
@@ -143,6 +145,7 @@ class Aggregation:
     timings: Mapping[str, float] = field(repr=False)
     messages: tuple[LocalModel, ...] = field(repr=False)
     n_support: int
+    support: Array = field(repr=False)
     left_out: Mapping[str, str] = field(default_factory=dict)
     refinement: Refinement | None = field(default=None, repr=False)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from otmoe import __version__
-from otmoe.cli import aggregate, evaluate, features, fit, inspect, predict, run, simulate
+from otmoe.cli import aggregate, evaluate, features, fit, inspect, predict, run, select, simulate
 from otmoe.cli.common import Commands
 
 __all__ = ["main"]
@@ -42,6 +42,7 @@ for _command in (
     simulate.simulate,
     features.features,
     run.run,
+    select.select,
     fit.fit,
     inspect.inspect,
     aggregate.aggregate,

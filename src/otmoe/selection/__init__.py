@@ -1,0 +1,356 @@
+"""How many experts: on one machine, over shards, from messages (maths 16)."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from time import perf_counter
+from typing import Any, Literal
+
+import numpy as np
+from joblib import effective_n_jobs
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+
+from otmoe.aggregation import Aggregation, merged
+from otmoe.estimators import DistributedMoERegressor, MoEClassifier, MoERegressor
+from otmoe.futures import Progress, TasksFailed, gather
+from otmoe.local import read
+from otmoe.message import LocalModel
+from otmoe.model import MoE
+from otmoe.numerics import Floats, block_sum, namespace, scaled, to_numpy
+from otmoe.refining import refine_shards
+from otmoe.rows import Rows, Scaling
+from otmoe.selection.result import CRITERIA, Candidate, Score, Selection, check_criterion
+from otmoe.shards import Shard
+from otmoe.validation import check_offset, check_weight, check_whole, class_codes, generator
+
+__all__ = [
+    "CRITERIA",
+    "Candidate",
+    "Score",
+    "Selection",
+    "candidate_scores",
+    "select_from_messages",
+    "select_n_experts",
+    "select_over_shards",
+]
+
+
+def select_n_experts(
+    X: Any,
+    y: Any,
+    n_experts: Iterable[int] = range(1, 7),
+    *,
+    estimator: Any = None,
+    criterion: str = "bic",
+    sample_weight: Any = None,
+    offset: Any = None,
+) -> Selection:
+    """Fit every number of experts to rows in memory, and compare them.
+
+    Parameters
+    ----------
+    X : array-like of shape (n, d)
+    y : array-like of shape (n,)
+    n_experts : iterable of int
+        Numbers to try.
+    estimator : MoERegressor, MoEClassifier or a distributed one, optional
+        What is fitted, with another number of experts each time; by default
+        ``MoERegressor(random_state=0)``.
+    criterion : {"bic", "icl"}
+        By which the best is taken.
+    sample_weight, offset : array-like of shape (n,), optional
+
+    Returns
+    -------
+    Selection
+        A number whose fit gives a warning stays in the table, with the warning.
+
+    Examples
+    --------
+    >>> from otmoe import select_n_experts, simulate
+    >>> data = simulate(1000, 2, 2, random_state=0)
+    >>> found = select_n_experts(data.X, data.y, range(1, 4))
+    >>> found.n_experts
+    2
+    >>> [row["n_parameters"] for row in found.records()]
+    [4, 11, 18]
+    """
+    if check_criterion(criterion) == "elbow":
+        raise ValueError(
+            "the elbow is of models that were merged: use select_over_shards or "
+            "select_from_messages, or choose by 'bic'."
+        )
+    estimator = MoERegressor(random_state=0) if estimator is None else estimator
+    return Selection(
+        tuple(_fitted(estimator, K, X, y, sample_weight, offset) for K in _numbers(n_experts)),
+        criterion,
+    )
+
+
+def _fitted(
+    estimator: Any, n_experts: int, X: Any, y: Any, sample_weight: Any, offset: Any
+) -> Candidate:
+    begin = perf_counter()
+    est = clone(estimator).set_params(n_experts=n_experts)
+    given = {} if offset is None else {"offset": offset}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # they are kept
+        est.fit(X, y, sample_weight=sample_weight, **given)
+    seconds = perf_counter() - begin
+    if hasattr(est, "fit_"):
+        trouble = (() if est.converged_ else (f"it {est.fit_.status}.",)) + est.fit_.warnings
+    else:
+        trouble = est.warnings_
+    X = est._check_rows(X)
+    rows = Rows(X, est._check_target(y, X), check_weight(sample_weight, X), check_offset(offset, X))
+    score = _score(est.model_, rows)
+    return Candidate(n_experts, est.model_, score, np.nan, seconds, trouble, est)
+
+
+def select_over_shards(
+    shards: Iterable[Shard],
+    n_experts: Iterable[int] = range(1, 7),
+    *,
+    estimator: Any = None,
+    criterion: str = "bic",
+    retries: int = 2,
+    timeout: float | None = None,
+    on_error: Literal["raise", "skip"] = "raise",
+    progress: Progress | None = None,
+) -> Selection:
+    """Compare numbers of experts on rows that are elsewhere.
+
+    Every shard is fitted once, with the largest number of experts. The local models are merged to
+    each number here. For BIC and ICL every shard then returns the log-likelihood of all candidates,
+    in one round; the elbow does without.
+
+    Parameters
+    ----------
+    shards : iterable of Shard
+        From :func:`otmoe.shards_from`.
+    n_experts : iterable of int
+        Numbers to try.
+    estimator : DistributedMoERegressor or DistributedMoEClassifier, optional
+        How shards are fitted and merged, and where; by default
+        ``DistributedMoERegressor(random_state=0)``. Its `refine` rounds are made for every number.
+    criterion : {"bic", "icl", "elbow"}
+        By which the best is taken.
+    retries, timeout, on_error, progress
+        Of :meth:`DistributedMoERegressor.fit_shards`. With ``on_error="skip"`` only shards that
+        answer count.
+
+    Returns
+    -------
+    Selection
+        To use what it chose, fit the shards with that number: local models with more experts than
+        they need are less certain.
+
+    Examples
+    --------
+    >>> from otmoe import select_over_shards, shards_from, simulate
+    >>> data = simulate(4000, 2, 2, random_state=0)
+    >>> shards = shards_from((data.X, data.y), cut=4)
+    >>> found = select_over_shards(shards, range(1, 4))
+    >>> found.n_experts, found.best("elbow").n_experts
+    (2, 2)
+    """
+    check_criterion(criterion)
+    numbers, shards = _numbers(n_experts), list(shards)
+    est = DistributedMoERegressor(random_state=0) if estimator is None else clone(estimator)
+    rounds = est.refine
+    est.set_params(n_experts=max(numbers), refine=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # that there are too many experts
+        est.fit_shards(
+            shards, retries=retries, timeout=timeout, on_error=on_error, progress=progress
+        )
+    largest: Aggregation = est.aggregation_
+    found = select_from_messages(
+        largest.messages,
+        largest.support,
+        numbers,
+        method=est.method,
+        random_state=est.random_state,
+        n_jobs=est.n_jobs,
+    )
+    fitted = {message.site for message in est.local_models_}
+    shards = [shard for shard in shards if shard.name in fitted]
+    classes = getattr(est, "classes_", None)
+    engine = est._engine(len(shards))
+    how: dict[str, Any] = {"engine": engine, "retries": retries, "timeout": timeout}
+    if rounds:
+        scaling = Scaling.of(largest.support)
+        how_rounds = {**how, "classes": classes, "alpha": est.alpha, "on_error": on_error}
+
+        def refined(candidate: Candidate) -> Candidate:
+            begin = perf_counter()
+            state = refine_shards(shards, candidate.model, rounds, scaling=scaling, **how_rounds)
+            seconds = candidate.seconds + perf_counter() - begin
+            return replace(
+                candidate, model=state.model, estimator=_estimator(state.model), seconds=seconds
+            )
+
+        found = replace(found, candidates=tuple(map(refined, found.candidates)))
+    if criterion == "elbow":
+        return found
+    models = tuple(c.model for c in found.candidates)
+    tasks = [_Question(shard, models, classes) for shard in shards]
+    names = [shard.name for shard in shards]
+    answers, failures = gather(_answer, tasks, names, **how)
+    kept = {name: a for name, a in zip(names, answers, strict=True) if a is not None}
+    if failures and (on_error == "raise" or not kept):
+        raise TasksFailed(failures)
+    return found.scored(kept, criterion)
+
+
+def select_from_messages(
+    messages: Iterable[LocalModel],
+    support: Any = None,
+    n_experts: Iterable[int] = range(1, 7),
+    *,
+    method: str = "reduction",
+    site_weight: Any = None,
+    random_state: Any = 0,
+    n_jobs: int | None = None,
+) -> Selection:
+    """Merge local models to several numbers of experts, and look for the elbow of R_c.
+
+    Nothing but the messages is needed. The sites should have fitted at least as many experts as
+    the largest number that is likely; the elbow is never at either end of the numbers tried.
+
+    Parameters
+    ----------
+    messages : iterable of LocalModel
+    support, site_weight, n_jobs
+        As in :func:`otmoe.aggregate`.
+    n_experts : iterable of int
+        Numbers to try, three or more.
+    method : str
+        As in :func:`otmoe.aggregate`.
+    random_state : int, Generator or None
+
+    Returns
+    -------
+    Selection
+        With more to come: :func:`candidate_scores` at every site, then :meth:`Selection.scored`,
+        for the choice by BIC.
+
+    Examples
+    --------
+    >>> from otmoe import MoERegressor, candidate_scores, select_from_messages, simulate
+    >>> data = simulate(4000, 2, 2, random_state=0)
+    >>> halves = {"lyon": slice(0, 2000), "nantes": slice(2000, None)}
+    >>> messages = [
+    ...     MoERegressor(3, max_iter=50, random_state=0).fit(data.X[s], data.y[s]).to_message(name)
+    ...     for name, s in halves.items()
+    ... ]
+    >>> found = select_from_messages(messages, data.X[:500], [1, 2, 3])
+    >>> found.n_experts
+    2
+    >>> models = [candidate.model for candidate in found.candidates]
+    >>> answers = {n: candidate_scores(models, data.X[s], data.y[s]) for n, s in halves.items()}
+    >>> found.scored(answers).n_experts
+    2
+    """
+    messages, numbers = tuple(messages), _numbers(n_experts)
+    seed = int(generator(random_state).integers(2**31))  # the same points for every number
+    found = []
+    for K in numbers:
+        result = merged(messages, support, K, method, site_weight, seed, effective_n_jobs(n_jobs))
+        found.append(
+            Candidate(
+                K,
+                result.model,
+                None,
+                result.cost,
+                result.timings["total"],
+                tuple(w for w in result.warnings if not w.startswith("the support has")),
+                _estimator(result.model),
+                result,
+            )
+        )
+    return Selection(tuple(found), "elbow")
+
+
+def candidate_scores(
+    models: Sequence[MoE], X: Any, y: Any, sample_weight: Any = None, offset: Any = None
+) -> tuple[Score, ...]:
+    """Return what the rows of a site say about some models: three numbers each.
+
+    Parameters
+    ----------
+    models : sequence of MoE
+    X : array-like of shape (n, d)
+    y : array-like of shape (n,)
+        Class labels for classifiers.
+    sample_weight, offset : array-like of shape (n,), optional
+
+    Returns
+    -------
+    tuple of Score
+    """
+    scores = []
+    for model in models:
+        est = _estimator(model)
+        rows = est._check_rows(X)
+        target = est._check_target(y, rows)
+        weight, known = check_weight(sample_weight, rows), check_offset(offset, rows)
+        scores.append(_score(model, Rows(rows, target, weight, known)))
+    return tuple(scores)
+
+
+# -- parts -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Question:
+    """What a shard is asked; it travels to where the rows are."""
+
+    shard: Shard
+    models: tuple[MoE, ...]
+    classes: Floats | None
+
+
+def _answer(question: _Question) -> tuple[Score, ...]:
+    found = read(question.shard)
+    y = found.y
+    if question.classes is not None:
+        y = class_codes(to_numpy(y), question.classes)
+    rows = Rows(found.X, y, found.weight, found.offset)
+    return tuple(_score(model, rows) for model in question.models)
+
+
+def _score(model: MoE, rows: Rows) -> Score:
+    """Return log-likelihood and entropy of encoded rows, in one pass."""
+
+    def part(some: slice) -> Floats:
+        block = rows.block(some)
+        xp = namespace(block.X)
+        at = model.posterior(block.X, model.experts.observe(block.y), block.offset)
+        r = at.responsibilities
+        entropy = -xp.sum(r * xp.log(xp.where(r > 0, r, xp.ones_like(r))), axis=1)
+        return np.array([float(xp.sum(scaled(a, block.weight))) for a in (at.log_density, entropy)])
+
+    log_likelihood, entropy = block_sum(part, rows.slices(), rows.pool)
+    base = rows.log_base(model.experts)
+    return Score(float(log_likelihood) + base, float(entropy), rows.total_weight)
+
+
+def _estimator(model: MoE) -> Any:
+    kind = MoERegressor if model.classes is None else MoEClassifier
+    return kind.from_model(model)
+
+
+def _numbers(n_experts: Iterable[int]) -> list[int]:
+    """Return the numbers to try, sorted."""
+    if isinstance(n_experts, int):
+        raise TypeError(f"n_experts is {n_experts}; give several numbers, such as range(1, 7).")
+    numbers = sorted(set(n_experts))
+    for K in numbers:
+        check_whole("n_experts", K)
+    if not numbers:
+        raise ValueError("n_experts is empty; give the numbers of experts to try.")
+    return numbers
