@@ -128,10 +128,18 @@ def write_page(rows: list[Row]) -> None:
     rules = ["---" if head in ("data", "rows are") else "---:" for head in heads]
     lines = [f"| {' | '.join(cells)} |" for cells in (heads, rules, *body)]
     lines += ["", f"Measured on: {rows[-1]['machine']}, Python {rows[-1]['python']}."]
-    begin, end = "<!-- choice of k -->\n", "<!-- end of choice of k -->"
-    before, _, rest = PAGE.read_text().partition(begin)
+    page = between(PAGE.read_text(), "choice of k", "\n".join(lines))
+    data = simulate(4000, 3, 3, random_state=1)  # the example of the page
+    shown = str(select_n_experts(data.X, data.y, range(1, 6)))
+    PAGE.write_text(between(page, "example", f"```text\n{shown}\n```"))
+
+
+def between(page: str, mark: str, text: str) -> str:
+    """Return a page with what stands between two marks replaced."""
+    begin, end = f"<!-- {mark} -->\n", f"<!-- end of {mark} -->"
+    before, _, rest = page.partition(begin)
     _, _, after = rest.partition(end)
-    PAGE.write_text(before + begin + "\n" + "\n".join(lines) + "\n\n" + end + after)
+    return before + begin + "\n" + text + "\n\n" + end + after
 
 
 if __name__ == "__main__":

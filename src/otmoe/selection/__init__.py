@@ -157,8 +157,9 @@ def select_over_shards(
     >>> found.n_experts, found.best("elbow").n_experts
     (2, 2)
     """
-    check_criterion(criterion)
     numbers, shards = _numbers(n_experts), list(shards)
+    if check_criterion(criterion) == "elbow":
+        _check_elbow(numbers)
     est = DistributedMoERegressor(random_state=0) if estimator is None else clone(estimator)
     rounds = est.refine
     est.set_params(n_experts=max(numbers), refine=0)
@@ -168,13 +169,8 @@ def select_over_shards(
             shards, retries=retries, timeout=timeout, on_error=on_error, progress=progress
         )
     largest: Aggregation = est.aggregation_
-    found = select_from_messages(
-        largest.messages,
-        largest.support,
-        numbers,
-        method=est.method,
-        random_state=est.random_state,
-        n_jobs=est.n_jobs,
+    found = _merged(
+        largest.messages, largest.support, numbers, est.method, None, est.random_state, est.n_jobs
     )
     fitted = {message.site for message in est.local_models_}
     shards = [shard for shard in shards if shard.name in fitted]
@@ -255,7 +251,21 @@ def select_from_messages(
     >>> found.scored(answers).n_experts
     2
     """
-    messages, numbers = tuple(messages), _numbers(n_experts)
+    numbers = _numbers(n_experts)
+    _check_elbow(numbers)
+    return _merged(tuple(messages), support, numbers, method, site_weight, random_state, n_jobs)
+
+
+def _merged(
+    messages: tuple[LocalModel, ...],
+    support: Any,
+    numbers: list[int],
+    method: str,
+    site_weight: Any,
+    random_state: Any,
+    n_jobs: int | None,
+) -> Selection:
+    """Merge local models to each number of experts."""
     seed = int(generator(random_state).integers(2**31))  # the same points for every number
     found = []
     for K in numbers:
@@ -342,6 +352,14 @@ def _score(model: MoE, rows: Rows) -> Score:
 def _estimator(model: MoE) -> Any:
     kind = MoERegressor if model.classes is None else MoEClassifier
     return kind.from_model(model)
+
+
+def _check_elbow(numbers: list[int]) -> None:
+    if len(numbers) < 3:
+        raise ValueError(
+            f"n_experts is {numbers}: an elbow has a number below and one above; give three "
+            "numbers of experts or more, or choose by 'bic'."
+        )
 
 
 def _numbers(n_experts: Iterable[int]) -> list[int]:
