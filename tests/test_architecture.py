@@ -91,6 +91,13 @@ ORDER = """
     evaluation.py
     selection/result.py
     selection/__init__.py
+    plot/base.py
+    plot/flow.py
+    plot/coefficients.py
+    plot/gates.py
+    plot/predictions.py
+    plot/traces.py
+    plot/__init__.py
     __init__.py
     cli/common.py
     cli/engines.py
