@@ -1,9 +1,9 @@
 """How often the number of experts is found: by BIC, by ICL, by the elbow of R_c.
 
 Every truth is another one, with one to four experts; numbers from 1 to 6 are tried. Rows are fitted
-in one place, and split over 8 and over 32 sites. Sites fit 6 experts each and send them once; the
-elbow needs no more, BIC and ICL one round of log-likelihoods. One row of the CSV is one choice by
-each rule.
+in one place, and split over 8 or over 32 sites. Sites fit 6 experts each and send them once; the
+elbow needs no more, BIC and ICL one round of log-likelihoods. "Refined" candidates have had two
+refine rounds before. One row of the CSV is one choice by each rule.
 """
 
 from __future__ import annotations
@@ -32,7 +32,13 @@ from otmoe import (
 PAGE = Path(__file__).parents[1] / "docs" / "choice_of_k.md"
 CSV = Path(__file__).parent / "results" / "choice_of_k.csv"
 ROWS, FEATURES, NUMBERS = 10_000, 5, range(1, 7)
-WHERE = {"one machine": 1, "8 sites": 8, "32 sites": 32}
+WHERE = {  # sites, refine rounds
+    "one machine": (1, 0),
+    "8 sites": (8, 0),
+    "8 sites, refined": (8, 2),
+    "32 sites": (32, 0),
+    "32 sites, refined": (32, 2),
+}
 KINDS = {**KINDS, "one expert": {"softness": 0.0}}
 OPTIONS = {"max_iter": 40, "random_state": 0}  # fits with too many experts hardly converge
 RULES = ("bic", "icl", "elbow")
@@ -73,12 +79,13 @@ def study(kind: str, truth: int, where: str, path: Path) -> None:
     true = 1 if kind == "one expert" else 2 + truth % 3
     data = simulate(ROWS, true, FEATURES, random_state=truth, **KINDS[kind])
     begin = perf_counter()
-    if WHERE[where] == 1:
+    n_sites, rounds = WHERE[where]
+    if n_sites == 1:
         est = MoERegressor(**OPTIONS)
         found = select_n_experts(data.X, data.y, NUMBERS, estimator=est)
     else:
-        shards = shards_from((data.X, data.y), cut=WHERE[where])
-        est = DistributedMoERegressor(**OPTIONS)
+        shards = shards_from((data.X, data.y), cut=n_sites)
+        est = DistributedMoERegressor(refine=rounds, **OPTIONS)
         found = select_over_shards(shards, NUMBERS, estimator=est)
     row = {**key, "rows": ROWS, "true": true, **chosen(found), "seconds": perf_counter() - begin}
     append(path, row | environment())

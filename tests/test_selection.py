@@ -1,7 +1,9 @@
 """Choice of the number of experts."""
 
 import json
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -309,6 +311,20 @@ def test_answers_about_other_models_are_refused(messages, data):
         found.scored({"lyon": some})
     with pytest.raises(ValueError, match="no answer"):
         found.scored({})
+
+
+@pytest.mark.slow
+def test_the_page_runs_and_every_way_finds_the_number():
+    text = (Path(__file__).parents[1] / "docs" / "choice_of_k.md").read_text()
+    blocks = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+    assert len(blocks) == 4
+    here = {}
+    chosen = []
+    for block in blocks:
+        exec(block, here)
+        chosen.append(here["found"].n_experts)
+    assert here["est"].n_experts == 3
+    assert chosen == [3, 3, 3, 3]
 
 
 # -- the command line ----------------------------------------------------------------------------
