@@ -27,6 +27,7 @@ from otmoe.plot import (
     ResidualDisplay,
     SelectionDisplay,
 )
+from otmoe.plot.base import PALETTE, short
 from otmoe.selection import Candidate, Score, Selection
 
 matplotlib = pytest.importorskip("matplotlib")
@@ -126,6 +127,19 @@ def test_many_sites_are_drawn_as_one(spread, data):
     assert "26 other sites" in drawn(display)
 
 
+def test_sites_that_stand_out_are_marked_and_never_hidden(spread):
+    merged = spread.aggregation_
+    weights = [0.4, 0.3, 0.2, 0.1]
+    sites = tuple(
+        replace(r, weight=w, flagged=("it lies",) if w == 0.1 else ())
+        for r, w in zip(merged.sites, weights, strict=True)
+    )
+    display = FlowDisplay.from_aggregation(replace(merged, sites=sites), n_sites=3)
+    assert display.sites == ["shard 1", "shard 4", "2 other sites"]
+    assert "shard 4 ⚑" in drawn(display) and "shard 1" in drawn(display)
+    assert_allclose([part.sum() for part in display.flow], [0.4, 0.1, 0.5])
+
+
 def test_an_ensemble_has_no_flow(spread, data):
     kept = aggregate(spread.local_models_, data.X[:300], method="ensemble")
     with pytest.raises(ValueError, match="nothing flows"):
@@ -214,8 +228,6 @@ def test_features_that_move_the_gate_come_first(est, data):
 
 def test_regions_have_the_colour_of_the_most_probable_expert(est, data):
     from matplotlib.colors import to_rgb
-
-    from otmoe.plot.base import PALETTE
 
     display = GateRegionDisplay.from_estimator(est, data.X, ("x0", "x2"), n_grid=15)
     image = np.asarray(display.image_.get_array())
@@ -349,6 +361,24 @@ def test_the_choice_of_k_is_marked(data, scored, merged):
 
 
 # -- all of them ---------------------------------------------------------------------------------
+
+
+def test_long_names_are_cut_unless_they_would_look_alike():
+    assert short(["a" * 30, "b"]) == ["a" * 13 + "…" + "a" * 8, "b"]
+    alike = [f"hospital number {m} of the region" for m in range(2)]
+    assert short(alike) == alike
+
+
+def test_legends_of_narrow_figures_stand_above(est):
+    from matplotlib import pyplot
+
+    for width, above in [(3.0, True), (6.0, False)]:
+        figure, ax = pyplot.subplots(figsize=(width, 3), layout="constrained")
+        DensityDisplay.from_estimator(est, np.zeros((1, 3)), ax=ax)
+        figure.canvas.draw()
+        box = ax.get_legend().get_window_extent()
+        assert (box.y0 >= ax.bbox.y1 - 1) == above
+        assert (box.x0 >= ax.bbox.x1 - 1) != above
 
 
 def test_given_axes_are_used(est, found, data, spread):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,11 @@ PALETTE = (
 """Colours that most colour-blind people tell apart (after Okabe and Ito)."""
 
 GREY = "#9A9A9A"
+_NARROW = 4.2  # inches
 _LONGEST = 22  # characters of a name
+
+N_COLUMNS = 3
+"""Axes in a row."""
 
 
 class Display:
@@ -46,11 +50,11 @@ class Display:
         return ax
 
     def _on_several(
-        self, axes: Any, n: int, size: tuple[float, float], n_columns: int = 3, **options: Any
+        self, axes: Any, n: int, size: tuple[float, float], **options: Any
     ) -> list[Any]:
         """Keep and return n axes, new ones of the given size each unless given."""
         if axes is None:
-            columns = min(n, n_columns)
+            columns = min(n, N_COLUMNS)
             rows = -(-n // columns)
             figure, grid = pyplot().subplots(
                 rows,
@@ -132,10 +136,18 @@ def column_of(feature: Any, model: MoE) -> int:
     return int(feature)
 
 
-def short(name: Any) -> str:
-    """Return a name that fits beside an axis."""
-    text = str(name)
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+def short(names: Iterable[Any]) -> list[str]:
+    """Return names that fit beside an axis; those that would look alike stay whole.
+
+    Examples
+    --------
+    >>> short(["age", "systolic blood pressure at admission"])
+    ['age', 'systolic bloo…dmission']
+    """
+    whole = [str(name) for name in names]
+    end = _LONGEST - _LONGEST // 3 - 1  # more of the beginning
+    cut = [n if len(n) <= _LONGEST else f"{n[:end]}…{n[end + 1 - _LONGEST :]}" for n in whole]
+    return [c if cut.count(c) == 1 else n for c, n in zip(cut, whole, strict=True)]
 
 
 def expert_names(n_experts: int) -> list[str]:
@@ -144,13 +156,12 @@ def expert_names(n_experts: int) -> list[str]:
 
 
 def legend_beside(ax: Any, labels: Sequence[Any] | None = None, **options: Any) -> None:
-    """Put the legend to the right of the axes, where it hides nothing."""
-    handles = {} if labels is None else {"handles": list(labels)}
-    ax.legend(
-        **handles,
-        loc="upper left",
-        bbox_to_anchor=(1.01, 1.0),
-        borderaxespad=0.0,
-        frameon=False,
-        **options,
-    )
+    """Put the legend to the right of the axes, where it hides nothing; above them if narrow."""
+    if labels is not None:
+        options["handles"] = list(labels)
+    if ax.figure.get_figwidth() < _NARROW:
+        place: dict[str, Any] = {"loc": "lower right", "bbox_to_anchor": (1.0, 1.0), "ncols": 2}
+        place |= {"fontsize": "small", "handletextpad": 0.3, "columnspacing": 1.0}
+    else:
+        place = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0)}
+    ax.legend(borderaxespad=0.0, frameon=False, **place, **options)

@@ -114,7 +114,7 @@ class CoefficientDisplay(Display):
         """
         experts = sorted({_expert(e) for e in self.estimates})
         n = len(experts)
-        ax = self._on(ax, (6.4, max(1.0 + 0.16 * len(self.terms) * (n + 1), 2.2)))
+        ax = self._on(ax, (6.4, min(max(1.0 + 0.16 * len(self.terms) * (n + 1), 2.2), 9.0)))
         colour = colours(max(experts) + 1)
         self.points_, self.lines_ = {}, {}
         labelled: set[int] = set()
@@ -143,7 +143,7 @@ class CoefficientDisplay(Display):
             )[0]
         for i in range(1, len(self.terms), 2):
             ax.axhspan(i - 0.5, i + 0.5, color="black", alpha=0.04, lw=0, zorder=-1)
-        ax.set_yticks(range(len(self.terms)), [short(t) for t in self.terms])
+        ax.set_yticks(range(len(self.terms)), short(self.terms))
         ax.set_ylim(len(self.terms) - 0.5, -0.5)
         ax.tick_params(axis="y", length=0)
         block = "gate coefficient" if self.estimates[0].block == "gate" else "coefficient"

@@ -114,14 +114,15 @@ class FlowDisplay(Display):
         right = -np.concatenate([[0.0], np.cumsum(self.mass + right_gap)[:-1]])
         if M == 1:
             right_gap, right = 0.0, -np.concatenate([[0.0], np.cumsum(self.mass)[:-1]])
-        for site, top, height in zip(self.sites, left, heights, strict=True):
+        words = short(self.sites)
+        for site, word, top, height in zip(self.sites, words, left, heights, strict=True):
             bad = site in self.flagged
             ax.add_patch(
                 Rectangle((0, top - height), _BAR, height, color="#222222" if bad else GREY, lw=0)
             )
-            words = f"{short(site)} ⚑" if bad else short(site)
+            word = f"{word} ⚑" if bad else word
             ax.text(
-                -0.015, top - height / 2, words, ha="right", va="center",
+                -0.015, top - height / 2, word, ha="right", va="center",
                 fontsize="small", weight="bold" if bad else "normal",
             )  # fmt: skip
         shown = expert_names(K) if names is None else list(names)

@@ -10,6 +10,7 @@ import numpy as np
 from otmoe.model import MoE
 from otmoe.numerics import Floats, to_numpy
 from otmoe.plot.base import (
+    N_COLUMNS,
     Display,
     colours,
     column_of,
@@ -112,17 +113,18 @@ class GateEffectDisplay(Display):
         K = self.prob[0].shape[1]
         shown = expert_names(K) if names is None else list(names)
         self.lines_ = []
-        for place, (ax, name) in enumerate(zip(axes, self.features, strict=True)):
+        for place, (ax, name) in enumerate(zip(axes, short(self.features), strict=True)):
             lines = [
                 ax.plot(self.grids[place], self.prob[place][:, k], color=c, lw=1.8, label=shown[k])
                 for k, c in enumerate(colours(K))
             ]
             self.lines_.append([line for (line,) in lines])
             ax.set_ylim(-0.02, 1.02)
-            ax.set_xlabel(short(name))
+            ax.set_xlabel(name)
             ax.margins(x=0)
-        axes[0].set_ylabel("gate probability")
-        columns = min(len(axes), 3)
+        columns = min(len(axes), N_COLUMNS)
+        for ax in axes[::columns]:
+            ax.set_ylabel("gate probability")
         legend_beside(axes[columns - 1])
         return self
 
@@ -214,8 +216,9 @@ class GateRegionDisplay(Display):
             rival = np.delete(self.prob, k, axis=2).max(axis=2)
             lead = np.log(self.prob[:, :, k] + 1e-300) - np.log(rival + 1e-300)
             ax.contour(x, y, lead, [0.0], colors="white", linewidths=0.9)
-        ax.set_xlabel(short(self.features[0]))
-        ax.set_ylabel(short(self.features[1]))
+        across, up = short(self.features)
+        ax.set_xlabel(across)
+        ax.set_ylabel(up)
         shown = expert_names(K) if names is None else list(names)
         legend_beside(ax, [Patch(color=rgb[k], label=shown[k]) for k in range(K)])
         return self

@@ -135,12 +135,12 @@ class DensityDisplay(Display):
                 self._fill(ax, floor, tops[:, k], color=colour[k], alpha=0.55, lw=0, label=label)
             self.outlines_.append(self._outline(ax, tops[:, -1], color="#222222", lw=1.1))
             ax.axhline(base, color=GREY, lw=0.6, zorder=0)
-        ax.set_yticks(range(n), [short(label) for label in self.labels[::-1]])
+        ax.set_yticks(range(n), short(self.labels[::-1]))
         ax.tick_params(axis="y", length=0)
         ax.spines["left"].set_visible(False)
         ax.set_ylim(-0.05, n)
         if self.ticks is not None:
-            ax.set_xticks(self.grid, [short(tick) for tick in self.ticks])
+            ax.set_xticks(self.grid, short(self.ticks))
         ax.set_xlabel("y")
         legend_beside(ax)
         return self
