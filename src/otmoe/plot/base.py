@@ -142,7 +142,7 @@ def short(names: Iterable[Any]) -> list[str]:
     Examples
     --------
     >>> short(["age", "systolic blood pressure at admission"])
-    ['age', 'systolic bloo…dmission']
+    ['age', 'systolic blood…mission']
     """
     whole = [str(name) for name in names]
     end = _LONGEST - _LONGEST // 3 - 1  # more of the beginning
