@@ -279,7 +279,8 @@ def test_counts_and_classes_are_drawn_as_steps():
     assert "yes" in drawn(display)
 
 
-def test_residuals_of_the_truth_are_standard_normal(data):
+def test_residuals_of_the_truth_are_standard_normal_where_experts_overlap():
+    data = simulate(3000, 3, 2, overlap=True, random_state=0)
     display = ResidualDisplay.from_estimator(data.truth, data.X, data.y)
     assert stats.kstest(display.residual, "norm").pvalue > 0.01
     for k, cloud in enumerate(display.clouds_):
