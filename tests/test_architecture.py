@@ -90,6 +90,7 @@ ORDER = """
     prediction.py
     evaluation.py
     selection/result.py
+    selection/scores.py
     selection/__init__.py
     plot/base.py
     plot/flow.py

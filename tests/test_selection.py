@@ -13,6 +13,7 @@ from commandline import call, fine, refused
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.linear_model import LinearRegression
 
+import otmoe.selection
 from otmoe import (
     DistributedMoEClassifier,
     DistributedMoERegressor,
@@ -25,6 +26,7 @@ from otmoe import (
     shards_from,
     simulate,
 )
+from otmoe.refinement import Refinement
 from otmoe.selection import Candidate, Score, Selection
 
 FAST = {"max_iter": 30, "n_init": 3, "random_state": 0}
@@ -190,7 +192,7 @@ def test_costs_of_nothing_are_no_trouble():
 def test_notes_name_the_end_of_the_range_and_a_likelihood_that_falls():
     found = Selection(candidates([-90.0, -50.0, -60.0, -10.0]))
     assert found.notes[0] == "4 is the largest number tried: try more."
-    assert found.notes[1].startswith("K = 3: its log-likelihood is below that of 2 experts")
+    assert found.notes[1].startswith("K = 3: its log-likelihood is below that of K = 2")
     assert len(found.notes) == 2
     assert [bool(row["warnings"]) for row in found.records()] == [False, False, True, False]
 
@@ -258,6 +260,26 @@ def test_refined_candidates_are_as_likely_as_fits_of_all_rows(shards, over, foun
     assert merged.log_likelihood < exact.log_likelihood - 0.1  # unlike what follows
     assert_allclose(best.log_likelihood, exact.log_likelihood, atol=1e-3)
     assert_allclose(refined.candidates[0].bic, found.candidates[0].bic, atol=1e-3)
+
+
+def test_a_refined_model_that_is_less_likely_is_not_taken(shards, over, monkeypatch):
+    def astray(shards, model, rounds, **options):
+        spoilt = replace(model, experts=replace(model.experts, coef=model.experts.coef + 1))
+        return Refinement(spoilt, options["scaling"])
+
+    monkeypatch.setattr(otmoe.selection, "refine_shards", astray)
+    est = DistributedMoERegressor(refine=1, **FAST)
+    found = select_over_shards(shards, range(1, 5), estimator=est)
+    assert_allclose([c.bic for c in found.candidates], [c.bic for c in over.candidates])
+
+
+def test_shards_that_fail_are_named(data):
+    good = shards_from((data.X, data.y), cut=2)
+    bad = replace(good[0], name="empty", X=data.X[:0], y=data.y[:0])
+    est = DistributedMoERegressor(**FAST)
+    found = select_over_shards([*good, bad], [1, 2, 3], estimator=est, on_error="skip")
+    assert found.best().score.n_samples == 1500
+    assert found.notes[0].startswith("shard empty: it has no rows")
 
 
 def test_classes_over_shards():

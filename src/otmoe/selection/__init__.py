@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import replace
 from time import perf_counter
 from typing import Any, Literal
 
@@ -14,17 +14,15 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from otmoe.aggregation import Aggregation, merged
-from otmoe.estimators import DistributedMoERegressor, MoEClassifier, MoERegressor
+from otmoe.estimators import DistributedMoERegressor, MoERegressor
 from otmoe.futures import Progress, TasksFailed, gather
-from otmoe.local import read
 from otmoe.message import LocalModel
-from otmoe.model import MoE
-from otmoe.numerics import Floats, block_sum, namespace, scaled, to_numpy
 from otmoe.refining import refine_shards
 from otmoe.rows import Rows, Scaling
 from otmoe.selection.result import CRITERIA, Candidate, Score, Selection, check_criterion
+from otmoe.selection.scores import Question, answer, candidate_scores, estimator_of, score
 from otmoe.shards import Shard
-from otmoe.validation import check_offset, check_weight, check_whole, class_codes, generator
+from otmoe.validation import check_offset, check_weight, check_whole, generator
 
 __all__ = [
     "CRITERIA",
@@ -106,8 +104,7 @@ def _fitted(
         trouble = est.warnings_
     X = est._check_rows(X)
     rows = Rows(X, est._check_target(y, X), check_weight(sample_weight, X), check_offset(offset, X))
-    score = _score(est.model_, rows)
-    return Candidate(n_experts, est.model_, score, np.nan, seconds, trouble, est)
+    return Candidate(n_experts, est.model_, score(est.model_, rows), np.nan, seconds, trouble, est)
 
 
 def select_over_shards(
@@ -172,34 +169,45 @@ def select_over_shards(
     found = _merged(
         largest.messages, largest.support, numbers, est.method, None, est.random_state, est.n_jobs
     )
+    left_out = [f"{name} was left out: {why}." for name, why in largest.left_out.items()]
+    remarks = (*(f"shard {failure}" for failure in est.failures_), *left_out)
+    found = replace(found, remarks=remarks)
+    if criterion == "elbow":
+        return found
+
+    # What is asked about: the merged models, and where their refine rounds have led.
     fitted = {message.site for message in est.local_models_}
     shards = [shard for shard in shards if shard.name in fitted]
     classes = getattr(est, "classes_", None)
     engine = est._engine(len(shards))
     how: dict[str, Any] = {"engine": engine, "retries": retries, "timeout": timeout}
+    asked = found
     if rounds:
         scaling = Scaling.of(largest.support)
-        how_rounds = {**how, "classes": classes, "alpha": est.alpha, "on_error": on_error}
+        rest = {**how, "classes": classes, "alpha": est.alpha, "on_error": on_error}
 
         def refined(candidate: Candidate) -> Candidate:
             begin = perf_counter()
-            state = refine_shards(shards, candidate.model, rounds, scaling=scaling, **how_rounds)
+            state = refine_shards(shards, candidate.model, rounds, scaling=scaling, **rest)
             seconds = candidate.seconds + perf_counter() - begin
             return replace(
-                candidate, model=state.model, estimator=_estimator(state.model), seconds=seconds
+                candidate, model=state.model, estimator=estimator_of(state.model), seconds=seconds
             )
 
-        found = replace(found, candidates=tuple(map(refined, found.candidates)))
-    if criterion == "elbow":
-        return found
-    models = tuple(c.model for c in found.candidates)
-    tasks = [_Question(shard, models, classes) for shard in shards]
+        more = tuple(map(refined, found.candidates))
+        asked = replace(found, candidates=found.candidates + more)
+    models = tuple(c.model for c in asked.candidates)
+    tasks = [Question(shard, models, classes) for shard in shards]
     names = [shard.name for shard in shards]
-    answers, failures = gather(_answer, tasks, names, **how)
+    answers, failures = gather(answer, tasks, names, **how)
     kept = {name: a for name, a in zip(names, answers, strict=True) if a is not None}
     if failures and (on_error == "raise" or not kept):
         raise TasksFailed(failures)
-    return found.scored(kept, criterion)
+    best: dict[int, Candidate] = {}
+    for c in asked.scored(kept).candidates:  # the last step of a refine round may lead astray
+        if c.n_experts not in best or c.log_likelihood > best[c.n_experts].log_likelihood:
+            best[c.n_experts] = c
+    return Selection(tuple(best.values()), criterion, remarks)
 
 
 def select_from_messages(
@@ -278,80 +286,14 @@ def _merged(
                 result.cost,
                 result.timings["total"],
                 tuple(w for w in result.warnings if not w.startswith("the support has")),
-                _estimator(result.model),
+                estimator_of(result.model),
                 result,
             )
         )
     return Selection(tuple(found), "elbow")
 
 
-def candidate_scores(
-    models: Sequence[MoE], X: Any, y: Any, sample_weight: Any = None, offset: Any = None
-) -> tuple[Score, ...]:
-    """Return what the rows of a site say about some models: three numbers each.
-
-    Parameters
-    ----------
-    models : sequence of MoE
-    X : array-like of shape (n, d)
-    y : array-like of shape (n,)
-        Class labels for classifiers.
-    sample_weight, offset : array-like of shape (n,), optional
-
-    Returns
-    -------
-    tuple of Score
-    """
-    scores = []
-    for model in models:
-        est = _estimator(model)
-        rows = est._check_rows(X)
-        target = est._check_target(y, rows)
-        weight, known = check_weight(sample_weight, rows), check_offset(offset, rows)
-        scores.append(_score(model, Rows(rows, target, weight, known)))
-    return tuple(scores)
-
-
 # -- parts -------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Question:
-    """What a shard is asked; it travels to where the rows are."""
-
-    shard: Shard
-    models: tuple[MoE, ...]
-    classes: Floats | None
-
-
-def _answer(question: _Question) -> tuple[Score, ...]:
-    found = read(question.shard)
-    y = found.y
-    if question.classes is not None:
-        y = class_codes(to_numpy(y), question.classes)
-    rows = Rows(found.X, y, found.weight, found.offset)
-    return tuple(_score(model, rows) for model in question.models)
-
-
-def _score(model: MoE, rows: Rows) -> Score:
-    """Return log-likelihood and entropy of encoded rows, in one pass."""
-
-    def part(some: slice) -> Floats:
-        block = rows.block(some)
-        xp = namespace(block.X)
-        at = model.posterior(block.X, model.experts.observe(block.y), block.offset)
-        r = at.responsibilities
-        entropy = -xp.sum(r * xp.log(xp.where(r > 0, r, xp.ones_like(r))), axis=1)
-        return np.array([float(xp.sum(scaled(a, block.weight))) for a in (at.log_density, entropy)])
-
-    log_likelihood, entropy = block_sum(part, rows.slices(), rows.pool)
-    base = rows.log_base(model.experts)
-    return Score(float(log_likelihood) + base, float(entropy), rows.total_weight)
-
-
-def _estimator(model: MoE) -> Any:
-    kind = MoERegressor if model.classes is None else MoEClassifier
-    return kind.from_model(model)
 
 
 def _check_elbow(numbers: list[int]) -> None:

@@ -129,10 +129,13 @@ class Selection:
         In the order of their number of experts.
     criterion : {"bic", "icl", "elbow"}
         By which the best is taken, unless another is asked for.
+    remarks : tuple of str
+        What happened on the way: shards that failed or were left out, a sentence each.
     """
 
     candidates: tuple[Candidate, ...]
     criterion: str = "bic"
+    remarks: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         ordered = sorted(self.candidates, key=lambda c: c.n_experts)
@@ -193,7 +196,7 @@ class Selection:
     @property
     def notes(self) -> tuple[str, ...]:
         """What one should know before taking the best, a sentence each."""
-        found, chosen = [], self.best()
+        found, chosen = list(self.remarks), self.best()
         last = self.candidates[-1].n_experts
         if self.criterion == "elbow":
             place = self.candidates.index(chosen)
@@ -212,8 +215,8 @@ class Selection:
         for c in self.candidates:
             if c.log_likelihood < most - _SLACK:
                 text = (
-                    f"its log-likelihood is below that of {before} experts, so that there is a "
-                    "better maximum: raise n_init, or refine merged models."
+                    f"its log-likelihood is below that of K = {before}, so that there is a better "
+                    "maximum: raise n_init, or refine merged models."
                 )
                 c = replace(c, warnings=(*c.warnings, text))
             elif c.log_likelihood > most:
@@ -247,7 +250,8 @@ class Selection:
             for i in range(len(self.candidates))
         ]
         pairs = zip(self.candidates, totals, strict=True)
-        return Selection(tuple(replace(c, score=total) for c, total in pairs), criterion)
+        scored = tuple(replace(c, score=total) for c, total in pairs)
+        return replace(self, candidates=scored, criterion=criterion)
 
     # -- reading ------------------------------------------------------------------------------
 
