@@ -324,6 +324,14 @@ def test_a_site_in_two_halves_changes_nothing(messages, data):
         assert_allclose(a.icl, b.icl, rtol=1e-12)
 
 
+def test_local_fits_with_too_few_rows_are_mentioned(messages, data):
+    n_parameters = messages[0].model.n_parameters
+    for rows, said in [(9.9 * n_parameters, True), (10.1 * n_parameters, False)]:
+        some = [replace(message, n_samples=rows) for message in messages]
+        notes = select_from_messages(some, data.X[:300], [1, 2, 3]).notes
+        assert ("Local fits have 9.9 rows per parameter" in " ".join(notes)) == said
+
+
 def test_answers_about_other_models_are_refused(messages, data):
     found = select_from_messages(messages, data.X[:300], [1, 2, 3])
     some = candidate_scores([found.candidates[0].model], data.X, data.y)

@@ -35,6 +35,9 @@ __all__ = [
     "select_over_shards",
 ]
 
+ROWS_PER_PARAMETER = 10
+"""Rows per parameter of the largest local fits below which a remark is made."""
+
 
 def select_n_experts(
     X: Any,
@@ -170,7 +173,8 @@ def select_over_shards(
         largest.messages, largest.support, numbers, est.method, None, est.random_state, est.n_jobs
     )
     left_out = [f"{name} was left out: {why}." for name, why in largest.left_out.items()]
-    remarks = (*(f"shard {failure}" for failure in est.failures_), *left_out)
+    failed = [f"shard {failure}" for failure in est.failures_]
+    remarks = (*failed, *left_out, *found.remarks)
     found = replace(found, remarks=remarks)
     if criterion == "elbow":
         return found
@@ -290,10 +294,21 @@ def _merged(
                 result,
             )
         )
-    return Selection(tuple(found), "elbow")
+    return Selection(tuple(found), "elbow", _thin(messages))
 
 
 # -- parts -------------------------------------------------------------------------------------
+
+
+def _thin(messages: Iterable[LocalModel]) -> tuple[str, ...]:
+    """Say whether local fits have too few rows for so many experts."""
+    ratio = float(np.median([m.n_samples / m.model.n_parameters for m in messages]))
+    if ratio >= ROWS_PER_PARAMETER:
+        return ()
+    return (
+        f"Local fits have {ratio:.1f} rows per parameter, where {ROWS_PER_PARAMETER} are wanted: "
+        "neither rule can be trusted; try smaller numbers of experts, or join sites.",
+    )
 
 
 def _check_elbow(numbers: list[int]) -> None:
