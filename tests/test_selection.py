@@ -252,8 +252,9 @@ def test_the_elbow_asks_nobody(shards):
         found.best("bic")
 
 
-def test_refined_candidates_are_as_likely_as_fits_of_all_rows(shards, over, found):
-    est = DistributedMoERegressor(refine="auto", **FAST)
+@pytest.mark.parametrize("how", [{"refine": "auto"}, {"method": "em"}])
+def test_refined_candidates_are_as_likely_as_fits_of_all_rows(shards, over, found, how):
+    est = DistributedMoERegressor(**how, **FAST)
     refined = select_over_shards(shards, [1, 3, 4], estimator=est)
     assert refined.n_experts == 3
     merged, best, exact = over.candidates[2], refined.candidates[1], found.candidates[2]

@@ -128,7 +128,7 @@ class Aggregation:
     messages : tuple of LocalModel
     n_support : int
         Support points used.
-    support : array of shape (S, d)
+    support : array of shape (S, d), optional
         These points.
     refinement : Refinement, optional
         The refine rounds, if there were any.
@@ -145,8 +145,8 @@ class Aggregation:
     timings: Mapping[str, float] = field(repr=False)
     messages: tuple[LocalModel, ...] = field(repr=False)
     n_support: int
-    support: Array = field(repr=False)
     left_out: Mapping[str, str] = field(default_factory=dict)
+    support: Array | None = field(default=None, repr=False)
     refinement: Refinement | None = field(default=None, repr=False)
 
     def refined(self, state: Refinement, rounds: int | str) -> Aggregation:

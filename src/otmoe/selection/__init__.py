@@ -161,8 +161,10 @@ def select_over_shards(
     if check_criterion(criterion) == "elbow":
         _check_elbow(numbers)
     est = DistributedMoERegressor(random_state=0) if estimator is None else clone(estimator)
-    rounds = est.refine
-    est.set_params(n_experts=max(numbers), refine=0)
+    rounds, method = est.refine, est.method
+    if method == "em":  # ends at the maximum, as refine rounds do
+        rounds, method = "auto", "reduction"
+    est.set_params(n_experts=max(numbers), method=method, refine=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # that there are too many experts
         est.fit_shards(
@@ -170,7 +172,7 @@ def select_over_shards(
         )
     largest: Aggregation = est.aggregation_
     found = _merged(
-        largest.messages, largest.support, numbers, est.method, None, est.random_state, est.n_jobs
+        largest.messages, largest.support, numbers, method, None, est.random_state, est.n_jobs
     )
     left_out = [f"{name} was left out: {why}." for name, why in largest.left_out.items()]
     failed = [f"shard {failure}" for failure in est.failures_]

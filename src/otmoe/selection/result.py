@@ -202,8 +202,8 @@ class Selection:
             place = self.candidates.index(chosen)
             if self.bend[place] < CLEAR:
                 found.append(
-                    f"The bend at {chosen.n_experts} experts is slight, as it is with one expert or "
-                    "with overlapping ones: log R_c has no clear elbow."
+                    f"The bend at {chosen.n_experts} experts is slight, as it is with one expert "
+                    "or with overlapping ones: log R_c has no clear elbow."
                 )
         elif chosen.n_experts == last and last > 1:
             found.append(f"{last} is the largest number tried: try more.")
