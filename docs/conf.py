@@ -8,6 +8,7 @@ release = version = installed_version("otmoe")
 extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
+    "matplotlib.sphinxext.plot_directive",
     "myst_parser",
     "numpydoc",
 ]
@@ -27,3 +28,8 @@ autodoc_default_options = {
     "exclude-members": "set_fit_request, set_predict_request, set_score_request",
 }
 numpydoc_show_class_members = False
+
+# The pictures of docs/plots.md are drawn at every build.
+plot_formats = [("png", 110)]
+plot_html_show_formats = False
+plot_html_show_source_link = False

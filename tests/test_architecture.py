@@ -104,14 +104,25 @@ ORDER = """
     reporting/checks.py
     reporting/data.py
     reporting/__init__.py
+    selection/result.py
+    selection/scores.py
+    selection/__init__.py
+    plot/base.py
+    plot/flow.py
+    plot/coefficients.py
+    plot/gates.py
+    plot/predictions.py
+    plot/traces.py
+    plot/__init__.py
     __init__.py
     cli/common.py
+    cli/engines.py
     cli/options.py
     cli/tables.py
-    cli/engines.py
     cli/simulate.py
     cli/features.py
     cli/run.py
+    cli/select.py
     cli/predict.py
     cli/inspect.py
     cli/fit.py

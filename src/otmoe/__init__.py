@@ -16,6 +16,13 @@ from otmoe.jsontext import Limits
 from otmoe.message import LocalModel, load_features, load_model, save_model
 from otmoe.model import MoE
 from otmoe.reporting import report
+from otmoe.selection import (
+    Selection,
+    candidate_scores,
+    select_from_messages,
+    select_n_experts,
+    select_over_shards,
+)
 from otmoe.shards import shards_from
 from otmoe.sketch import Sketch
 from otmoe.support import draw_support, support_from
@@ -33,15 +40,20 @@ __all__ = [
     "MoE",
     "MoEClassifier",
     "MoERegressor",
+    "Selection",
     "Sketch",
     "__version__",
     "aggregate",
+    "candidate_scores",
     "draw_support",
     "load_features",
     "load_model",
     "observed_inference",
     "report",
     "save_model",
+    "select_from_messages",
+    "select_n_experts",
+    "select_over_shards",
     "shards_from",
     "simulate",
     "support_from",

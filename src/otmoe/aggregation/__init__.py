@@ -175,6 +175,7 @@ def merged(
         timings=timings,
         messages=problem.messages,
         n_support=len(problem.sources),
+        support=problem.sources.X,
         left_out=screening.left_out,
         covariates=_covariates(problem),
     )

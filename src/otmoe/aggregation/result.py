@@ -18,7 +18,7 @@ from otmoe.inference import Inference, InferenceError, one_round_refusal, refine
 from otmoe.jsontext import named
 from otmoe.message import LocalModel, save_model
 from otmoe.model import MoE
-from otmoe.numerics import Floats
+from otmoe.numerics import Array, Floats
 from otmoe.records import LARGEST, LONGEST_NAME
 from otmoe.refinement import Refinement
 
@@ -54,6 +54,8 @@ class Aggregation:
     messages : tuple of LocalModel
     n_support : int
         Support points used.
+    support : array of shape (S, d), optional
+        These points.
     refinement : Refinement, optional
         The refine rounds, if there were any.
     covariates : Covariates, optional
@@ -72,6 +74,7 @@ class Aggregation:
     messages: tuple[LocalModel, ...] = field(repr=False)
     n_support: int
     left_out: Mapping[str, str] = field(default_factory=dict)
+    support: Array | None = field(default=None, repr=False)
     refinement: Refinement | None = field(default=None, repr=False)
     covariates: Covariates | None = field(default=None, repr=False)
 

@@ -15,6 +15,7 @@ from otmoe.cli import (
     refine,
     report,
     run,
+    select,
     simulate,
 )
 from otmoe.cli.common import Commands
@@ -54,6 +55,7 @@ for _command in (
     simulate.simulate,
     features.features,
     run.run,
+    select.select,
     fit.fit,
     inspect.inspect,
     aggregate.aggregate,

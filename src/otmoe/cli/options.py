@@ -9,7 +9,45 @@ import click
 
 from otmoe import Aggregation, FeatureSpec, load_features, save_model
 from otmoe.aggregation import METHODS
-from otmoe.cli.common import Decorator, Failed, Names, option
+from otmoe.cli.common import Decorator, Failed, Names, option, several
+from otmoe.cli.engines import ENGINES
+
+
+class Cut(click.ParamType):
+    """How rows are cut into shards."""
+
+    name = "cut"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        """Return what :func:`otmoe.shards_from` calls it."""
+        if value in ("file", "row-group", "row_group"):
+            return value.replace("-", "_")
+        if isinstance(value, int) or (value.isdecimal() and int(value) > 0):
+            return int(value)
+        return self.fail(f"{value!r}: give file, row-group or a number of shards.", param, ctx)
+
+
+class Numbers(click.ParamType):
+    """Whole numbers: some, as in 2,3,5, or all from one to another, as in 1-6."""
+
+    name = "numbers"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        """Return a list of int."""
+        if not isinstance(value, str):
+            return value
+        first, dash, last = value.partition("-")
+        try:
+            if dash:
+                numbers = list(range(int(first), int(last) + 1))
+            else:
+                numbers = [int(part) for part in value.split(",")]
+        except ValueError:
+            numbers = []
+        if not numbers or min(numbers) < 1:
+            self.fail(f"{value!r}: give numbers, as in 1-6 or 2,3,5.", param, ctx)
+        return numbers
+
 
 weight = option("--weight", metavar="COLUMN", section="Columns", help="Case weights.")
 spec = option(
@@ -25,8 +63,61 @@ columns = option(
     section="Columns",
     help="The features instead; by default all other columns.",
 )
+site = option(
+    "--site", metavar="COLUMN", section="Columns", help="One shard for each value of this column."
+)
+cut = option(
+    "--cut",
+    type=Cut(),
+    metavar="file|row-group|N",
+    section="Rows",
+    help="One shard per file (the default) or row group, or N in all.",
+)
 experts = option(
     "--experts", type=click.IntRange(min=1), required=True, section="Fit", help="Number of experts."
+)
+
+engine = several(
+    option(
+        "--engine",
+        type=click.Choice(ENGINES),
+        default="local",
+        show_default=True,
+        section="Where it runs",
+        help="Processes here, a Dask cluster, a Ray cluster.",
+    ),
+    option(
+        "--address", section="Where it runs", help="Of the cluster; by default one is started here."
+    ),
+    option(
+        "--workers",
+        type=click.IntRange(min=1),
+        section="Where it runs",
+        help="Processes on this machine; by default one per core.",
+    ),
+    option(
+        "--on-error",
+        type=click.Choice(["raise", "skip"]),
+        default="raise",
+        show_default=True,
+        section="Where it runs",
+        help="A shard that fails: give up, or go on without it.",
+    ),
+    option(
+        "--timeout",
+        type=click.FloatRange(min=0, min_open=True),
+        metavar="SECONDS",
+        section="Where it runs",
+        help="Give up what runs if no shard ends for so long.",
+    ),
+    option(
+        "--retries",
+        type=click.IntRange(min=0),
+        default=2,
+        show_default=True,
+        section="Where it runs",
+        help="Further attempts when a worker dies or a file is away.",
+    ),
 )
 
 
@@ -115,3 +206,11 @@ def write(
         save_model(result.model, path, about, features)
     else:
         result.save(path, about, features)
+
+
+def check_where(site: str | None, cut: Any, engine: str, address: str | None) -> None:
+    """Refuse options about shards and engines that do not go together."""
+    if site is not None and cut is not None:
+        raise click.UsageError("with --site the sites are the shards; leave out --cut.")
+    if address is not None and engine == "local":
+        raise click.UsageError("--address is of a cluster; give --engine dask or ray as well.")

@@ -30,23 +30,9 @@ from otmoe.cli.common import (
     say,
     warn,
 )
-from otmoe.cli.engines import ENGINES, open_engine
+from otmoe.cli.engines import open_engine
 from otmoe.cli.tables import experts_table, listed
 from otmoe.support import N_POINTS
-
-
-class Cut(click.ParamType):
-    """How rows are cut into shards."""
-
-    name = "cut"
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
-        """Return what :func:`otmoe.shards_from` calls it."""
-        if value in ("file", "row-group", "row_group"):
-            return value.replace("-", "_")
-        if isinstance(value, int) or (value.isdecimal() and int(value) > 0):
-            return int(value)
-        return self.fail(f"{value!r}: give file, row-group or a number of shards.", param, ctx)
 
 
 @click.command(
@@ -62,18 +48,10 @@ The same data and seed give the same model, whatever the engine and the number o
 @data
 @options.target()
 @options.weight
-@option(
-    "--site", metavar="COLUMN", section="Columns", help="One shard for each value of this column."
-)
+@options.site
 @options.spec
 @options.columns
-@option(
-    "--cut",
-    type=Cut(),
-    metavar="file|row-group|N",
-    section="Rows",
-    help="One shard per file (the default) or row group, or N in all.",
-)
+@options.cut
 @options.missing()
 @options.experts
 @options.family("Fit")
@@ -96,46 +74,7 @@ The same data and seed give the same model, whatever the engine and the number o
     help="Rows of covariates at which models are compared.",
 )
 @options.seed("Fit")
-@option(
-    "--engine",
-    type=click.Choice(ENGINES),
-    default="local",
-    show_default=True,
-    section="Where it runs",
-    help="Processes here, a Dask cluster, a Ray cluster.",
-)
-@option(
-    "--address", section="Where it runs", help="Of the cluster; by default one is started here."
-)
-@option(
-    "--workers",
-    type=click.IntRange(min=1),
-    section="Where it runs",
-    help="Processes on this machine; by default one per core.",
-)
-@option(
-    "--on-error",
-    type=click.Choice(["raise", "skip"]),
-    default="raise",
-    show_default=True,
-    section="Where it runs",
-    help="A shard that fails: give up, or go on without it.",
-)
-@option(
-    "--timeout",
-    type=click.FloatRange(min=0, min_open=True),
-    metavar="SECONDS",
-    section="Where it runs",
-    help="Give up what runs if no shard ends for so long.",
-)
-@option(
-    "--retries",
-    type=click.IntRange(min=0),
-    default=2,
-    show_default=True,
-    section="Where it runs",
-    help="Further attempts when a worker dies or a file is away.",
-)
+@options.engine
 @output("Model file to write, JSON.")
 @options.model_only
 def run(
@@ -171,10 +110,7 @@ def run(
     which sends back a model of a few kilobytes; the merged one is written as JSON, with the
     encoding of its features inside.
     """
-    if site is not None and cut is not None:
-        raise click.UsageError("with --site the sites are the shards; leave out --cut.")
-    if address is not None and engine == "local":
-        raise click.UsageError("--address is of a cluster; give --engine dask or ray as well.")
+    options.check_where(site, cut, engine, address)
     check_output(output, force)
     begin = perf_counter()
     shards = shards_from(

@@ -1,0 +1,18 @@
+"""Pictures of models, fits and aggregations, in the manner of scikit-learn. Needs matplotlib."""
+
+from otmoe.plot.coefficients import CoefficientDisplay
+from otmoe.plot.flow import FlowDisplay
+from otmoe.plot.gates import GateEffectDisplay, GateRegionDisplay
+from otmoe.plot.predictions import DensityDisplay, ResidualDisplay
+from otmoe.plot.traces import ConvergenceDisplay, SelectionDisplay
+
+__all__ = [
+    "CoefficientDisplay",
+    "ConvergenceDisplay",
+    "DensityDisplay",
+    "FlowDisplay",
+    "GateEffectDisplay",
+    "GateRegionDisplay",
+    "ResidualDisplay",
+    "SelectionDisplay",
+]

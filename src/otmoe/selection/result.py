@@ -1,0 +1,291 @@
+"""Numbers of experts side by side, and which of them to take (maths 16)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from textwrap import fill
+from typing import Any
+
+import numpy as np
+
+from otmoe.aggregation import Aggregation
+from otmoe.model import MoE
+from otmoe.numerics import Floats
+
+CRITERIA = ("bic", "icl", "elbow")
+
+CLEAR = 0.5
+"""Bend of log R_c below which an elbow is doubtful."""
+
+_NO_COST = 1e-9  # nats: what rounding leaves of R_c where all sites agree
+_SLACK = 0.1  # nats by which more experts may be less likely before a warning
+
+_COLUMNS = (
+    ("K", "n_experts", "d"),
+    ("parameters", "n_parameters", ",d"),
+    ("log-likelihood", "log_likelihood", ",.1f"),
+    ("BIC", "bic", ",.1f"),
+    ("ICL", "icl", ",.1f"),
+    ("entropy", "entropy", ",.1f"),
+    ("R_c", "cost", ".4g"),
+    ("bend", "bend", ".2f"),
+    ("seconds", "seconds", ".2f"),
+)
+
+
+@dataclass(frozen=True)
+class Score:
+    """What some rows say about a model; scores add up over sites.
+
+    Attributes
+    ----------
+    log_likelihood : float
+        Weighted sum of log f(y | x).
+    entropy : float
+        Weighted sum of the entropies of the rows' responsibilities.
+    n_samples : float
+        Sum of the weights.
+    """
+
+    log_likelihood: float
+    entropy: float
+    n_samples: float
+
+    def __add__(self, other: Score) -> Score:
+        return Score(
+            self.log_likelihood + other.log_likelihood,
+            self.entropy + other.entropy,
+            self.n_samples + other.n_samples,
+        )
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A number of experts, and how well it does.
+
+    Attributes
+    ----------
+    n_experts : int
+    model : MoE
+    score : Score, optional
+        Of all rows; None until they have been asked.
+    cost : float
+        R_c of the merged model; NaN where nothing was merged.
+    seconds : float
+        Of the fit, or of merging.
+    warnings : tuple of str
+        What one should know about it, a sentence each.
+    estimator : object
+        The fitted estimator.
+    aggregation : Aggregation, optional
+        How the model was merged.
+    """
+
+    n_experts: int
+    model: MoE = field(repr=False)
+    score: Score | None = None
+    cost: float = np.nan
+    seconds: float = np.nan
+    warnings: tuple[str, ...] = ()
+    estimator: Any = field(default=None, repr=False)
+    aggregation: Aggregation | None = field(default=None, repr=False)
+
+    @property
+    def n_parameters(self) -> int:
+        """Number of free parameters."""
+        return self.model.n_parameters
+
+    @property
+    def log_likelihood(self) -> float:
+        """Of all rows, without any penalty; NaN if it is not known."""
+        return np.nan if self.score is None else self.score.log_likelihood
+
+    @property
+    def entropy(self) -> float:
+        """Of the responsibilities, summed over rows: 0 if each row has its expert."""
+        return np.nan if self.score is None else self.score.entropy
+
+    @property
+    def bic(self) -> float:
+        """Bayesian information criterion; lower is better."""
+        if self.score is None:
+            return np.nan
+        return -2 * self.log_likelihood + self.n_parameters * float(np.log(self.score.n_samples))
+
+    @property
+    def icl(self) -> float:
+        """Integrated completed likelihood, BIC plus twice the entropy; lower is better."""
+        return self.bic + 2 * self.entropy
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Numbers of experts side by side; as text, a table.
+
+    Attributes
+    ----------
+    candidates : tuple of Candidate
+        In the order of their number of experts.
+    criterion : {"bic", "icl", "elbow"}
+        By which the best is taken, unless another is asked for.
+    remarks : tuple of str
+        What happened on the way: shards that failed or were left out, a sentence each.
+    """
+
+    candidates: tuple[Candidate, ...]
+    criterion: str = "bic"
+    remarks: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        ordered = sorted(self.candidates, key=lambda c: c.n_experts)
+        object.__setattr__(self, "candidates", tuple(ordered))
+        check_criterion(self.criterion)
+
+    # -- choosing -----------------------------------------------------------------------------
+
+    def best(self, criterion: str | None = None) -> Candidate:
+        """Return the candidate that a criterion prefers.
+
+        Parameters
+        ----------
+        criterion : {"bic", "icl", "elbow"}, optional
+            By default that of the selection.
+        """
+        criterion = check_criterion(criterion or self.criterion)
+        if criterion == "elbow":
+            values = -self.bend
+            if np.all(np.isnan(values)):
+                raise ValueError(
+                    "the elbow is a bend of R_c, which merged models have, and needs a number of "
+                    "experts below and one above: merge local models to three numbers or more, or "
+                    "choose by 'bic'."
+                )
+        else:
+            values = np.array([getattr(c, criterion) for c in self.candidates])
+            if np.any(np.isnan(values)):
+                raise ValueError(
+                    f"{criterion!r} needs the log-likelihood of all rows: ask the sites "
+                    "(candidate_scores) and add their answers by scored, or choose by 'elbow'."
+                )
+        return self.candidates[int(np.nanargmin(values))]
+
+    @property
+    def n_experts(self) -> int:
+        """The number of experts chosen."""
+        return self.best().n_experts
+
+    @property
+    def best_model(self) -> MoE:
+        """The model chosen."""
+        return self.best().model
+
+    @property
+    def best_estimator(self) -> Any:
+        """The model chosen, as a fitted estimator."""
+        return self.best().estimator
+
+    @property
+    def bend(self) -> Floats:
+        """Second differences of log R_c at every candidate; NaN at both ends (maths 16)."""
+        K = np.array([c.n_experts for c in self.candidates], dtype=float)
+        cost = np.log(np.maximum([c.cost for c in self.candidates], _NO_COST))
+        fall = -np.diff(cost) / np.diff(K)
+        return np.concatenate([[np.nan], fall[:-1] - fall[1:], [np.nan]])[: len(K)]
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What one should know before taking the best, a sentence each."""
+        found, chosen = list(self.remarks), self.best()
+        last = self.candidates[-1].n_experts
+        if self.criterion == "elbow":
+            place = self.candidates.index(chosen)
+            if self.bend[place] < CLEAR:
+                found.append(
+                    f"The bend at {chosen.n_experts} experts is slight, as it is with one expert "
+                    "or with overlapping ones: log R_c has no clear elbow."
+                )
+        elif chosen.n_experts == last and last > 1:
+            found.append(f"{last} is the largest number tried: try more.")
+        found += [f"K = {c.n_experts}: {text}" for c in self._checked() for text in c.warnings]
+        return tuple(found)
+
+    def _checked(self) -> tuple[Candidate, ...]:
+        """Return the candidates, with a warning where fewer experts are likelier."""
+        result, most, before = [], -np.inf, 0
+        for c in self.candidates:
+            if c.log_likelihood < most - _SLACK:
+                text = (
+                    f"its log-likelihood is below that of K = {before}, so that there is a better "
+                    "maximum: raise n_init, or refine merged models."
+                )
+                c = replace(c, warnings=(*c.warnings, text))
+            elif c.log_likelihood > most:
+                most, before = c.log_likelihood, c.n_experts
+            result.append(c)
+        return tuple(result)
+
+    # -- what sites say -----------------------------------------------------------------------
+
+    def scored(self, answers: Mapping[str, Sequence[Score]], criterion: str = "bic") -> Selection:
+        """Return the selection with the log-likelihoods that sites have returned.
+
+        Parameters
+        ----------
+        answers : mapping of str to sequence of Score
+            By site, what :func:`otmoe.candidate_scores` says about each candidate, in their order.
+        criterion : {"bic", "icl", "elbow"}
+            Of the result.
+        """
+        if not answers:
+            raise ValueError("there is no answer: ask at least one site.")
+        for site, scores in answers.items():
+            if len(scores) != len(self.candidates):
+                raise ValueError(
+                    f"site {site!r} answered about {len(scores)} models and was asked about "
+                    f"{len(self.candidates)}: ask it again."
+                )
+        sites = sorted(answers)  # so that their order cannot matter
+        totals = [
+            sum((answers[s][i] for s in sites[1:]), start=answers[sites[0]][i])
+            for i in range(len(self.candidates))
+        ]
+        pairs = zip(self.candidates, totals, strict=True)
+        scored = tuple(replace(c, score=total) for c, total in pairs)
+        return replace(self, candidates=scored, criterion=criterion)
+
+    # -- reading ------------------------------------------------------------------------------
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return the table, a dict per row, as ``pandas.DataFrame`` takes it."""
+        rows = []
+        for c, bend in zip(self._checked(), self.bend, strict=True):
+            row = {key: float(bend) if key == "bend" else getattr(c, key) for _, key, _ in _COLUMNS}
+            rows.append({**row, "warnings": c.warnings})
+        return rows
+
+    def __str__(self) -> str:
+        rows = self.records()
+        shown = [column for column in _COLUMNS if not all(np.isnan(row[column[1]]) for row in rows)]
+        chosen = self.n_experts
+        cells = [[head for head, _, _ in shown]]
+        cells += [
+            ["" if np.isnan(row[key]) else format(row[key], form) for _, key, form in shown]
+            for row in rows
+        ]
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        marks = ["", *("*" if row["n_experts"] == chosen else "" for row in rows)]
+        lines = [
+            f"{mark:1} " + "  ".join(f"{c:>{w}}" for c, w in zip(line, widths, strict=True))
+            for mark, line in zip(marks, cells, strict=True)
+        ]
+        name = {"bic": "BIC", "icl": "ICL", "elbow": "the elbow of R_c"}[self.criterion]
+        lines.append(f"* {chosen} expert{'s' if chosen > 1 else ''}, by {name}.")
+        return "\n".join(lines + [fill(note, 100, subsequent_indent="  ") for note in self.notes])
+
+
+def check_criterion(criterion: Any) -> str:
+    """Refuse what is no criterion."""
+    if criterion not in CRITERIA:
+        raise ValueError(f"criterion is {criterion!r}; choose one of {list(CRITERIA)}.")
+    return str(criterion)

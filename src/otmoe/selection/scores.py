@@ -1,0 +1,86 @@
+"""What rows say about candidates, where the rows are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from otmoe.estimators import MoEClassifier, MoERegressor
+from otmoe.local import read
+from otmoe.model import MoE
+from otmoe.numerics import Floats, block_sum, namespace, scaled, to_numpy
+from otmoe.rows import Rows
+from otmoe.selection.result import Score
+from otmoe.shards import Shard
+from otmoe.validation import check_offset, check_weight, class_codes
+
+
+def candidate_scores(
+    models: Sequence[MoE], X: Any, y: Any, sample_weight: Any = None, offset: Any = None
+) -> tuple[Score, ...]:
+    """Return what the rows of a site say about some models: three numbers each.
+
+    Parameters
+    ----------
+    models : sequence of MoE
+    X : array-like of shape (n, d)
+    y : array-like of shape (n,)
+        Class labels for classifiers.
+    sample_weight, offset : array-like of shape (n,), optional
+
+    Returns
+    -------
+    tuple of Score
+    """
+    scores = []
+    for model in models:
+        est = estimator_of(model)
+        rows = est._check_rows(X)
+        target = est._check_target(y, rows)
+        weight, known = check_weight(sample_weight, rows), check_offset(offset, rows)
+        scores.append(score(model, Rows(rows, target, weight, known)))
+    return tuple(scores)
+
+
+@dataclass(frozen=True)
+class Question:
+    """What a shard is asked; it travels to where the rows are."""
+
+    shard: Shard
+    models: tuple[MoE, ...]
+    classes: Floats | None
+
+
+def answer(question: Question) -> tuple[Score, ...]:
+    """Read one shard and score every model, where its rows are."""
+    found = read(question.shard)
+    y = found.y
+    if question.classes is not None:
+        y = class_codes(to_numpy(y), question.classes)
+    rows = Rows(found.X, y, found.weight, found.offset)
+    return tuple(score(model, rows) for model in question.models)
+
+
+def score(model: MoE, rows: Rows) -> Score:
+    """Return log-likelihood and entropy of encoded rows, in one pass."""
+
+    def part(some: slice) -> Floats:
+        block = rows.block(some)
+        xp = namespace(block.X)
+        at = model.posterior(block.X, model.experts.observe(block.y), block.offset)
+        r = at.responsibilities
+        entropy = -xp.sum(r * xp.log(xp.where(r > 0, r, xp.ones_like(r))), axis=1)
+        return np.array([float(xp.sum(scaled(a, block.weight))) for a in (at.log_density, entropy)])
+
+    log_likelihood, entropy = block_sum(part, rows.slices(), rows.pool)
+    base = rows.log_base(model.experts)
+    return Score(float(log_likelihood) + base, float(entropy), rows.total_weight)
+
+
+def estimator_of(model: MoE) -> Any:
+    """Return a model as a fitted estimator."""
+    kind = MoERegressor if model.classes is None else MoEClassifier
+    return kind.from_model(model)
