@@ -16,6 +16,7 @@ from benchmarks import (
     memory,
     out_of_core,
     reduction,
+    refine,
     report,
     scale,
     screening,
@@ -26,6 +27,7 @@ from benchmarks.harness import RESULTS, Settings, read, rewrite, run, show
 SPEED = (em_pass.BENCHMARK, whole_fit.BENCHMARK, memory.BENCHMARK, reduction.BENCHMARK)
 ALL = (
     *SPEED,
+    refine.BENCHMARK,
     out_of_core.BENCHMARK,
     scale.BENCHMARK,
     scale.PREDICTIONS,

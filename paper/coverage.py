@@ -190,7 +190,10 @@ def table(rows: list[Row]) -> tuple[list[str], list[list[str]]]:
     """Return headings and cells: coverage by block, with its Monte Carlo error."""
     heads = ["data", "model", "from", "runs", *BLOCKS, "not identified", "distance", "refused"]
     body = []
-    for key in dict.fromkeys((r["case"], r["estimator"], r["kind"]) for r in rows):
+    order = ("G", "R", "refined")
+    keys = dict.fromkeys((r["case"], r["estimator"], r["kind"]) for r in rows)
+    cases = list(CASES)
+    for key in sorted(keys, key=lambda key: (cases.index(key[0]), order.index(key[1]))):
         mine = [r for r in rows if (r["case"], r["estimator"], r["kind"]) == key]
         lost = mean(float(r["not_identified"]) for r in mine)
         distances = [float(r["distance"]) for r in mine if r["distance"] != ""]

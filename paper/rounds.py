@@ -7,12 +7,21 @@ divided by those of the centralised fit of the same rows.
 from __future__ import annotations
 
 import argparse
+import pickle
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
 from benchmarks.harness import Row, read
-from paper.study import RESULTS
+from otmoe import LocalModel, simulate
+from otmoe.em import em
+from otmoe.grams import Grams
+from otmoe.refinefile import RefineReply, RefineRequest
+from otmoe.refinerounds import begin, reply_to, request_of
+from otmoe.rows import Rows, Scaling
+from otmoe.steps import e_step
+from paper.study import EXPERTS, FEATURES, RESULTS
 
 PAGE = Path(__file__).parents[1] / "docs" / "refine.md"
 KINDS = {"hard": "sharp gates (the paper's data)", "soft": "soft gates", "overlap": "overlap"}
@@ -43,14 +52,17 @@ def main() -> None:
     parser.add_argument("--csv", type=Path, default=RESULTS / "study.csv")
     parser.add_argument("--docs", action="store_true", help="write the tables of docs/refine.md")
     args = parser.parse_args()
-    text = page(read(args.csv))
+    parts = {"rounds": page(read(args.csv)), "sizes": sizes()}
     if not args.docs:
-        print(text)
+        print("\n".join(parts.values()))
         return
-    begin, end = "<!-- rounds -->\n", "<!-- end of rounds -->"
-    before, _, rest = PAGE.read_text().partition(begin)
-    _, _, after = rest.partition(end)
-    PAGE.write_text(before + begin + "\n" + text + "\n" + end + after)
+    text = PAGE.read_text()
+    for name, part in parts.items():
+        begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
+        before, _, rest = text.partition(begin)
+        _, _, after = rest.partition(end)
+        text = before + begin + "\n" + part + "\n" + end + after
+    PAGE.write_text(text)
 
 
 class Study:
@@ -100,10 +112,15 @@ def page(rows: list[Row]) -> str:
     study = Study(rows)
     lines: list[str] = []
     for kind, words in KINDS.items():
-        heads = ["sites", "start", *(f"+ {s}" if s != "0" else "one round" for s in STEPS)]
+        heads = [
+            "sites",
+            "start",
+            "truths",
+            *(f"+ {s}" if s != "0" else "one round" for s in STEPS),
+        ]
         heads[-1], tail = "auto", ["rounds of auto", "nats, one round", "nats, + 2"]
         lines += [f"**{words.capitalize()}**: gate / beta / variance", ""]
-        lines += [f"| {' | '.join(heads + tail)} |", "|" + " ---: | --- |" + " ---: |" * 9]
+        lines += [f"| {' | '.join(heads + tail)} |", "|" + " ---: | --- |" + " ---: |" * 10]
         for M in SITES:
             for method, name in NAMES.items():
                 if study.runs(kind, M, method, "auto"):
@@ -120,7 +137,8 @@ def line(study: Study, kind: str, M: int, method: str, name: str) -> str:
     ]
     middle, most = study.rounds(kind, M, method)
     nats = [f"{study.below(kind, M, method, step):.4f}" for step in ("0", "2")]
-    return f"| {' | '.join([str(M), name, *cells, f'{middle:g} (at most {most})', *nats])} |"
+    runs = str(len(study.runs(kind, M, method, "auto")))
+    return f"| {' | '.join([str(M), name, runs, *cells, f'{middle:g} (at most {most})', *nats])} |"
 
 
 def short(value: float) -> str:
@@ -150,10 +168,41 @@ def maxima(rows: list[Row]) -> str:
     )
 
 
+def sizes() -> str:
+    """Return what a site sends by each method, of a model as large as those of the study."""
+    data = simulate(5_000, EXPERTS, FEATURES, random_state=0)
+    rows, model = Rows(data.X, data.y), data.truth
+    fit = em(data.X, data.y, EXPERTS, init=model)
+    plain = LocalModel.from_fit(fit, "site")
+    sketched = plain.with_support(data.X, sketch=True)
+    state = begin(model, {"site": len(rows)}, Scaling.of(data.X))
+    asked = request_of(state)
+    reply = reply_to(asked, rows, "site")
+    pass_of_em = len(pickle.dumps(e_step(model, rows)))
+    lines = ["| what | when | bytes a site |", "| --- | --- | ---: |"]
+    for what, when, size in (
+        ("parameters (`reduction` and the averages)", "once", length_of(plain)),
+        ("with Grams (`gram`)", "once", length_of(replace(plain, grams=Grams.of(model, rows)))),
+        ("with a sketch of x, for support points", "once", length_of(sketched)),
+        ("request of a refine round", "every round, to the site", length_of(asked)),
+        ("reply", "every round", length_of(reply)),
+        ('statistics of `method="em"`, between processes', "every iteration", pass_of_em),
+    ):
+        lines.append(f"| {what} | {when} | {size:,} |")
+    shape = f"{EXPERTS} experts, {FEATURES} features, {model.n_parameters} parameters"
+    return (
+        "\n".join([*lines, "", f"A Gaussian model of {shape}; JSON but for the last line."]) + "\n"
+    )
+
+
+def length_of(sent: LocalModel | RefineRequest | RefineReply) -> int:
+    return len(sent.to_json().encode())
+
+
 def measured(rows: list[Row]) -> str:
     devices = dict.fromkeys(f"{r['device']} ({r['machine']})" for r in rows)
     return (
-        f"Medians over {TRUTHS} truths, {ROWS:,} rows, 4 experts, 20 features, default local fits "
+        f"Medians over truths, {ROWS:,} rows, 4 experts, 20 features, default local fits "
         f"with screening. Rows were fitted on: {'; '.join(devices)}."
     )
 
