@@ -1,0 +1,344 @@
+"""The paper's claims beside what the CSVs say: our number, and whether the claim holds.
+
+"Close to G" is read as follows: over the truths, the median of the ratio to G is at most 1.1 for
+T_c, MSE and RPE; the medians of the log-likelihood and of the ARI are within 0.01.
+"Better" is for more than half of the truths.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from statistics import median
+
+from paper.findings import METRICS, Findings, Place, slope
+from paper.mmash import PUBLISHED, RANDOM
+from paper.pages import Cells
+from paper.tables import PAPER_RATIO
+from paper.traces import OURS
+from paper.traces import RANDOM as AT_RANDOM
+
+CLOSE, NEAR = 1.1, 0.01
+STUDY, TIMING = "python -m paper.study paper", "python -m paper timing"
+
+Claim = tuple[str, str, str, str]
+"""What the paper says, what we measure, a verdict, the command."""
+
+
+def table(findings: Findings) -> Cells:
+    heads = ["the paper", "measured here", "holds?", "command"]
+    return "", heads, [[a, b, c, f"`{d}`"] for a, b, c, d in claims(findings)]
+
+
+def claims(findings: Findings) -> Iterator[Claim]:
+    """Yield the claims that the CSVs have rows for."""
+    sizes = findings.sizes()
+    if sizes:
+        yield from on_simulated_data(findings, sizes)
+    yield from learning_time(findings)
+    if findings.traces:
+        yield descent(findings)
+    yield from consistency(findings)
+    yield from on_heart_rates(findings)
+
+
+# -- simulated data ------------------------------------------------------------------------------
+
+
+def on_simulated_data(findings: Findings, sizes: list[int]) -> Iterator[Claim]:
+    n = sizes[0]
+    sites = findings.sites(n)
+    few, many = [M for M in sites if M <= 16], [M for M in sites if M > 16]
+    if few:
+        yield (
+            f"At N = {n:,} R is comparable to G with {listed(few)} machines.",
+            "; ".join(f"{M} sites: {beside_G(findings, Place('hard', n, M))}" for M in few),
+            verdict(all_close(findings, [Place("hard", n, M) for M in few])),
+            STUDY,
+        )
+    if many:
+        places = [Place("hard", n, M) for M in many]
+        yield (
+            f"With {listed(many)} machines its errors are slightly above those of G,",
+            "; ".join(f"{p.sites} sites: {beside_G(findings, p)}" for p in places),
+            verdict(all_close(findings, places)),
+            STUDY,
+        )
+        for name, words in (("Mid", "the middle estimator"), ("W", "the weighted average")):
+            yield (
+                f"and below those of {words}.",
+                "; ".join(f"{p.sites} sites: {won(findings, p, name)}" for p in places),
+                verdict(all_better(findings, places, name)),
+                STUDY,
+            )
+    last = Place("hard", n, sites[-1])
+    ratio = findings.ratio(last, "R", "G", "transport")
+    relaxed = {
+        row["variant"]: float(row["relaxed"]) for row in findings.variants if row["kind"] == "hard"
+    }
+    blind = (
+        f"; in the relaxed distance, which sees no gate, R has {relaxed['otmoe.aggregate']:.3g} "
+        f"and G {relaxed['centralised']:.3g} (16 sites, 100,000 rows)"
+        if relaxed
+        else ""
+    )
+    yield (
+        f"In transportation distance R is as close to the truth as G even with {sites[-1]} machines.",
+        f"T_c: {findings.median(last, 'R', 'transport'):.3g} against "
+        f"{findings.median(last, 'G', 'transport'):.3g}, {ratio:.2g} times as far{blind}",
+        "holds" if ratio <= CLOSE else "does not hold",
+        STUDY,
+    )
+    yield across_rows(findings, sizes, sites[-1])
+    others = [Place("hard", m, M) for m in sizes[1:] for M in findings.sites(m)]
+    if others:
+        words = listed([f"{m:,}" for m in reversed(sizes[1:])])
+        yield (
+            f"At N = {words} R is close to G in every metric and for every M.",
+            f"{len(others)} settings; close in "
+            + ", ".join(
+                f"{METRICS[m][0]}: {sum(close(findings, p)[m] for p in others)}" for m in METRICS
+            ),
+            verdict(all_close(findings, others)),
+            STUDY,
+        )
+        for name, words in (("Mid", "middle"), ("W", "weighted average")):
+            yield (
+                f"There R generally outperforms the {words}, above all in T_c, log-likelihood, "
+                "RPE and ARI.",
+                f"{len(others)} settings; better for most truths in "
+                + ", ".join(
+                    f"{METRICS[m][0]}: {sum(better(findings, p, name)[m] for p in others)}"
+                    for m in METRICS
+                ),
+                verdict(mostly_better(findings, others, name)),
+                STUDY,
+            )
+    yield degrading(findings, sizes)
+
+
+def across_rows(findings: Findings, sizes: list[int], sites: int) -> Claim:
+    falls, texts = {}, []
+    for metric in METRICS:
+        errors = findings.errors("hard", sites, "R", metric)
+        errors = {n: value for n, value in errors.items() if n in sizes}
+        values = list(errors.values())
+        sign = METRICS[metric][1]
+        falls[metric] = all(sign * b > sign * a for a, b in zip(values, values[1:], strict=False))
+        texts.append(f"{METRICS[metric][0]} " + ", ".join(f"{v:.3g}" for v in values))
+    return (
+        f"With {sites} machines the metrics behave as expected across N: errors of R fall.",
+        f"R at N = {listed([f'{n:,}' for n in sorted(sizes)])}: {'; '.join(texts)}",
+        verdict(falls),
+        STUDY,
+    )
+
+
+def degrading(findings: Findings, sizes: list[int]) -> Claim:
+    n = sizes[-1]
+    sites = findings.sites(n)
+    worse, texts = {}, []
+    for name in ("R", "Mid", "W"):
+        values = [findings.median(Place("hard", n, M), name, "below_truth") for M in sites]
+        worse[name] = values == sorted(values)
+        texts.append(f"{name} " + ", ".join(f"{value:.2g}" for value in values))
+    return (
+        "As machines are added, all distributed estimators get slightly worse.",
+        f"nats below truth at N = {n:,}, {listed(sites)} sites: {'; '.join(texts)}",
+        ("worse, yes; " if all(worse.values()) else "not all of them; ")
+        + "slightly, not for the weighted average",
+        STUDY,
+    )
+
+
+def beside_G(findings: Findings, place: Place) -> str:
+    """Return R beside G in the five metrics."""
+    texts = [
+        f"{words} {findings.median(place, 'R', m):.3g} (G {findings.median(place, 'G', m):.3g})"
+        for m, (words, _) in METRICS.items()
+    ]
+    return ", ".join(texts)
+
+
+def close(findings: Findings, place: Place) -> dict[str, bool]:
+    """Say in which metrics R is close to G."""
+    found = {}
+    for metric in METRICS:
+        if metric in ("below_truth", "ari"):
+            a, b = (findings.median(place, name, metric) for name in ("R", "G"))
+            found[metric] = abs(a - b) <= NEAR
+        else:
+            found[metric] = findings.ratio(place, "R", "G", metric) <= CLOSE
+    return found
+
+
+def better(findings: Findings, place: Place, rival: str) -> dict[str, bool]:
+    """Say in which metrics R beats a rival for more than half of the truths."""
+    found = {}
+    for metric in METRICS:
+        count, truths = findings.wins(place, "R", rival, metric)
+        found[metric] = 2 * count > truths
+    return found
+
+
+def all_close(findings: Findings, places: list[Place]) -> dict[str, bool]:
+    return together([close(findings, place) for place in places])
+
+
+def all_better(findings: Findings, places: list[Place], rival: str) -> dict[str, bool]:
+    return together([better(findings, place, rival) for place in places])
+
+
+def mostly_better(findings: Findings, places: list[Place], rival: str) -> dict[str, bool]:
+    found = [better(findings, place, rival) for place in places]
+    return {metric: 2 * sum(each[metric] for each in found) > len(found) for metric in METRICS}
+
+
+def together(found: list[dict[str, bool]]) -> dict[str, bool]:
+    return {metric: all(each[metric] for each in found) for metric in METRICS}
+
+
+def won(findings: Findings, place: Place, rival: str) -> str:
+    """Return for how many truths R is better, metric by metric."""
+    counts = {m: findings.wins(place, "R", rival, m) for m in METRICS}
+    truths = counts["rpe"][1]
+    texts = (f"{METRICS[m][0]} {count}" for m, (count, _) in counts.items())
+    return f"of {truths} truths, R is better in {', '.join(texts)}"
+
+
+def verdict(holds: dict[str, bool]) -> str:
+    """Return in words for which metrics a claim holds."""
+    names = {m: METRICS[m][0] for m in holds}
+    yes, no = ([names[m] for m in holds if holds[m] is want] for want in (True, False))
+    if not no:
+        return "holds"
+    return f"holds in {listed(yes)}; not in {listed(no)}" if yes else "does not hold"
+
+
+def listed(items: Iterable[object]) -> str:
+    *most, last = map(str, items)
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+# -- the rest ------------------------------------------------------------------------------------
+
+
+def learning_time(findings: Findings) -> Iterator[Claim]:
+    """Compare learning times, if there are some that may be quoted."""
+    if not findings.timing:
+        return
+    for n in findings.sizes():
+        places = [
+            place
+            for place in findings.places()
+            if place.rows == n and findings.seconds(place, "R") and findings.seconds(place, "G")
+        ]
+        ratios = {p.sites: findings.ratio(p, "G", "R", "learning_seconds") for p in places}
+        if not ratios:
+            continue
+        inside = [3 <= ratio <= 10 for M, ratio in ratios.items() if M <= 64]
+        texts = [
+            f"{place.sites} sites: {ratios[place.sites]:.2g} times, RPE "
+            f"{findings.median(place, 'R', 'rpe'):.3g} against "
+            f"{findings.median(place, 'G', 'rpe'):.3g}"
+            for place in places
+        ]
+        faster = [ratio > 1 for M, ratio in ratios.items() if M <= 64]
+        yield (
+            f"R learns faster than G ({PAPER_RATIO}, at N = 1,000,000). Here N = {n:,}.",
+            "; ".join(texts),
+            "holds" if all(inside) else "faster, by less" if all(faster) else "does not hold",
+            TIMING,
+        )
+        if len(ratios) > 1:
+            best = max(ratios, key=ratios.__getitem__)
+            grows = list(ratios.values()) == sorted(ratios.values())
+            yield (
+                "The more machines, the larger the gain in time.",
+                f"N = {n:,}: the gain is largest with {best} sites, {ratios[best]:.2g} times",
+                "holds" if grows else f"holds up to {best} sites",
+                TIMING,
+            )
+
+
+def descent(findings: Findings) -> Claim:
+    runs: dict[tuple[str, ...], list[float]] = {}
+    for row in findings.traces:
+        key = (row["start"], row["rows"], row["truth"])
+        runs.setdefault(key, []).append(float(row["objective"]))
+    steps, rises = 0, 0
+    lengths: dict[str, list[int]] = {OURS: [], AT_RANDOM: []}
+    for (start, *_), trace in runs.items():
+        steps += len(trace) - 1
+        rises += sum(b - a > 1e-9 * trace[0] for a, b in zip(trace, trace[1:], strict=False))
+        lengths[start].append(len(trace) - 1)
+    stuck = sum(
+        trace[-1] > 1.01 * runs[(OURS, *rest)][-1]
+        for (start, *rest), trace in runs.items()
+        if start == AT_RANDOM
+    )
+    return (
+        "The MM objective decreases monotonically and is stable after 30 to 35 iterations.",
+        f"it rose in {rises} of {steps} steps; median of {median(lengths[AT_RANDOM]):.0f} iterations "
+        f"from random local experts and of {median(lengths[OURS]):.0f} from where `aggregate` "
+        f"begins; {stuck} of {len(lengths[AT_RANDOM])} random starts end more than 1 % higher",
+        "holds" if rises == 0 else "does not hold",
+        "python -m paper.traces",
+    )
+
+
+def consistency(findings: Findings) -> Iterator[Claim]:
+    for kind in ("hard", "soft"):
+        texts, falls = [], []
+        for metric, words in (("mse_gate", "gate"), ("mse_coef", "experts")):
+            errors = {n: findings.errors(kind, 16, n, metric) for n in ("R", "G")}
+            if len(errors["R"]) < 2:
+                break
+            values = list(errors["R"].values())
+            falls.append(all(b < a for a, b in zip(values, values[1:], strict=False)))
+            texts.append(
+                f"MSE of the {words} as N to the power {slope(errors['R']):.2f} "
+                f"(G {slope(errors['G']):.2f})"
+            )
+        else:
+            yield (
+                f"R is consistent where the local estimators are ({kind} gates, 16 sites).",
+                "; ".join(texts),
+                "holds" if all(falls) else "not seen",
+                "python -m paper.study paper consistency",
+            )
+
+
+def on_heart_rates(findings: Findings) -> Iterator[Claim]:
+    rows = {
+        (row["sites"], row["method"]): row
+        for row in findings.mmash
+        if row["split"] == RANDOM and row["refine"] == "0"
+    }
+    pairs = [key for key in PUBLISHED if key in rows]
+    if ("1", "centralised") not in pairs or len(pairs) < 2:
+        return
+    theirs_G, G = PUBLISHED["1", "centralised"], rows["1", "centralised"]
+    texts, losses, times = [], [], []
+    for M, method in pairs:
+        if method != "reduction":
+            continue
+        theirs, ours = PUBLISHED[M, method], rows[M, method]
+        losses.append(float(ours["rmse"]) / float(G["rmse"]) - 1)
+        texts.append(
+            f"{M} sites: RMSE {100 * losses[-1]:.1f} % above G "
+            f"(the paper's {100 * (theirs[1] / theirs_G[1] - 1):.0f} %)"
+        )
+        ratio = float(G["learning_seconds"]) / float(ours["learning_seconds"])
+        times.append(f"{M} sites: {ratio:.2g} times (the paper's {theirs_G[3] / theirs[3]:.2g})")
+    yield (
+        "On MMASH R predicts about as well as G,",
+        "; ".join(texts),
+        "holds" if max(losses) <= CLOSE - 1 else "does not hold",
+        "python -m paper.mmash",
+    )
+    yield (
+        "and takes much less time.",
+        "; ".join(times) + ", on a machine that was not quiet",
+        "less, not much less",
+        "python -m paper.mmash",
+    )
