@@ -44,7 +44,7 @@ bench: $(VENV)/.stamp-core ## Measure speed side by side, in one run
 paper-quick: $(VENV)/.stamp-plot ## A small version of the paper's study, in minutes, into build/paper
 	@$(PY) -m paper quick
 
-paper: $(VENV)/.stamp-plot ## The paper's study in full, for days; goes on where it was interrupted
+paper: $(VENV)/.stamp-plot ## The paper's study in full, in hours; goes on where it was interrupted
 	@$(PY) -m paper all $(ARGS)
 
 clean: ## Remove .venv and everything built

@@ -49,7 +49,6 @@ STYLE = {
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.titlesize": 9.5,
-    "axes.titlelocation": "left",
     "axes.grid": True,
     "axes.grid.axis": "y",
     "grid.color": "#dddddd",
@@ -93,7 +92,7 @@ def figures(findings: Findings) -> Iterator[tuple[str, Figure]]:
         yield "across_rows", boxes(findings, over_rows(findings, M), f"{M} sites", "rows")
     if findings.traces:
         yield "mm_traces", traces(findings)
-    kinds = [kind for kind in ("hard", "soft") if len(at_sites(findings, kind)) > 1]
+    kinds = [k for k in ("hard", "soft") if len(findings.errors(k, SITES, "R", "mse_gate")) > 1]
     if kinds:
         yield "consistency", consistency(findings, kinds)
 
@@ -155,7 +154,7 @@ def boxes(findings: Findings, places: Places, title: str, below: str) -> Figure:
     for ax, (metric, words) in zip(axes.flat, PANELS.items(), strict=True):
         groups, quoted = panel_values(findings, places, metric)
         panel(ax, groups)
-        ax.set_title(words + ("" if quoted else NOT_QUIET))
+        ax.set_title(words + ("" if quoted else NOT_QUIET), loc="left")
         ax.set_xlabel(below)
         scale(ax, metric, groups)
         if metric == "transport":
@@ -235,13 +234,13 @@ def logarithmic(ax: Axes, low: float, high: float) -> None:
 def traces(findings: Findings) -> Figure:
     """Draw the objective of MM iterations; a trace ends where it stands still."""
     starts = list(dict.fromkeys(row["start"] for row in findings.traces))
-    figure, axes = plt.subplots(1, len(starts), figsize=(10, 4), layout="constrained")
+    figure, axes = plt.subplots(1, len(starts), figsize=(10, 4), layout="constrained", sharey=True)
     sizes = list(dict.fromkeys(row["rows"] for row in findings.traces))
     colours = dict(zip(sizes, ("#0072B2", "#D55E00", "#009E73"), strict=False))
     for ax, start in zip(axes, starts, strict=True):
         for (n, _), points in by_run(findings, start).items():
             ax.plot(*zip(*points, strict=True), ".-", color=colours[n], lw=1, ms=4, alpha=0.8)
-        ax.set_title(f"start: {start}")
+        ax.set_title(f"start: {start}", loc="left")
         ax.set_xlabel("MM iteration")
         ax.set_yscale("log")
     axes[0].set_ylabel("objective $R_c$")
@@ -262,11 +261,7 @@ def by_run(findings: Findings, start: str) -> dict[tuple[str, str], list[tuple[i
 
 
 ERRORS = {"mse_gate": "MSE of the gate", "mse_coef": "MSE of the experts' coefficients"}
-LINES = {"G": "o", "R": "s", "gram": "^", "gram + auto": "D"}
-
-
-def at_sites(findings: Findings, kind: str, sites: int = 16) -> list[Place]:
-    return [place for place in findings.places(kind) if place.sites == sites]
+SITES, LINES = 16, {"G": "o", "R": "s", "gram": "^", "gram + auto": "D"}
 
 
 def consistency(findings: Findings, kinds: list[str]) -> Figure:
@@ -277,7 +272,7 @@ def consistency(findings: Findings, kinds: list[str]) -> Figure:
     for kind, pair in zip(kinds, axes, strict=True):
         for ax, (metric, words) in zip(pair, ERRORS.items(), strict=True):
             for name, marker in LINES.items():
-                errors = findings.errors(kind, 16, name, metric)
+                errors = findings.errors(kind, SITES, name, metric)
                 ax.plot(
                     list(errors),
                     list(errors.values()),
@@ -293,8 +288,8 @@ def consistency(findings: Findings, kinds: list[str]) -> Figure:
             ax.set_xscale("log")
             ax.set_xticks(list(errors), [f"{n:,}" for n in errors])
             ax.xaxis.set_minor_locator(NullLocator())
-            ax.set_title(f"{kind} gates: {words}")
-            ax.set_xlabel("rows, over 16 sites")
+            ax.set_title(f"{kind} gates: {words}", loc="left")
+            ax.set_xlabel(f"rows, over {SITES} sites")
             ax.legend()
     figure.suptitle("Medians over truths; a slope of -1 is that of an error of 1/N", fontsize=11)
     return figure

@@ -94,8 +94,11 @@ class Findings:
 
     def values(self, place: Place, name: str, metric: str) -> Values:
         """Return the metric of an estimator for each truth that has it."""
-        found = self._study.get(cell(place, name), {})
-        return {truth: float(row[metric]) for truth, row in found.items()}
+        return {truth: float(row[metric]) for truth, row in self.rows(place, name).items()}
+
+    def rows(self, place: Place, name: str) -> dict[int, Row]:
+        """Return the row of an estimator for each truth that has it."""
+        return self._study.get(cell(place, name), {})
 
     def median(self, place: Place, name: str, metric: str) -> float:
         return median(self.values(place, name, metric).values())

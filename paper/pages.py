@@ -91,7 +91,7 @@ def put(mark: str, lines: Sequence[str], page: Path) -> None:
     if not rest:
         raise ValueError(f"{page} has no mark {begin.strip()}.")
     page.write_text(
-        before + begin + "\n" + "\n".join(lines) + "\n\n" + end + rest.partition(end)[2]
+        before + begin + "\n" + "\n".join(lines).rstrip() + "\n\n" + end + rest.partition(end)[2]
     )
 
 

@@ -98,6 +98,30 @@ def learning_times(findings: Findings) -> list[Cells]:
     return tables
 
 
+def refined(findings: Findings) -> Cells:
+    """Return whether refine rounds from gram pooling reach G's maximum, and what two do."""
+    heads = ["data", "rows", "sites", "truths", "end at G's maximum", "rounds, median", "at most"]
+    heads += ["two rounds: less likely than none", "worst nats after two"]
+    body = []
+    for kind in ("hard", "soft", "overlap"):
+        for place in findings.places(kind):
+            done = findings.rows(place, "gram + auto")
+            none, two = (findings.values(place, n, "below_truth") for n in ("gram", "gram + 2"))
+            if not done or not two:
+                continue
+            rounds = [int(row["rounds"]) for row in done.values()]
+            body.append(
+                [
+                    *(kind, f"{place.rows:,}", str(place.sites), str(len(done))),
+                    str(sum(row["same_optimum"] == "True" for row in done.values())),
+                    *(f"{median(rounds):g}", str(max(rounds))),
+                    str(sum(two[t] > none[t] for t in two.keys() & none.keys())),
+                    f"{max(two.values()):.2g}",
+                ]
+            )
+    return "", heads, body
+
+
 def slopes(findings: Findings, sites: int = 16) -> Cells:
     """Return the exponents with which errors fall as rows are added, at a number of sites."""
     heads = ["data", "error", "rows from", "to", "G", "R", "gram", "gram + auto"]

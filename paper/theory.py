@@ -83,10 +83,10 @@ def without_gate() -> tuple[float, float]:
 
 
 def heart_rates() -> dict[str, tuple[float, float]]:
-    """Return the root mean square and the mean of the heart rate that the paper's table implies.
+    """Return root mean square and mean of the heart rate, as the paper's table implies them.
 
-    RPE is RMSE squared over the mean square of y, and SI is RMSE over the mean of y. A mean is never
-    above the root mean square.
+    RPE is RMSE squared over the mean square of y, SI is RMSE over the mean of y, and a mean is
+    never above the root mean square.
     """
     return {
         f"{method}, M = {M}" if M != "1" else "G": (rmse / rpe**0.5, rmse / si)

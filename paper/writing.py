@@ -12,7 +12,7 @@ from paper.pages import Cells, markdown, put
 
 DOCS = Path(__file__).parents[1] / "docs"
 NOT_QUIET = (
-    "No learning times have been measured on a quiet machine yet: `python -m paper timing` does it. "
+    "No learning times were measured on a quiet machine yet: `python -m paper timing` does it. "
     "Those of `study.csv` come from many fits side by side and are not to be quoted."
 )
 
@@ -39,6 +39,7 @@ def marks(findings: Findings) -> dict[str, list[str]]:
         "claims": markdown([claims.table(findings)]),
         "medians": markdown([tables.medians(findings, "hard", n) for n in sizes]),
         "softer": markdown([tables.medians(findings, *of) for of in softer]),
+        "refined": markdown([tables.refined(findings)]),
         "duels": markdown([tables.duel(findings, rival) for rival in ("Mid", "W")]),
         "times": [*markdown(times), machine(findings.timing)] if times else [NOT_QUIET],
         "slopes": markdown([tables.slopes(findings)]),
@@ -51,7 +52,8 @@ def machine(rows: list[Row]) -> str:
     busy = [float(row["other_cores_busy"]) for row in rows if row["other_cores_busy"]]
     return (
         f"Measured on: {'; '.join(names)}, one core for each fit. Other processes kept "
-        f"{min(busy):.1f} to {max(busy):.1f} of its cores busy meanwhile, {median(busy):.1f} in the median."
+        f"{min(busy):.1f} to {max(busy):.1f} of its cores busy meanwhile, in the median "
+        f"{median(busy):.1f}."
     )
 
 
@@ -92,8 +94,8 @@ def checks(variants: list[Row]) -> Cells:
     body = [
         [
             "1",
-            "two gates with log-odds 4x + 2 and 4x - 2, averaged: distance of the log-odds from the "
-            "nearest straight line",
+            "two gates with log-odds 4x + 2 and 4x - 2, averaged: largest distance of the log-odds "
+            "from the best straight line",
             f"{theory.bent_gate():.2f}",
         ],
         [
@@ -104,7 +106,7 @@ def checks(variants: list[Row]) -> Cells:
         ],
         [
             "3",
-            "R_c from a truth to the truth with its gate erased; nats a row that the erased one loses",
+            "R_c from a truth to itself with the gate erased; nats a row that this loses",
             f"{erased:g}; {lost:.2f}",
         ],
         [
@@ -127,8 +129,7 @@ def checks(variants: list[Row]) -> Cells:
         ],
         [
             "7",
-            "gate of our aggregate erased (hard): relaxed distance before and after; T_c before and "
-            "after",
+            "our aggregate, its gate erased (hard): relaxed distance before, after; T_c likewise",
             ", ".join(
                 f"{middle('hard', variant, 'relaxed'):.3g}"
                 for variant in ("otmoe.aggregate", "gate erased")
