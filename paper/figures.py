@@ -154,11 +154,14 @@ def boxes(findings: Findings, places: Places, title: str, below: str) -> Figure:
     for ax, (metric, words) in zip(axes.flat, PANELS.items(), strict=True):
         groups, quoted = panel_values(findings, places, metric)
         panel(ax, groups)
-        ax.set_title(words + ("" if quoted else NOT_QUIET), loc="left")
+        truths = len(next(iter(next(iter(groups.values())).values())))
+        if metric == "learning_seconds":
+            words += f"\n(on a quiet machine, {truths} truths)" if quoted else NOT_QUIET
+        ax.set_title(words, loc="left")
         ax.set_xlabel(below)
         scale(ax, metric, groups)
         if metric == "transport":
-            count = len(next(iter(next(iter(groups.values())).values())))
+            count = truths
     handles = [plt.Rectangle((0, 0), 1, 1, fc=pale(c), ec=c) for c in COLOURS.values()]
     figure.legend(
         handles,

@@ -170,8 +170,8 @@ def verdicts(findings):
 
 def test_claims_hold_where_the_rows_say_so():
     good = verdicts(made(True, Mid=2.0, W=2.0))
-    comparable = "At N = 4,000 R is comparable to G with 4 and 16 machines."
-    distance = "In transportation distance R is as close to the truth as G even with 64 machines."
+    comparable = "At N = 1,000,000 R is comparable to G with 4 or 16 machines."
+    distance = "In transportation distance R is as close to the truth as G even with 128 machines."
     rival = "and below those of the weighted average."
     assert good[comparable] == good[distance] == "holds"
     assert good[rival] == "holds; by medians: holds"
