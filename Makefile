@@ -10,10 +10,10 @@ export PIP_USER := 0
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test fuzz lint format docs bench clean
+.PHONY: help demo test fuzz lint format docs bench paper paper-quick clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 demo: $(VENV)/.stamp-core ## Fit a mixture of experts and show what it found
 	@$(PY) examples/demo.py $(ARGS)
@@ -41,14 +41,20 @@ docs: $(VENV)/.stamp-docs ## Build the documentation; a warning is an error
 bench: $(VENV)/.stamp-core ## Measure speed side by side, in one run
 	@$(PY) -m benchmarks $(ARGS)
 
+paper-quick: $(VENV)/.stamp-plot ## A small version of the paper's study, in minutes, into build/paper
+	@$(PY) -m paper quick
+
+paper: $(VENV)/.stamp-plot ## The paper's study in full, in hours; goes on where it was interrupted
+	@$(PY) -m paper all $(ARGS)
+
 clean: ## Remove .venv and everything built
 	rm -rf $(VENV) build dist docs/_build docs/generated
 	rm -rf .hypothesis .mypy_cache .pytest_cache .ruff_cache
-	find benchmarks docs examples src tests -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
+	find benchmarks docs examples paper src tests -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 
 # One stamp per extra, written last, so that a second run has nothing to do. `.whole` is absent
 # while pip is at work: an environment without it was interrupted, and is made again from nothing.
-STAMPS := $(patsubst %,$(VENV)/.stamp-%,core test docs lint)
+STAMPS := $(patsubst %,$(VENV)/.stamp-%,core test docs lint plot)
 AT_LEAST_311 := import sys; sys.exit(sys.version_info < (3, 11))
 INSTALL := $(PY) -m pip install --quiet --disable-pip-version-check
 

@@ -1,4 +1,4 @@
-"""Tables of the studies on real data: in the terminal, and in docs/real_data.md."""
+"""Tables of the studies: in the terminal, and in the pages of the documentation."""
 
 from __future__ import annotations
 
@@ -62,25 +62,36 @@ def show(tables: Sequence[Cells], console: Console) -> None:
 
 def write_page(mark: str, tables: Sequence[Cells], rows: Sequence[Row], page: Path) -> None:
     """Put tables where a page has its marks."""
-    lines = []
-    for title, heads, body in tables:
-        rules = ["---:" if right else "---" for right in numeric(body)]
-        lines += [f"**{title}**", ""] if title else []
-        lines += [f"| {' | '.join(cells)} |" for cells in (heads, rules, *body)]
-        lines += [""]
+    lines = markdown(tables)
     busy = [float(row["other_cores_busy"]) for row in rows if row["other_cores_busy"]]
     machines = dict.fromkeys(f"{row['machine']}, Python {row['python']}" for row in rows)
     lines.append(
         f"Measured on: {'; '.join(machines)}. Other processes kept {min(busy):.1f} to "
         f"{max(busy):.1f} of its cores busy meanwhile, so that seconds are upper bounds."
     )
+    put(mark, lines, page)
+
+
+def markdown(tables: Sequence[Cells]) -> list[str]:
+    """Return the lines of tables in a page, an empty one after each."""
+    lines = []
+    for title, heads, body in tables:
+        rules = ["---:" if right else "---" for right in numeric(body)]
+        lines += [f"**{title}**", ""] if title else []
+        lines += [f"| {' | '.join(cells)} |" for cells in (heads, rules, *body)]
+        lines += [""]
+    return lines
+
+
+def put(mark: str, lines: Sequence[str], page: Path) -> None:
+    """Put lines where a page has its marks."""
     text = page.read_text()
     begin, end = f"<!-- {mark} -->\n", f"<!-- end of {mark} -->"
     before, _, rest = text.partition(begin)
     if not rest:
         raise ValueError(f"{page} has no mark {begin.strip()}.")
     page.write_text(
-        before + begin + "\n" + "\n".join(lines) + "\n\n" + end + rest.partition(end)[2]
+        before + begin + "\n" + "\n".join(lines).rstrip() + "\n\n" + end + rest.partition(end)[2]
     )
 
 

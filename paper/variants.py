@@ -61,13 +61,12 @@ Update = Callable[[np.ndarray, np.ndarray, Response, Experts], Experts]
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m paper.variants", description=__doc__)
     parser.add_argument("--truths", type=int, default=3)
-    parser.add_argument("--out", type=Path, default=RESULTS / "variants.csv")
+    parser.add_argument("--out", type=Path, help="the CSV; by default paper/results/variants.csv")
     parser.add_argument("--quick", action="store_true", help="few rows, and a CSV of its own")
     parser.add_argument("--show", action="store_true", help="only print what the CSV holds")
     parser.add_argument("--docs", action="store_true", help="write the table of docs/real_data.md")
     args = parser.parse_args()
-    if args.quick:
-        args.out = args.out.with_stem(args.out.stem + "_quick")
+    args.out = args.out or RESULTS / f"variants{'_quick' if args.quick else ''}.csv"
     out = console()
     if not (args.show or args.docs):
         results = Results(args.out, KEYS, out)
