@@ -1,0 +1,154 @@
+"""README.md and docs/*.md: their commands and their Python run, or a table says what runs them."""
+
+import re
+import shlex
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from commandline import call, fine
+
+from otmoe.cli import main
+
+pytestmark = pytest.mark.usefixtures("own_folder")
+
+ROOT = Path(__file__).parents[1]
+PAGES = ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
+BLOCK = re.compile(r"^```(console|sh|python|json|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+HERE = ["--workers", "1"]  # fits in this process
+
+ELSEWHERE = {
+    # beginning of a command: why it is not run here, and the file that runs it
+    "make ": ("builds an environment", ".ci/run"),
+    ".venv/bin/python -m benchmarks": ("takes minutes", ".ci/run"),
+    "pip install": ("changes the environment", ".ci/run"),
+    "dask ": ("needs a cluster", "tests/engines/test_engines.py"),
+    "OMP_NUM_THREADS=1 mpiexec": ("needs MPI; the page says that no test covers it", None),
+    "openssl ": ("makes certificates", "examples/flower/run_local.py"),
+    "echo ": ("one line of a certificate", "examples/flower/run_local.py"),
+    "ssh-keygen ": ("makes keys", "examples/flower/run_local.py"),
+    "flower-superlink ": ("starts a server", "examples/flower/run_local.py"),
+    "flower-supernode ": ("starts a server", "examples/flower/run_local.py"),
+    "flwr ": ("needs a server", "examples/flower/run_local.py"),
+    "export FLWR_": ("settings of Flower", "examples/flower/run_local.py"),
+    "cat ~/.flwr": ("shows a file", "examples/flower/run_local.py"),
+    "otmoe fit lyon.csv": ("rows that the reader has", "tests/test_cli_sites.py"),
+    "otmoe run s3://": ("needs a cluster and a bucket", "tests/engines/test_engines.py"),
+}
+ELSEWHERE_IN_PYTHON = {
+    # import: the same for blocks of Python
+    "from dask": ("needs a cluster", "tests/engines/test_engines.py"),
+    "import ray": ("needs Ray", "tests/engines/test_engines.py"),
+    "from mpi4py": ("needs MPI; the page says that no test covers it", None),
+    "from otmoe.integrations.flower": ("needs Flower", "tests/flower/test_flower.py"),
+}
+
+DATA = "simulate -o data --files 3 --rows 3000 --experts 2 --features 2"
+FIT = "fit data/part-{}.parquet --target y --experts 2 --site {} --sketch -o out/messages/{}.moe.json"
+PREPARE = {
+    # what a page takes for granted: commands, or Python
+    "docs/engines.md": DATA,
+    "docs/flower.md": [
+        DATA,
+        FIT.format(0, "Lyon", "lyon"),
+        FIT.format(1, "Nantes", "nantes"),
+    ],
+    "docs/report.md": """
+from otmoe import MoERegressor, aggregate, simulate
+data = simulate(2000, 2, 2, random_state=0)
+half = {"Lyon": slice(0, 1000), "Nantes": slice(1000, None)}
+fits = {name: MoERegressor(2, random_state=0).fit(data.X[s], data.y[s]) for name, s in half.items()}
+aggregation = aggregate([fit.to_message(name) for name, fit in fits.items()], data.X)
+""",
+    "docs/shards.md": [DATA, "features data --target y -o features.json"],
+    "docs/support.md": """
+from otmoe import MoERegressor, aggregate, simulate
+data = simulate(4000, 4, 2, random_state=0)
+X, y, own_x = data.X, data.y, data.X[:500]
+half = {"Lyon": slice(0, 2000), "Nantes": slice(2000, None)}
+fits = {name: MoERegressor(4, random_state=0).fit(X[s], y[s]) for name, s in half.items()}
+messages = [fit.to_message(name, X[half[name]], sketch=True) for name, fit in fits.items()]
+""",
+}
+
+
+def blocks(page):
+    return BLOCK.findall((ROOT / page).read_text(encoding="utf-8"))
+
+
+def commands(kind, block):
+    """Return the commands of a block, each in one line."""
+    joined = re.sub(r"\\\n>?\s*", "", block)
+    return re.findall(r"^\$ (.*)$" if kind == "console" else r"^(\S.*)$", joined, re.MULTILINE)
+
+
+def elsewhere(text, table):
+    return next((start for start in table if text.startswith(start)), None)
+
+
+def otmoe(line):
+    words = shlex.split(line)[1:]
+    return fine(*words, *(HERE if words[0] == "run" else []))
+
+
+def as_shown(text):
+    """Return the words of a report, whatever its numbers are and how they are wrapped."""
+    return re.sub(r"[-\d.,]*\d[\de.,-]*", "#", text.replace("─", "")).split()
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)])
+def test_what_a_page_shows_runs(page):
+    names = {"__name__": "__main__"}
+    prepare = PREPARE.get(page, "")
+    if "\n" in prepare:
+        exec(prepare, names)
+    else:
+        Path("out/messages").mkdir(parents=True)
+        for line in [prepare] if isinstance(prepare, str) and prepare else prepare:
+            otmoe(f"otmoe {line}")
+    result = None
+    for kind, block in blocks(page):
+        if kind in ("console", "sh"):
+            for line in commands(kind, block):
+                if elsewhere(line, ELSEWHERE) is None:
+                    assert line.startswith("otmoe "), f"ELSEWHERE does not know: {line}"
+                    result = otmoe(line)
+        elif kind == "python" and elsewhere(block, ELSEWHERE_IN_PYTHON) is None:
+            block = block.replace("n_jobs=2", "n_jobs=1")  # as HERE
+            exec(compile(block, page, "exec"), names)
+        elif kind == "json":
+            names["text"] = block  # as the pages call it
+        elif kind == "text" and result is not None:  # printed by the last command
+            assert as_shown(block) == as_shown(result.stdout)
+
+
+def test_what_is_not_run_here_is_shown_somewhere_and_run_elsewhere():
+    shown = [block for page in PAGES for block in blocks(page)]
+    lines = [line for kind, b in shown if kind in ("console", "sh") for line in commands(kind, b)]
+    python = [block for kind, block in shown if kind == "python"]
+    assert {elsewhere(line, ELSEWHERE) for line in lines} - {None} == set(ELSEWHERE)
+    assert {elsewhere(b, ELSEWHERE_IN_PYTHON) for b in python} - {None} == set(ELSEWHERE_IN_PYTHON)
+    for _, file in [*ELSEWHERE.values(), *ELSEWHERE_IN_PYTHON.values()]:
+        assert file is None or (ROOT / file).is_file()
+
+
+def test_the_options_of_commands_that_are_not_run_exist():
+    for page in PAGES:
+        for kind, block in blocks(page):
+            for line in commands(kind, block) if kind in ("console", "sh") else []:
+                if line.startswith("otmoe ") and elsewhere(line, ELSEWHERE):
+                    result = call(*shlex.split(line)[1:])
+                    assert result.exit_code == 1, result.output  # 2: wrong usage
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_modules_and_targets_that_a_page_names_exist(page, monkeypatch):
+    monkeypatch.syspath_prepend(ROOT)
+    text = (ROOT / page).read_text(encoding="utf-8")
+    for module in re.findall(r"python -m ((?:paper|benchmarks)(?:\.\w+)*)", text):
+        assert find_spec(module), module
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for target in re.findall(r"(?:`|\$ )make ([a-z][\w-]*)", text):
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+    for command in re.findall(r"`otmoe ([a-z]+)", text):
+        assert command in main.commands, command
