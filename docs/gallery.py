@@ -1,8 +1,9 @@
 """Sphinx extension: runs examples/gallery and makes a page of each script and what it printed.
 
-A script is a module whose docstring is a title, an empty line and some words in MyST. It runs in a folder of
-its own, below docs/generated/gallery, with warnings as errors: what it writes there can be linked to, and
-figures of matplotlib that it leaves open are shown. A script that fails stops the build.
+A script is a module whose docstring is a title, an empty line and some words in MyST. It runs in a
+folder of its own, below docs/generated/gallery, with warnings as errors: what it writes there can
+be linked to, and figures of matplotlib that it leaves open are shown. A script that fails stops
+the build.
 """
 
 from __future__ import annotations

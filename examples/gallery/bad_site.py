@@ -1,7 +1,7 @@
 """A site in other units
 
-One of five sites wrote its response in grams, not in kilograms. Nothing in its message says so, but what it predicts is far from what the
-others predict: it is named, and left out if asked.
+One of five sites wrote its response in grams, not in kilograms. Nothing in its message says so,
+but what it predicts is far from what the others predict: it is named, and left out if asked.
 """
 
 import warnings

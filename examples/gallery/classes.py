@@ -1,7 +1,8 @@
 """Classes: when the answer depends on who asks
 
-In one half of the rows the price speaks against buying, in the other half for it, and the age of the customer says softly which half a
-row is in. One logistic regression sees no effect of the price; two experts and a gate do.
+In one half of the rows the price speaks against buying, in the other half for it, and the age of
+the customer says softly which half a row is in. One logistic regression sees no effect of the
+price; two experts and a gate do.
 """
 
 import numpy as np

@@ -1,7 +1,7 @@
 """Counts, with an exposure
 
-Claims of policies that ran for different times. The log of the time is an offset: it enters every expert with the coefficient one, and
-is given again to predict.
+Claims of policies that ran for different times. The log of the time is an offset: it enters every
+expert with the coefficient one, and is given again to predict.
 """
 
 import numpy as np

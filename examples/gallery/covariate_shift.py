@@ -1,7 +1,8 @@
 """Sites that see different covariates
 
-A children's hospital knows little about the old. With sketches of their covariates, sites can be listened to where their rows are: on
-the same messages, the weights by covariates lose less than constant ones.
+A children's hospital knows little about the old. With sketches of their covariates, sites can be
+listened to where their rows are: on the same messages, the weights by covariates lose less than
+constant ones.
 """
 
 import numpy as np
@@ -21,4 +22,4 @@ best = data.truth.log_density(test.X, test.y).mean()
 for weight in (None, "covariate"):
     result = aggregate(messages, site_weight=weight, random_state=0)
     loss = best - result.model.log_density(test.X, test.y).mean()
-    print(f"site_weight={weight!r:11}: {1000 * loss:6.2f} thousandths of a nat per row below the truth")
+    print(f"site_weight={weight!r:11}: {1000 * loss:.2f} thousandths of a nat per row are lost")

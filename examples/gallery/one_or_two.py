@@ -1,7 +1,8 @@
 """One regression or two?
 
-Musicians tune to a stretched scale, as in a classic experiment on the perception of tones. The note that they choose either follows the
-stretch or stays an octave above the first, and which of the two a trial shows is not recorded. The rows are simulated.
+Musicians tune to a stretched scale, as in a classic experiment on the perception of tones. The
+note that they choose either follows the stretch or stays an octave above the first, and which of
+the two a trial shows is not recorded. The rows are simulated.
 """
 
 import matplotlib.pyplot as plt

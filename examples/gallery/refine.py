@@ -1,7 +1,8 @@
 """To the pooled answer, without pooling
 
-Sixteen small shards, merged in one round and then refined: in each further round every shard goes through its rows once and sends sums
-of derivatives. The end is the maximum-likelihood answer of all rows, with its standard errors.
+Sixteen small shards, merged in one round and then refined: in each further round every shard goes
+through its rows once and sends sums of derivatives. The end is the maximum-likelihood answer of
+all rows, with its standard errors.
 """
 
 import numpy as np
@@ -17,6 +18,6 @@ for refine in (0, 1, 2, "auto"):
     est.fit(data.X, data.y)
     model = est.model_.aligned_to(pooled.model_, data.X)
     distance = np.abs(model.experts.coef - pooled.model_.experts.coef) / scale
-    print(f"refine={refine!s:5} largest distance to the pooled fit: {distance.max():.1e} standard errors")
+    print(f"refine={refine!s:5} at most {distance.max():.1e} standard errors from the pooled fit")
 
 print(est.aggregation_.inference().summary())

@@ -1,7 +1,7 @@
 """A page for whoever has to decide
 
-What each site contributed, where its experts went, and whether to trust the result: `report` writes one page of HTML that needs no
-network. {download}`Open this one <report.html>`.
+What each site contributed, where its experts went, and whether to trust the result: `report`
+writes one page of HTML that needs no network. {download}`Open this one <report.html>`.
 """
 
 from pathlib import Path

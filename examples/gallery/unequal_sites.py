@@ -1,8 +1,9 @@
 """Three sites that do not see the same
 
-Two sites know three kinds of rows, one has none of the third kind and fits two experts. Messages need not have equal numbers of
-experts. Each brings a sketch of the covariates, so that the third site is listened to where it has rows
-(`site_weight="covariate"`); with constant weights it would be asked about rows that it has never seen, and stand out.
+Two sites know three kinds of rows, one has none of the third kind and fits two experts. Messages
+need not have equal numbers of experts. Each brings a sketch of the covariates, so that the third
+site is listened to where it has rows (`site_weight="covariate"`); with constant weights it would
+be asked about rows that it has never seen, and stand out.
 """
 
 import numpy as np
@@ -16,7 +17,9 @@ rows = {"Lyon": np.arange(3000), "Nantes": np.arange(3000, 6000), "Brest": small
 messages = []
 for site, n_experts in {"Lyon": 3, "Nantes": 3, "Brest": 2}.items():
     X, y = data.X[rows[site]], data.y[rows[site]]
-    messages.append(MoERegressor(n_experts, random_state=0).fit(X, y).to_message(site, X, sketch=True))
+    messages.append(
+        MoERegressor(n_experts, random_state=0).fit(X, y).to_message(site, X, sketch=True)
+    )
     print(f"{site:7} {len(y)} rows, {n_experts} experts, {len(messages[-1].to_json())} bytes")
 
 result = aggregate(messages, n_experts=3, site_weight="covariate", random_state=0)
