@@ -20,9 +20,7 @@ def gallery():
 @pytest.fixture
 def script(tmp_path):
     path = tmp_path / "words.py"
-    path.write_text(
-        '"""A title\n\nSome `words`.\n"""\n\nfrom pathlib import Path\n\nprint(6 * 7)\n'
-    )
+    path.write_text('"""A title\n\nSome `words`.\n"""\n\nfrom pathlib import Path\nprint(6 * 7)\n')
     return path
 
 

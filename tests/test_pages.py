@@ -12,6 +12,7 @@ import pytest
 from commandline import call, fine
 from sklearn.exceptions import ConvergenceWarning
 
+from benchmarks.__main__ import ALL
 from otmoe.cli import main
 
 pytestmark = pytest.mark.usefixtures("own_folder")
@@ -21,30 +22,34 @@ PAGES = ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").gl
 BLOCK = re.compile(r"^```(console|sh|python|json|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 HERE = ["--workers", "1"]  # fits in this process
 
+FEDERATION = "examples/flower/federation.py"  # which tests/flower/test_flower.py starts
+ENGINES = "tests/engines/test_engines.py"
 ELSEWHERE = {
-    # beginning of a command: why it is not run here, and the file that runs it
-    "make ": ("builds an environment", ".ci/run"),
-    ".venv/bin/python -m benchmarks": ("takes minutes", ".ci/run"),
-    "pip install": ("changes the environment", ".ci/run"),
-    "dask ": ("needs a cluster", "tests/engines/test_engines.py"),
-    "OMP_NUM_THREADS=1 mpiexec": ("needs MPI; the page says that no test covers it", None),
-    "openssl ": ("makes certificates", "examples/flower/run_local.py"),
-    "echo ": ("one line of a certificate", "examples/flower/run_local.py"),
-    "ssh-keygen ": ("makes keys", "examples/flower/run_local.py"),
-    "flower-superlink ": ("starts a server", "examples/flower/run_local.py"),
-    "flower-supernode ": ("starts a server", "examples/flower/run_local.py"),
-    "flwr ": ("needs a server", "examples/flower/run_local.py"),
-    "export FLWR_": ("settings of Flower", "examples/flower/run_local.py"),
-    "cat ~/.flwr": ("shows a file", "examples/flower/run_local.py"),
-    "otmoe fit lyon.csv": ("rows that the reader has", "tests/test_cli_sites.py"),
-    "otmoe run s3://": ("needs a cluster and a bucket", "tests/engines/test_engines.py"),
+    # beginning of a command: why it is not run here, the file that does and the words it has there
+    "make demo": ("builds an environment", ".ci/run", "make demo"),
+    "make test": ("builds an environment", ".ci/run", "make test"),
+    "make bench": ("builds an environment", ".ci/run", "make bench"),
+    ".venv/bin/python -m benchmarks": ("takes minutes; some run there", ".ci/run", "make bench"),
+    "pip install": ("changes the environment", ".ci/run", "pip install"),
+    "dask ": ("needs a cluster; a test starts one by other words", ENGINES, "LocalCluster"),
+    "OMP_NUM_THREADS=1 mpiexec": ("needs MPI", "docs/engines.md", "the tests do not cover"),
+    "openssl ": ("makes certificates", FEDERATION, "openssl"),
+    "echo ": ("one line of a certificate", FEDERATION, "subjectAltName"),
+    "ssh-keygen ": ("makes keys", FEDERATION, "ssh-keygen"),
+    "flower-superlink ": ("starts a server", FEDERATION, "flower-superlink"),
+    "flower-supernode ": ("starts a server", FEDERATION, "flower-supernode"),
+    "flwr ": ("needs a server", FEDERATION, "flwr"),
+    "export FLWR_": ("settings of Flower", FEDERATION, "FLWR_TELEMETRY_ENABLED"),
+    "cat ~/.flwr": ("shows a file", FEDERATION, "config.toml"),
+    "otmoe fit lyon.csv": ("rows that the reader has", "tests/test_cli_sites.py", "--classes"),
+    "otmoe run s3://": ("needs a bucket and a cluster", ENGINES, "LocalCluster"),
 }
 ELSEWHERE_IN_PYTHON = {
     # import: the same for blocks of Python
-    "from dask": ("needs a cluster", "tests/engines/test_engines.py"),
-    "import ray": ("needs Ray", "tests/engines/test_engines.py"),
-    "from mpi4py": ("needs MPI; the page says that no test covers it", None),
-    "from otmoe.integrations.flower": ("needs Flower", "tests/flower/test_flower.py"),
+    "from dask": ("needs a cluster", ENGINES, "get_executor"),
+    "import ray": ("needs Ray", ENGINES, "RayExecutor"),
+    "from mpi4py": ("needs MPI", "docs/engines.md", "the tests do not cover"),
+    "from otmoe.integrations.flower": ("needs Flower", FEDERATION, "flwr"),
 }
 
 DATA = "simulate -o data --files 3 --rows 3000 --experts 2 --features 2"
@@ -137,8 +142,8 @@ def test_what_is_not_run_here_is_shown_somewhere_and_run_elsewhere():
     python = [block for kind, block in shown if kind == "python"]
     assert {elsewhere(line, ELSEWHERE) for line in lines} - {None} == set(ELSEWHERE)
     assert {elsewhere(b, ELSEWHERE_IN_PYTHON) for b in python} - {None} == set(ELSEWHERE_IN_PYTHON)
-    for _, file in [*ELSEWHERE.values(), *ELSEWHERE_IN_PYTHON.values()]:
-        assert file is None or (ROOT / file).is_file()
+    for _, file, words in [*ELSEWHERE.values(), *ELSEWHERE_IN_PYTHON.values()]:
+        assert words in (ROOT / file).read_text(encoding="utf-8")
 
 
 def test_the_options_of_commands_that_are_not_run_exist():
@@ -154,6 +159,9 @@ def test_the_options_of_commands_that_are_not_run_exist():
 def test_modules_and_targets_that_a_page_names_exist(page, monkeypatch):
     monkeypatch.syspath_prepend(ROOT)
     text = (ROOT / page).read_text(encoding="utf-8")
+    known = {benchmark.name for benchmark in ALL} | {"defaults"}
+    for names in re.findall(r"python -m benchmarks((?: [a-z]\w*)+)", text):
+        assert set(names.split()) <= known
     for module in re.findall(r"python -m ((?:paper|benchmarks)(?:\.\w+)*)", text):
         assert find_spec(module), module
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
