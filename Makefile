@@ -10,13 +10,18 @@ export PIP_USER := 0
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test fuzz lint format docs bench paper paper-quick clean
+.PHONY: help demo picture test fuzz lint format docs bench paper paper-quick clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 demo: $(VENV)/.stamp-core ## Fit a mixture of experts and show what it found
 	@$(PY) examples/demo.py $(ARGS)
+
+picture: demo ## Take the picture of the README: the report of the demo in Chromium
+	@chromium --headless=new --no-sandbox --disable-gpu --hide-scrollbars --window-size=1120,840 \
+	  --screenshot=docs/images/report.png "file://$(CURDIR)/build/demo.html" 2>/dev/null
+	@echo "The picture is docs/images/report.png"
 
 test: $(VENV)/.stamp-test ## Run the tests; pytest options go in ARGS="-k gate"
 	@$(PY) -m pytest -n auto $(ARGS)

@@ -1,4 +1,8 @@
+import sys
 from importlib.metadata import version as installed_version
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))  # gallery.py
 
 project = "otmoe"
 author = "The otmoe developers"
@@ -9,6 +13,7 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
     "matplotlib.sphinxext.plot_directive",
+    "gallery",
     "myst_parser",
     "numpydoc",
 ]

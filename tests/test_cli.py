@@ -2,7 +2,6 @@ import errno
 import json
 import os
 import re
-import shlex
 import subprocess
 import sys
 import tomllib
@@ -629,26 +628,3 @@ def test_help_teaches(command):
 def test_version():
     assert fine("--version").stdout == f"otmoe {otmoe.__version__}\n"
     assert call().exit_code == 2
-
-
-def as_shown(text):
-    """Return the words of a report, whatever its numbers are and how they are wrapped."""
-    return re.sub(r"[-\d.,]*\d[\de.,-]*", "#", text.replace("─", "")).split()
-
-
-@pytest.mark.parametrize(
-    "page", ["README.md", "docs/cli.md", "docs/refine.md", "docs/report.md", "docs/sites.md"]
-)
-def test_the_commands_of_the_pages_run(page):
-    text = (ROOT / page).read_text()
-    blocks = re.findall(r"```console\n(.*?)```(?:\n\n```text\n(.*?)```)?", text, re.DOTALL)
-    n_commands = 0
-    for block, shown in blocks:
-        lines = re.findall(r"^\$ (otmoe .*)$", re.sub(r"\\\n>?", " ", block), re.MULTILINE)
-        for line in lines:
-            words = shlex.split(line)[1:]
-            result = fine(*words, *(HERE if words[0] == "run" else []))
-        n_commands += len(lines)
-        if shown:  # by the last of them
-            assert as_shown(shown) == as_shown(result.stdout)
-    assert n_commands >= 3

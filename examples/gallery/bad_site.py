@@ -1,0 +1,25 @@
+"""A site in other units
+
+One of five sites wrote its response in grams, not in kilograms. Nothing in its message says so,
+but what it predicts is far from what the others predict: it is named, and left out if asked.
+"""
+
+import warnings
+
+from otmoe import MoERegressor, aggregate, simulate
+
+data = simulate(10000, n_experts=2, n_features=3, random_state=0)
+messages = []
+for m, site in enumerate(["Lyon", "Nantes", "Brest", "Nice", "Metz"]):
+    part = slice(2000 * m, 2000 * (m + 1))
+    y = data.y[part] * (1000 if site == "Brest" else 1)
+    messages.append(MoERegressor(2, random_state=0).fit(data.X[part], y).to_message(site))
+
+with warnings.catch_warnings(record=True, action="always") as caught:
+    aggregate(messages, support=data.X[:2000], random_state=0)
+    result = aggregate(messages, support=data.X[:2000], outliers="exclude", random_state=0)
+print(*(warning.message for warning in caught), sep="\n\n")
+
+print("\nleft out:", ", ".join(result.left_out))
+for record in result.sites:
+    print(f"{record.site:7} disagreement {record.disagreement:.4f} nats per row")

@@ -1,0 +1,28 @@
+"""Classes: when the answer depends on who asks
+
+In one half of the rows the price speaks against buying, in the other half for it, and the age of
+the customer says softly which half a row is in. One logistic regression sees no effect of the
+price; two experts and a gate do.
+"""
+
+import numpy as np
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
+
+from otmoe import MoEClassifier
+
+rng = np.random.default_rng(1)
+age, price = rng.normal(size=(2, 6000))
+sign = np.where(rng.random(6000) < 1 / (1 + np.exp(-4 * age)), 1, -1)
+buys = np.where(rng.random(6000) < 1 / (1 + np.exp(-3 * sign * price)), "yes", "no")
+X = np.column_stack([age, price])
+train, test = slice(0, 4000), slice(4000, None)
+
+one = LogisticRegression().fit(X[train], buys[train])
+two = MoEClassifier(2, random_state=0).fit(X[train], buys[train])
+for name, model in {"one regression": one, "two experts": two}.items():
+    loss = log_loss(buys[test], model.predict_proba(X[test]))
+    print(f"{name:15} log loss {loss:.3f}, accuracy {model.score(X[test], buys[test]):.3f}")
+
+# Intercept, age and price, for the log-odds of "yes": the price has opposite signs.
+print(two.model_.experts.coef.round(2))

@@ -1,0 +1,30 @@
+"""Counts, with an exposure
+
+Claims of policies that ran for different times. The log of the time is an offset: it enters every
+expert with the coefficient one, and is given again to predict.
+"""
+
+import numpy as np
+
+from otmoe import MoERegressor
+
+rng = np.random.default_rng(2)
+n = 5000
+power, town = rng.normal(size=n), rng.integers(0, 2, n)
+years = rng.uniform(0.1, 2.0, n)
+careful = rng.random(n) < 1 / (1 + np.exp(-2 * (0.5 - town)))
+rate = np.where(careful, np.exp(0.2 + 0.1 * power), np.exp(1.6 + 0.6 * power))
+claims = rng.poisson(years * rate)
+X = np.column_stack([power, town])
+
+est = MoERegressor(2, family="poisson", gate_features=[1], random_state=0)
+est.fit(X, claims, offset=np.log(years))
+print("log rates (intercept, power, town) of the experts:")
+print(est.model_.experts.coef.round(2))
+
+# Who lives in town is careful less often: the gate, which sees the town alone, says so.
+print("share of the first expert, country and town:")
+print(est.predict_expert_proba([[0.0, 0.0], [0.0, 1.0]])[:, 0].round(2))
+
+halves = est.predict([[1.0, 1.0]] * 2, offset=np.log([0.5, 1.0]))
+print(f"claims in half a year and in a year: {halves[0]:.2f}, {halves[1]:.2f}")

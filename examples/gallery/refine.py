@@ -1,0 +1,23 @@
+"""To the pooled answer, without pooling
+
+Sixteen small shards, merged in one round and then refined: in each further round every shard goes
+through its rows once and sends sums of derivatives. The end is the maximum-likelihood answer of
+all rows, with its standard errors.
+"""
+
+import numpy as np
+
+from otmoe import DistributedMoERegressor, MoERegressor, simulate
+
+data = simulate(8000, n_experts=2, n_features=3, softness=1.0, random_state=4)
+pooled = MoERegressor(2, random_state=0).fit(data.X, data.y)
+scale = pooled.inference(data.X, data.y).standard_errors.coef
+
+for refine in (0, 1, 2, "auto"):
+    est = DistributedMoERegressor(2, n_shards=16, refine=refine, random_state=0)
+    est.fit(data.X, data.y)
+    model = est.model_.aligned_to(pooled.model_, data.X)
+    distance = np.abs(model.experts.coef - pooled.model_.experts.coef) / scale
+    print(f"refine={refine!s:5} at most {distance.max():.1e} standard errors from the pooled fit")
+
+print(est.aggregation_.inference().summary())

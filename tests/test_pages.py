@@ -1,0 +1,171 @@
+"""README.md and docs/*.md: their commands and their Python run, or a table says what runs them."""
+
+import re
+import shlex
+import warnings
+from contextlib import redirect_stdout
+from importlib.util import find_spec
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from commandline import call, fine
+from sklearn.exceptions import ConvergenceWarning
+
+from benchmarks.__main__ import ALL
+from otmoe.cli import main
+
+pytestmark = pytest.mark.usefixtures("own_folder")
+
+ROOT = Path(__file__).parents[1]
+PAGES = ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
+BLOCK = re.compile(r"^```(console|sh|python|json|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+HERE = ["--workers", "1"]  # fits in this process
+
+FEDERATION = "examples/flower/federation.py"  # which tests/flower/test_flower.py starts
+ENGINES = "tests/engines/test_engines.py"
+ELSEWHERE = {
+    # beginning of a command: why it is not run here, the file that does and the words it has there
+    "make demo": ("builds an environment", ".ci/run", "make demo"),
+    "make test": ("builds an environment", ".ci/run", "make test"),
+    "make bench": ("builds an environment", ".ci/run", "make bench"),
+    ".venv/bin/python -m benchmarks": ("takes minutes; some run there", ".ci/run", "make bench"),
+    "pip install": ("changes the environment", ".ci/run", "pip install"),
+    "dask ": ("needs a cluster; a test starts one by other words", ENGINES, "LocalCluster"),
+    "OMP_NUM_THREADS=1 mpiexec": ("needs MPI", "docs/engines.md", "the tests do not cover"),
+    "openssl ": ("makes certificates", FEDERATION, "openssl"),
+    "echo ": ("one line of a certificate", FEDERATION, "subjectAltName"),
+    "ssh-keygen ": ("makes keys", FEDERATION, "ssh-keygen"),
+    "flower-superlink ": ("starts a server", FEDERATION, "flower-superlink"),
+    "flower-supernode ": ("starts a server", FEDERATION, "flower-supernode"),
+    "flwr ": ("needs a server", FEDERATION, "flwr"),
+    "export FLWR_": ("settings of Flower", FEDERATION, "FLWR_TELEMETRY_ENABLED"),
+    "cat ~/.flwr": ("shows a file", FEDERATION, "config.toml"),
+    "otmoe fit lyon.csv": ("rows that the reader has", "tests/test_cli_sites.py", "--classes"),
+    "otmoe run s3://": ("needs a bucket and a cluster", ENGINES, "LocalCluster"),
+}
+ELSEWHERE_IN_PYTHON = {
+    # import: the same for blocks of Python
+    "from dask": ("needs a cluster", ENGINES, "get_executor"),
+    "import ray": ("needs Ray", ENGINES, "RayExecutor"),
+    "from mpi4py": ("needs MPI", "docs/engines.md", "the tests do not cover"),
+    "from otmoe.integrations.flower": ("needs Flower", FEDERATION, "flwr"),
+}
+
+DATA = "simulate -o data --files 3 --rows 3000 --experts 2 --features 2"
+FIT = (
+    "fit data/part-{}.parquet --target y --experts 2 --site {} --sketch -o out/messages/{}.moe.json"
+)
+PREPARE = {
+    # what a page takes for granted: commands, or Python
+    "docs/engines.md": [DATA],
+    "docs/flower.md": [
+        DATA,
+        FIT.format(0, "Lyon", "lyon"),
+        FIT.format(1, "Nantes", "nantes"),
+    ],
+    "docs/report.md": """
+from otmoe import MoERegressor, aggregate, simulate
+data = simulate(2000, 2, 2, random_state=0)
+half = {"Lyon": slice(0, 1000), "Nantes": slice(1000, None)}
+fits = {name: MoERegressor(2, random_state=0).fit(data.X[s], data.y[s]) for name, s in half.items()}
+aggregation = aggregate([fit.to_message(name) for name, fit in fits.items()], data.X)
+""",
+    "docs/shards.md": [DATA, "features data --target y -o features.json"],
+    "docs/support.md": """
+from otmoe import MoERegressor, aggregate, simulate
+data = simulate(4000, 4, 2, random_state=0)
+X, y, own_x = data.X, data.y, data.X[:500]
+half = {"Lyon": slice(0, 2000), "Nantes": slice(2000, None)}
+fits = {name: MoERegressor(4, random_state=0).fit(X[s], y[s]) for name, s in half.items()}
+messages = [fit.to_message(name, X[half[name]], sketch=True) for name, fit in fits.items()]
+""",
+}
+
+
+def blocks(page):
+    return BLOCK.findall((ROOT / page).read_text(encoding="utf-8"))
+
+
+def commands(kind, block):
+    """Return the commands of a block, each in one line."""
+    joined = re.sub(r"\\\n>?\s*", "", block)
+    return re.findall(r"^\$ (.*)$" if kind == "console" else r"^(\S.*)$", joined, re.MULTILINE)
+
+
+def elsewhere(text, table):
+    return next((start for start in table if text.startswith(start)), None)
+
+
+def otmoe(line):
+    words = shlex.split(line)[1:]
+    return fine(*words, *(HERE if words[0] in ("run", "select") else []))
+
+
+def as_shown(text):
+    """Return the words of a report, whatever its numbers are and how they are wrapped."""
+    return re.sub(r"[-\d.,]*\d[\de.,-]*", "#", text.replace("─", "")).split()
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)])
+def test_what_a_page_shows_runs(page):
+    names = {"__name__": "__main__"}
+    prepare = PREPARE.get(page, [])
+    if isinstance(prepare, str):
+        exec(prepare, names)
+    else:
+        Path("out/messages").mkdir(parents=True)
+        for line in prepare:
+            otmoe(f"otmoe {line}")
+    printed = ""
+    for kind, block in blocks(page):
+        if kind in ("console", "sh"):
+            for line in commands(kind, block):
+                if elsewhere(line, ELSEWHERE) is None:
+                    assert line.startswith("otmoe "), f"ELSEWHERE does not know: {line}"
+                    printed = otmoe(line).stdout
+        elif kind == "python" and elsewhere(block, ELSEWHERE_IN_PYTHON) is None:
+            block = block.replace("n_jobs=2", "n_jobs=1")  # as HERE
+            with redirect_stdout(StringIO()) as stdout, warnings.catch_warnings():
+                warnings.simplefilter("ignore", ConvergenceWarning)  # too many experts, on purpose
+                exec(compile(block, page, "exec"), names)
+            printed = stdout.getvalue()
+        elif kind == "json":
+            names["text"] = block  # as the pages call it
+        elif kind == "text":  # printed by what is above it
+            assert as_shown(block) == as_shown(printed)
+
+
+def test_what_is_not_run_here_is_shown_somewhere_and_run_elsewhere():
+    shown = [block for page in PAGES for block in blocks(page)]
+    lines = [line for kind, b in shown if kind in ("console", "sh") for line in commands(kind, b)]
+    python = [block for kind, block in shown if kind == "python"]
+    assert {elsewhere(line, ELSEWHERE) for line in lines} - {None} == set(ELSEWHERE)
+    assert {elsewhere(b, ELSEWHERE_IN_PYTHON) for b in python} - {None} == set(ELSEWHERE_IN_PYTHON)
+    for _, file, words in [*ELSEWHERE.values(), *ELSEWHERE_IN_PYTHON.values()]:
+        assert words in (ROOT / file).read_text(encoding="utf-8")
+
+
+def test_the_options_of_commands_that_are_not_run_exist():
+    for page in PAGES:
+        for kind, block in blocks(page):
+            for line in commands(kind, block) if kind in ("console", "sh") else []:
+                if line.startswith("otmoe ") and elsewhere(line, ELSEWHERE):
+                    result = call(*shlex.split(line)[1:])
+                    assert result.exit_code == 1, result.output  # 2: wrong usage
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_modules_and_targets_that_a_page_names_exist(page, monkeypatch):
+    monkeypatch.syspath_prepend(ROOT)
+    text = (ROOT / page).read_text(encoding="utf-8")
+    known = {benchmark.name for benchmark in ALL} | {"defaults"}
+    for names in re.findall(r"python -m benchmarks((?: [a-z]\w*)+)", text):
+        assert set(names.split()) <= known
+    for module in re.findall(r"python -m ((?:paper|benchmarks)(?:\.\w+)*)", text):
+        assert find_spec(module), module
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for target in re.findall(r"(?:`|\$ )make ([a-z][\w-]*)", text):
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+    for command in re.findall(r"`otmoe ([a-z]+)", text):
+        assert command in main.commands, command
