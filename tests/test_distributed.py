@@ -24,6 +24,7 @@ from otmoe import (
     MoEClassifier,
     MoERegressor,
     aggregate,
+    chances,
     distributed,
     local,
     shards_from,
@@ -75,7 +76,7 @@ def fitted(shards, **options):
 
 @pytest.fixture
 def supports(monkeypatch):
-    """Return the supports at which models are merged, as they come."""
+    """Return the supports at which the good models are merged, as they come."""
     seen = []
 
     def merge(messages, support, *arguments, **options):
@@ -139,7 +140,7 @@ def test_shards_are_fitted_and_merged(supports, shards, data):
     assert [m.site for m in fit.local_models] == [shard.name for shard in shards]
     assert fit.refitted == () and fit.aggregation.left_out == {} and fit.failures == ()
     assert (fit.n_rows, fit.dropped) == (len(data.y), 0)
-    _, support = supports  # the first one served to find what the shards agree on
+    (support,) = supports
     expected = aggregate(fit.local_models, support, n_experts=2)
     assert_allclose(fit.aggregation.model.to_vector(), expected.model.to_vector(), rtol=1e-12)
     assert_array_equal(
@@ -153,7 +154,7 @@ def test_shards_are_fitted_and_merged(supports, shards, data):
 
 def test_the_support_is_rows_of_all_shards(supports, shards, data):
     fitted(shards)
-    _, support = supports  # the first one served to find what the shards agree on
+    (support,) = supports
     rows = {row.tobytes(): i for i, row in enumerate(np.ascontiguousarray(data.X))}
     drawn = [rows[row.tobytes()] for row in np.ascontiguousarray(support)]
     assert len(drawn) == len(set(drawn)) == 300
@@ -313,7 +314,7 @@ def test_a_shard_in_a_wrong_optimum_takes_the_start_that_others_agree_on(monkeyp
 
 
 def test_large_shards_are_asked_only_if_their_fit_is_doubtful(monkeypatch, shards):
-    monkeypatch.setattr(distributed, "_SMALL", 100)
+    monkeypatch.setattr(chances, "_SMALL", 100)
     asked = []
 
     def watched(task):
