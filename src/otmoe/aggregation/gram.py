@@ -17,7 +17,7 @@ from otmoe.model import MoE
 from otmoe.newton import solve_psd
 from otmoe.numerics import Floats, design, namespace
 
-SHARP = 0.125
+SHARP = 0.15
 """Share of log K below which the mean entropy of a gate counts as sharp (maths 13)."""
 
 
