@@ -118,7 +118,7 @@ def refine_shards(
             progress(state.rounds, state.rounds if rounds == "auto" else int(rounds), state.status)
     if state.best is None or state.converged:
         return state
-    # nobody has seen the last step: one glance, a third of a pass
+    # nobody has seen the last step: one glance, a quarter of a pass
     questions = [Question(shard, state.model, scaling, classes) for shard in shards]
     found, failures = gather(
         glance_local, questions, names, engine, retries=retries, timeout=timeout
