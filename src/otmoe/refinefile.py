@@ -6,6 +6,7 @@ The mathematics is that of :mod:`otmoe.refinement`; this is how it travels, by m
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -46,13 +47,14 @@ from otmoe.schema import check_model
 from otmoe.sketchrecord import symmetric
 
 
-class _File:
+class _File(ABC):
     """A value that is a JSON file."""
 
-    def _document(self) -> dict[str, Any]:
-        raise NotImplementedError
+    @abstractmethod
+    def _document(self) -> dict[str, Any]: ...
 
     @classmethod
+    @abstractmethod
     def from_json(cls, text: str | bytes, source: str, limits: Limits = LIMITS) -> Self:
         """Read JSON text, or raise a :class:`MessageError` that says what is wrong with it.
 
@@ -64,7 +66,6 @@ class _File:
         limits : Limits
             How much is read.
         """
-        raise NotImplementedError
 
     def to_json(self) -> str:
         """Return it as JSON text; the same numbers come back from it, to the last bit."""

@@ -50,8 +50,6 @@ __all__ = [
     "screen",
 ]
 
-_DESCRIBED = 5_000  # support points that say where all of them lie
-
 
 def aggregate(
     messages: Iterable[LocalModel],
@@ -177,13 +175,7 @@ def merged(
         n_support=len(problem.sources),
         support=problem.sources.X,
         left_out=screening.left_out,
-        covariates=_covariates(problem),
     )
-
-
-def _covariates(problem: Problem) -> Covariates:
-    few = problem.sources.few(_DESCRIBED, np.random.default_rng(0))
-    return Covariates.of(np.asarray(few.X, np.float64))
 
 
 def _records(

@@ -21,7 +21,9 @@ from otmoe.model import MoE
 from otmoe.numerics import Array, Floats
 from otmoe.records import LARGEST, LONGEST_NAME
 from otmoe.refinement import Refinement
+from otmoe.rows import take_rows
 
+_DESCRIBED = 5_000  # support points that say where all of them lie
 _SHOWN = 20  # sites in the table of a notebook
 _LONGEST = 5_000  # characters of a sentence in a file
 
@@ -58,8 +60,6 @@ class Aggregation:
         These points.
     refinement : Refinement, optional
         The refine rounds, if there were any.
-    covariates : Covariates, optional
-        Where the support points lie.
     """
 
     model: MoE
@@ -76,7 +76,6 @@ class Aggregation:
     left_out: Mapping[str, str] = field(default_factory=dict)
     support: Array | None = field(default=None, repr=False)
     refinement: Refinement | None = field(default=None, repr=False)
-    covariates: Covariates | None = field(default=None, repr=False)
 
     def refined(self, state: Refinement, rounds: int | str) -> Aggregation:
         """Return the aggregate with the model to which refine rounds have led.
@@ -146,6 +145,16 @@ class Aggregation:
             return None
         total = np.sum(parts, axis=0)
         return np.asarray(total / total.sum())
+
+    @cached_property
+    def covariates(self) -> Covariates | None:
+        """Where the support points lie, if they are known; some of them say it for all."""
+        if self.support is None:
+            return None
+        index = np.arange(self.support.shape[0])
+        if len(index) > _DESCRIBED:
+            index = np.sort(np.random.default_rng(0).choice(index, _DESCRIBED, replace=False))
+        return Covariates.of(np.asarray(take_rows(self.support, index), np.float64))
 
     @cached_property
     def communication(self) -> Communication:

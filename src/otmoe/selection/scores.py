@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from otmoe.estimators import MoEClassifier, MoERegressor
-from otmoe.local import read
+from otmoe.local import rows_of
 from otmoe.model import MoE
-from otmoe.numerics import Floats, block_sum, namespace, scaled, to_numpy
+from otmoe.numerics import Floats, block_sum, namespace, scaled
 from otmoe.rows import Rows
 from otmoe.selection.result import Score
 from otmoe.shards import Shard
-from otmoe.validation import check_offset, check_weight, class_codes
+from otmoe.validation import check_offset, check_weight
 
 
 def candidate_scores(
@@ -56,11 +56,7 @@ class Question:
 
 def answer(question: Question) -> tuple[Score, ...]:
     """Read one shard and score every model, where its rows are."""
-    found = read(question.shard)
-    y = found.y
-    if question.classes is not None:
-        y = class_codes(to_numpy(y), question.classes)
-    rows = Rows(found.X, y, found.weight, found.offset)
+    rows = rows_of(question.shard, question.classes)
     return tuple(score(model, rows) for model in question.models)
 
 
