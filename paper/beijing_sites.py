@@ -28,6 +28,7 @@ from rich.table import Table
 from benchmarks.harness import Row, append, environment, read
 from otmoe import FeatureSpec
 from otmoe.columns import Column
+from paper.pages import put
 
 PAGE = Path(__file__).parents[1] / "docs" / "sites.md"
 RESULTS = Path(__file__).parent / "results"
@@ -215,9 +216,7 @@ def write_page(tables: list[Cells]) -> None:
         lines += ["", words, ""]
     row = read(MODELS)[-1]
     lines += [f"Measured on: {row['machine']}, Python {row['python']}.", ""]
-    begin, end = "<!-- beijing -->\n", "<!-- end of beijing -->"
-    before, _, rest = PAGE.read_text().partition(begin)
-    PAGE.write_text(before + begin + "\n" + "\n".join(lines) + "\n" + end + rest.partition(end)[2])
+    put("beijing", lines, PAGE)
 
 
 if __name__ == "__main__":

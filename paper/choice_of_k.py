@@ -28,6 +28,7 @@ from otmoe import (
     shards_from,
     simulate,
 )
+from paper.pages import put
 
 PAGE = Path(__file__).parents[1] / "docs" / "choice_of_k.md"
 CSV = Path(__file__).parent / "results" / "choice_of_k.csv"
@@ -135,18 +136,10 @@ def write_page(rows: list[Row]) -> None:
     rules = ["---" if head in ("data", "rows are") else "---:" for head in heads]
     lines = [f"| {' | '.join(cells)} |" for cells in (heads, rules, *body)]
     lines += ["", f"Measured on: {rows[-1]['machine']}, Python {rows[-1]['python']}."]
-    page = between(PAGE.read_text(), "choice of k", "\n".join(lines))
+    put("choice of k", lines, PAGE)
     data = simulate(4000, 3, 3, random_state=1)  # the example of the page
     shown = str(select_n_experts(data.X, data.y, range(1, 6)))
-    PAGE.write_text(between(page, "example", f"```text\n{shown}\n```"))
-
-
-def between(page: str, mark: str, text: str) -> str:
-    """Return a page with what stands between two marks replaced."""
-    begin, end = f"<!-- {mark} -->\n", f"<!-- end of {mark} -->"
-    before, _, rest = page.partition(begin)
-    _, _, after = rest.partition(end)
-    return before + begin + "\n" + text + "\n\n" + end + after
+    put("example", ["```text", shown, "```"], PAGE)
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ from threadpoolctl import threadpool_limits
 from benchmarks.harness import OtherWork, Row, append, environment, read
 from otmoe import LocalModel, MoE, MoERegressor, aggregate, draw_support, simulate
 from otmoe.datasets.simulation import Simulation
+from paper.pages import put
 
 PAGE = Path(__file__).parents[1] / "docs" / "support.md"
 CSV = Path(__file__).parent / "results" / "covariate_shift.csv"
@@ -147,14 +148,9 @@ def points_table(rows: list[Row]) -> list[str]:
 
 def write_page(rows: list[Row]) -> None:
     """Put the tables where docs/support.md has its marks."""
-    text = PAGE.read_text()
     machine = f"Measured on: {rows[-1]['machine']}, Python {rows[-1]['python']}."
     for name, lines in {"shift": shift_table(rows), "points": points_table(rows)}.items():
-        begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
-        before, _, rest = text.partition(begin)
-        _, _, after = rest.partition(end)
-        text = before + begin + "\n" + "\n".join([*lines, "", machine]) + "\n\n" + end + after
-    PAGE.write_text(text)
+        put(name, [*lines, "", machine], PAGE)
 
 
 if __name__ == "__main__":

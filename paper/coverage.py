@@ -42,6 +42,7 @@ from otmoe.refining import refine_shards
 from otmoe.rows import Rows, Scaling
 from otmoe.shards import ArrayShard
 from otmoe.steps import penalty_matrix
+from paper.pages import put
 
 PAGE = Path(__file__).parents[1] / "docs" / "inference.md"
 CSV = Path(__file__).parent / "results" / "coverage.csv"
@@ -220,10 +221,7 @@ def write_page(rows: list[Row]) -> None:
     rules = ["---" if head in ("data", "model", "from") else "---:" for head in heads]
     lines = [f"| {' | '.join(cells)} |" for cells in (heads, rules, *body)]
     lines += ["", f"Measured on: {rows[-1]['machine']}, Python {rows[-1]['python']}."]
-    begin, end = "<!-- coverage -->\n", "<!-- end of coverage -->"
-    before, _, rest = PAGE.read_text().partition(begin)
-    _, _, after = rest.partition(end)
-    PAGE.write_text(before + begin + "\n" + "\n".join(lines) + "\n\n" + end + after)
+    put("coverage", lines, PAGE)
 
 
 if __name__ == "__main__":

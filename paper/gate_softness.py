@@ -20,6 +20,7 @@ from otmoe.distributed import fit_shards
 from otmoe.em import em
 from otmoe.local import RowsShard, split
 from otmoe.numerics import Floats, design
+from paper.pages import put
 
 CSV = Path(__file__).parent / "results" / "gate_softness.csv"
 PAGE = Path(__file__).parents[1] / "docs" / "maths.md"
@@ -95,10 +96,7 @@ def write_page(rows: list[Row]) -> None:
             cells.append(f"{median(float(row[key]) for row in mine):.2f}")
         lines.append(f"| {' | '.join(cells)} |")
     lines += ["", f"Medians over truths. Measured on: {rows[-1]['machine']}."]
-    begin, end = "<!-- gates -->\n", "<!-- end of gates -->"
-    before, _, rest = PAGE.read_text().partition(begin)
-    _, _, after = rest.partition(end)
-    PAGE.write_text(before + begin + "\n" + "\n".join(lines) + "\n\n" + end + after)
+    put("gates", lines, PAGE)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from otmoe.refinefile import RefineReply, RefineRequest
 from otmoe.refinerounds import begin, reply_to, request_of
 from otmoe.rows import Rows, Scaling
 from otmoe.steps import e_step
+from paper.pages import put
 from paper.study import EXPERTS, FEATURES, RESULTS
 
 PAGE = Path(__file__).parents[1] / "docs" / "refine.md"
@@ -56,13 +57,8 @@ def main() -> None:
     if not args.docs:
         print("\n".join(parts.values()))
         return
-    text = PAGE.read_text()
     for name, part in parts.items():
-        begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
-        before, _, rest = text.partition(begin)
-        _, _, after = rest.partition(end)
-        text = before + begin + "\n" + part + "\n" + end + after
-    PAGE.write_text(text)
+        put(name, part.splitlines(), PAGE)
 
 
 class Study:
