@@ -447,7 +447,7 @@ def test_json_is_one_object_and_nothing_else(args, command):
 @pytest.mark.parametrize(
     ("command", "target"),
     [
-        ("run", "otmoe.cli.run.shards_from"),
+        ("run", "otmoe.cli.options.shards_from"),
         ("predict", "otmoe.cli.predict.load_model"),
         ("features", "otmoe.cli.features.sample_rows"),
         ("simulate", "otmoe.cli.simulate.write_batches"),

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
 
-from otmoe import Aggregation, FeatureSpec, load_features, save_model
+from otmoe import (
+    Aggregation,
+    DistributedMoEClassifier,
+    DistributedMoERegressor,
+    FeatureSpec,
+    load_features,
+    save_model,
+    shards_from,
+)
 from otmoe.aggregation import METHODS
 from otmoe.cli.common import Decorator, Failed, Names, option, several
 from otmoe.cli.engines import ENGINES
+from otmoe.estimators.distributed import DistributedMoE
+from otmoe.shards import Shard
 
 
 class Cut(click.ParamType):
@@ -206,6 +217,34 @@ def write(
         save_model(result.model, path, about, features)
     else:
         result.save(path, about, features)
+
+
+def shards_of(
+    data: Sequence[str],
+    target: str,
+    features: FeatureSpec | list[str] | None,
+    weight: str | None,
+    site: str | None,
+    cut: Any,
+    missing: Literal["error", "drop"],
+) -> Sequence[Shard]:
+    """Return the shards that the options about columns and rows ask for."""
+    return shards_from(
+        list(data),
+        target=target,
+        features=features,
+        weight=weight,
+        site=site,
+        cut=cut or "file",
+        missing=missing,
+    )
+
+
+def estimator_of(family: str, **settings: Any) -> DistributedMoE:
+    """Return the estimator for what --family says that the target is."""
+    if family == "classes":
+        return DistributedMoEClassifier(**settings)
+    return DistributedMoERegressor(family=family, **settings)
 
 
 def check_where(site: str | None, cut: Any, engine: str, address: str | None) -> None:

@@ -12,11 +12,6 @@ from typing import Any, Literal
 import click
 from sklearn.exceptions import ConvergenceWarning
 
-from otmoe import (
-    DistributedMoEClassifier,
-    DistributedMoERegressor,
-    shards_from,
-)
 from otmoe.cli import options
 from otmoe.cli.common import (
     Command,
@@ -113,32 +108,23 @@ def run(
     options.check_where(site, cut, engine, address)
     check_output(output, force)
     begin = perf_counter()
-    shards = shards_from(
-        list(data),
-        target=target,
-        features=options.features_of(spec, columns),
-        weight=weight,
-        site=site,
-        cut=cut or "file",
-        missing=missing,
-    )
-    kept: dict[str, Any] = {} if family == "classes" else {"family": family}
-    kind = DistributedMoEClassifier if family == "classes" else DistributedMoERegressor
+    features = options.features_of(spec, columns)
+    shards = options.shards_of(data, target, features, weight, site, cut, missing)
     with (
         open_engine(engine, address, workers, retries) as executor,
         progress("shards", quiet, len(shards)) as report,
         warnings.catch_warnings(),
     ):
         warnings.simplefilter("ignore", ConvergenceWarning)  # est.warnings_ has it line by line
-        est = kind(
-            experts,
+        est = options.estimator_of(
+            family,
+            n_experts=experts,
             method=method,
             n_support=support,
             refine=refine,
             executor=executor,
             n_jobs=workers or os.cpu_count(),
             random_state=seed,
-            **kept,
         ).fit_shards(shards, retries=retries, timeout=timeout, on_error=on_error, progress=report)
     names = [message.site for message in est.local_models_]
     refined = est.aggregation_.refinement

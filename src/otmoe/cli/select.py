@@ -7,12 +7,7 @@ from typing import Any, Literal
 
 import click
 
-from otmoe import (
-    DistributedMoEClassifier,
-    DistributedMoERegressor,
-    select_over_shards,
-    shards_from,
-)
+from otmoe import select_over_shards
 from otmoe.cli import options
 from otmoe.cli.common import Command, data, option, progress, say, speech
 from otmoe.cli.engines import open_engine
@@ -85,17 +80,8 @@ def select(
     each number. The shards then return the log-likelihoods of the merged models.
     """
     options.check_where(site, cut, engine, address)
-    shards = shards_from(
-        list(data),
-        target=target,
-        features=options.features_of(spec, columns),
-        weight=weight,
-        site=site,
-        cut=cut or "file",
-        missing=missing,
-    )
-    kept: dict[str, Any] = {} if family == "classes" else {"family": family}
-    kind = DistributedMoEClassifier if family == "classes" else DistributedMoERegressor
+    features = options.features_of(spec, columns)
+    shards = options.shards_of(data, target, features, weight, site, cut, missing)
     with (
         open_engine(engine, address, workers, retries) as executor,
         progress("shards", quiet, len(shards)) as report,
@@ -104,7 +90,9 @@ def select(
         found = select_over_shards(
             shards,
             experts,
-            estimator=kind(executor=executor, n_jobs=jobs, random_state=seed, **kept),
+            estimator=options.estimator_of(
+                family, executor=executor, n_jobs=jobs, random_state=seed
+            ),
             criterion=criterion,
             retries=retries,
             timeout=timeout,
