@@ -48,6 +48,13 @@ def same_model(fit, expected, X, tol=1e-6):
     assert_allclose(found.experts.to_vector(), expected.experts.to_vector(), rtol=tol, atol=tol)
 
 
+def same_path(one, other):
+    """Assert that two fits took the same steps; rounding may end one of them a step earlier."""
+    steps = min(len(one.trace), len(other.trace))
+    assert max(len(one.trace), len(other.trace)) <= steps + 1
+    assert_allclose(one.trace[:steps], other.trace[:steps], rtol=1e-10)
+
+
 # -- the objective -----------------------------------------------------------------------------
 
 
@@ -115,7 +122,7 @@ def start_and_fit(family):
     """Return a start that is not the answer, the rows, and the fit from there."""
     model, X, y, weight = problem(2, family)
     start = model.with_vector(model.to_vector() + 0.2)
-    kwargs = {"family": family, "alpha": 0.3, "tol": 1e-14, **CLASSES}
+    kwargs = {"family": family, "alpha": 0.3, "tol": 1e-12, **CLASSES}
     return start, X, y, weight, kwargs, em(X, y, init=start, sample_weight=weight, **kwargs)
 
 
@@ -136,7 +143,7 @@ def test_the_order_of_the_rows_changes_nothing(rng, family):
     start, X, y, weight, kwargs, fit = start_and_fit(family)
     order = rng.permutation(len(y))
     other = em(X[order], y[order], init=start, sample_weight=weight[order], **kwargs)
-    assert_allclose(other.trace, fit.trace, rtol=1e-10)
+    same_path(other, fit)
     same_model(other, fit.model, X)
 
 
@@ -146,7 +153,7 @@ def test_weight_two_is_the_row_twice_and_weight_zero_no_row(rng, family):
     weighted = em(X, y, init=start, sample_weight=count.astype(float), **kwargs)
     X, y = np.repeat(X, count, axis=0), np.repeat(y, count)
     repeated = em(X, y, init=start, **kwargs)
-    assert_allclose(weighted.trace, repeated.trace, rtol=1e-10)
+    same_path(weighted, repeated)
     assert_allclose(weighted.log_likelihood, repeated.log_likelihood, rtol=1e-10)
     assert weighted.n_samples == repeated.n_samples == count.sum()
     same_model(weighted, repeated.model, X)
@@ -188,7 +195,7 @@ def test_threads_and_blocks_change_nothing(family, monkeypatch):
     for fit in fits:
         assert_array_equal(fit.trace, fits[0].trace)
         assert_array_equal(fit.model.to_vector(), fits[0].model.to_vector())
-    assert_allclose(fits[0].trace, whole.trace, rtol=1e-10)
+    same_path(fits[0], whole)
 
 
 def test_blas_keeps_to_one_thread_meanwhile():

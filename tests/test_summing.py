@@ -179,7 +179,7 @@ def test_its_standard_errors_are_those_of_all_rows():
 
 
 def test_a_classifier_goes_the_same_way():
-    data = simulate(3000, 2, 3, family="logistic", softness=1.0, random_state=1)
+    data = simulate(3000, 2, 3, family="logistic", softness=1.0, random_state=3)
     labels = np.array(["no", "yes"])[data.y.astype(int)]
     est = DistributedMoEClassifier(2, n_shards=4, method="em", random_state=0)
     est.fit(data.X, labels)
