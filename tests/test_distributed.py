@@ -259,7 +259,9 @@ def test_a_call_that_makes_no_sense_is_refused(shards, change, sentence):
 @pytest.fixture
 def nothing_offered(monkeypatch):
     """Leave shards alone with their own starts."""
-    monkeypatch.setattr(distributed, "offered", lambda tasks, fits, *_: (list(fits), ()))
+    monkeypatch.setattr(
+        distributed, "brought_together", lambda tasks, fits, *_: (list(fits), (), 0.0)
+    )
 
 
 def planted(monkeypatch, bad):
@@ -329,6 +331,63 @@ def test_large_shards_are_asked_only_if_their_fit_is_doubtful(monkeypatch, shard
     monkeypatch.setattr(distributed, "fit_local", watched)
     assert fitted(shards).improved == ("shard 3",)
     assert asked == ["shard 3"]
+
+
+@pytest.fixture(scope="module")
+def tangled():
+    """Rows of overlapping experts in shards so small that many end in wrong optima."""
+    data = simulate(6_000, 3, 4, overlap=True, random_state=1)
+    parts = np.array_split(np.arange(6_000), 20)
+    return data, [RowsShard(f"s{i}", data.X, data.y, index=part) for i, part in enumerate(parts)]
+
+
+def passes_watched(monkeypatch, fail=False):
+    """Return a list of what the passes over several shards are asked for."""
+    asked, em_shards = [], distributed.em_shards
+
+    def watched(shards, start, **kwargs):
+        asked.append((shards, start, kwargs))
+        if fail:
+            raise TasksFailed([Failure(shards[0].name, "it is gone")])
+        return em_shards(shards, start, **kwargs)
+
+    monkeypatch.setattr(distributed, "em_shards", watched)
+    return asked
+
+
+def test_shards_in_many_optima_set_out_from_passes_over_some_of_them(monkeypatch, tangled):
+    data, shards = tangled
+    asked = passes_watched(monkeypatch)
+    with monkeypatch.context() as change:
+        change.setattr(chances, "_MANY", 1.0)
+        alone = fit_shards(shards, 3, random_state=0)
+    assert not asked
+    monkeypatch.setattr(chances, "_ASKED", 10)
+    found = fit_shards(shards, 3, random_state=0)
+    [(used, _, kwargs)] = asked
+    assert len(used) == 10 and kwargs["max_iter"] == distributed._TOGETHER
+    assert len(found.improved) > 20 / 8 and found.agreeing > 0
+    gain = (
+        found.aggregation.model.log_density(data.X, data.y)
+        - alone.aggregation.model.log_density(data.X, data.y)
+    ).sum()
+    assert gain > 20
+
+
+def test_shards_that_fail_in_those_passes_stop_nothing(monkeypatch, tangled):
+    asked = passes_watched(monkeypatch, fail=True)
+    found = fit_shards(tangled[1], 3, random_state=0)
+    assert len(asked) == 1 and len(found.local_models) == 20
+
+
+def test_few_rows_stay_with_the_others_unless_they_clearly_prefer_another_maximum(shards):
+    first = fit_local(task_of(shards, 1))
+    down = first.message.log_likelihood - 5.0
+    again = replace(first, message=replace(first.message, log_likelihood=down))
+    assert chances._better(first, again).message is first.message
+    assert chances._better(first, again, slack=4.0).message is first.message
+    assert chances._better(first, again, slack=6.0).message is again.message
+    assert chances._better(first, again, slack=6.0).seconds == 2 * first.seconds
 
 
 @pytest.mark.usefixtures("nothing_offered")

@@ -11,11 +11,12 @@ import numpy as np
 from joblib import effective_n_jobs
 
 from otmoe.aggregation import METHODS, Aggregation, merged
-from otmoe.chances import agreed, offered, second_chances, support_of
+from otmoe.chances import brought_together, second_chances, support_of
 from otmoe.em import ALPHA
 from otmoe.futures import Engine, Failure, Progress, TasksFailed, gather
 from otmoe.local import Task, fit_local, labels_of
 from otmoe.message import LocalModel
+from otmoe.model import MoE
 from otmoe.numerics import Floats
 from otmoe.refining import check_rounds, refine_shards
 from otmoe.rows import Scaling
@@ -27,6 +28,8 @@ from otmoe.validation import generator
 
 METHODS_OF_SHARDS = (*METHODS, "em")
 """Ways to one model of shards: those of :func:`otmoe.aggregate`, and EM over all rows."""
+
+_TOGETHER = 30  # EM passes over many shards that bring a model near a maximum of their rows
 
 
 @dataclass(frozen=True)
@@ -96,7 +99,8 @@ def fit_shards(
 
     A shard in a wrong optimum is worse than none, and a small one ends there often. So the shards
     are offered the model that most of them agree on as a start, and keep what it leads to if that
-    is likelier. Shards whose log-likelihood per row stands out all the same
+    is likelier; if that helps many, the model comes from EM passes over some of them and is offered
+    once more (:mod:`otmoe.chances`). Shards whose log-likelihood per row stands out all the same
     (:mod:`otmoe.screening`) are fitted again with more starts; those that still stand out are left
     out, and named in `aggregation.left_out`. The answer depends on the shards, their order and the
     seed alone: not on the engine, the number of its workers, or who finishes first.
@@ -180,11 +184,28 @@ def fit_shards(
     tasks, fits = [tasks[i] for i in kept], [found[i] for i in kept]
 
     # 2) second chances: from where the others are, then with more starts
-    begin = perf_counter()
+    chosen = {"alpha": ALPHA, **(options or {})}
+    travel: dict[str, Any] = {
+        "classes": None if coded else classes,
+        "alpha": chosen["alpha"],
+        "engine": engine,
+        "retries": retries,
+        "timeout": timeout,
+    }
+
+    def together(shards: Sequence[Shard], start: MoE) -> tuple[MoE, float]:
+        begin = perf_counter()
+        try:
+            start = em_shards(shards, start, max_iter=_TOGETHER, **travel).model
+        except TasksFailed:  # of a shard that could be read before: what is known has to do
+            pass
+        seconds = perf_counter() - begin
+        return start, seconds / (len(shards) if engine is None else 1)  # as if side by side
+
     own = np.random.default_rng(int(rng.integers(2**31)))  # so that later draws do not hang on it
-    common = agreed(fits, n_experts, own) if len(fits) > 1 else None
-    agreeing = perf_counter() - begin
-    fits, improved = offered(tasks, fits, common, lambda again: run(again, None)[0])
+    fits, improved, agreeing = brought_together(
+        tasks, fits, n_experts, own, lambda again: run(again, None)[0], together
+    )
     fits, refitted = second_chances(tasks, fits, lambda again: run(again, None)[0])
     messages = [fit.message for fit in fits]
 
@@ -209,14 +230,6 @@ def fit_shards(
     )
 
     # 4) towards the maximum-likelihood answer of all rows
-    chosen = {"alpha": ALPHA, **(options or {})}
-    travel: dict[str, Any] = {
-        "classes": None if coded else classes,
-        "alpha": chosen["alpha"],
-        "engine": engine,
-        "retries": retries,
-        "timeout": timeout,
-    }
     scaling = Scaling.of(support)
     if method == "em":  # of every shard that was read, also where its own fit is left out
         everywhere = [task.shard for task in tasks]
