@@ -26,10 +26,8 @@ from otmoe.metrics import (
     root_mean_squared_error,
     scatter_index,
 )
-from otmoe.refinement import Refinement, advance
-from otmoe.refining import Question, answer_local
-from otmoe.rows import Scaling
 from otmoe.shards import Shard
+from paper.refining import refined
 
 RESULTS = Path(__file__).parent / "results"
 SEED, POINTS = 0, 4000
@@ -164,7 +162,7 @@ def fit_sites(shards: Sequence[Shard], n_experts: int, **options: Any) -> Sites:
 
 
 def merged(
-    sites: Sites, methods: Sequence[str], refined: Sequence[str], rounds: Sequence[int]
+    sites: Sites, methods: Sequence[str], starts: Sequence[str], rounds: Sequence[int]
 ) -> Iterator[Found]:
     """Merge local models by every method, and refine some.
 
@@ -182,29 +180,12 @@ def merged(
             about = sites.about | {"standing_out": flagged, "converged": result.converged}
             times = fit.timings["local"], sites.other, fit.agreeing + result.timings["total"]
             yield method, "0", result.model, learned(*times, **about)
-            if method in refined:
-                for number, state, seconds in refine(result.model, sites, rounds):
+            if method in starts:
+                for number, state, seconds in refined(
+                    result.model, sites.support, sites.shards, rounds, sites.classes
+                ):
                     about |= {"rounds": state.rounds, "converged": state.converged}
                     yield method, number, state.model, learned(*times, seconds, **about)
-
-
-def refine(
-    model: MoE, sites: Sites, rounds: Sequence[int]
-) -> Iterator[tuple[str, Refinement, float]]:
-    """Refine a model: what it is after some numbers of rounds, and when it is done."""
-    state, seconds, left = Refinement(model, Scaling.of(sites.support)), 0.0, sorted(rounds)
-    while not state.is_done("auto"):
-        answers, slowest = [], 0.0
-        for shard in sites.shards:
-            begin = perf_counter()
-            answers.append(answer_local(Question(shard, state.model, state.scaling, sites.classes)))
-            slowest = max(slowest, perf_counter() - begin)
-        begin = perf_counter()
-        state = advance(state, answers, [shard.name for shard in sites.shards])
-        seconds += slowest + perf_counter() - begin
-        while left and (state.rounds == left[0] or state.is_done("auto")):
-            yield str(left.pop(0)), state, seconds
-    yield "auto", state, seconds
 
 
 def wanted(

@@ -32,10 +32,8 @@ from otmoe.information import observed_information
 from otmoe.local import RowsShard, split
 from otmoe.metrics import evaluate
 from otmoe.numerics import Floats, to_numpy
-from otmoe.refinement import Refinement, advance
-from otmoe.refinement import judged as judged_state
-from otmoe.refining import Question, answer_local, glance_local
-from otmoe.rows import Rows, Scaling
+from otmoe.rows import Rows
+from paper.refining import refined
 
 RESULTS = Path(__file__).parent / "results"
 FEATURES, EXPERTS, TEST, POINTS = 20, 4, 25_000, 4_000
@@ -225,11 +223,13 @@ def estimators(
         size = sent(messages, with_grams=method == "gram")
         first = about | {"sites": M, "method": method}
         merging = result.timings["total"] + fit.agreeing
-        for refine, rounds, state, refining in [
-            ("0", 0, None, 0.0),
-            *(refined(result.model, support, here) if method in part.refined else ()),
+        steps = range(1, ROUNDS + 1)
+        for refine, state, refining in [
+            ("0", None, 0.0),
+            *(refined(result.model, support, here, steps) if method in part.refined else ()),
         ]:
             model = result.model if state is None else state.model
+            rounds = 0 if state is None else state.rounds
             distance, same = "", ""
             if refine == "auto":
                 distance, same = to_mle(model, data, whole)
@@ -246,32 +246,6 @@ def estimators(
                 | {"other_cores_busy": other.cores()}
                 | environment()
             )
-
-
-def refined(
-    model: MoE, support: Floats, shards: list[RowsShard]
-) -> Iterator[tuple[str, int, Refinement, float]]:
-    """Refine a model: after each of the first rounds, and when it is done."""
-    state, seconds = Refinement(model, Scaling.of(support)), 0.0
-    while not state.is_done("auto") or state.rounds < ROUNDS:
-        answers, slowest = [], 0.0
-        for shard in shards:
-            start = perf_counter()
-            answers.append(answer_local(question_to(shard, state)))
-            slowest = max(slowest, perf_counter() - start)
-        start = perf_counter()
-        before, state = state, advance(state, answers, [shard.name for shard in shards])
-        seconds += slowest + perf_counter() - start
-        if state.rounds <= ROUNDS:
-            seen = {shard.name: glance_local(question_to(shard, state)) for shard in shards}
-            yield str(state.rounds), state.rounds, judged_state(state, seen), seconds
-        if state.is_done("auto") and not before.is_done("auto"):
-            end = ("auto", state.rounds, state, seconds)
-    yield end
-
-
-def question_to(shard: RowsShard, state: Refinement) -> Question:
-    return Question(shard, state.model, state.scaling)
 
 
 def to_mle(model: MoE, data: Simulation, whole: Fit) -> tuple[float, bool]:

@@ -1,0 +1,51 @@
+"""Refine rounds of the studies: sites one after another, timed as if side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from time import perf_counter
+
+from otmoe import MoE
+from otmoe.numerics import Floats
+from otmoe.refinement import Refinement, advance, judged
+from otmoe.refining import Question, answer_local, glance_local
+from otmoe.rows import Scaling
+from otmoe.shards import Shard
+
+
+def refined(
+    model: MoE,
+    support: Floats,
+    shards: Sequence[Shard],
+    rounds: Sequence[int],
+    classes: Floats | None = None,
+) -> Iterator[tuple[str, Refinement, float]]:
+    """Refine a model: what it is after some numbers of rounds, and when it is done.
+
+    The last of a number of rounds is judged by the sites, and taken back if it was none, as
+    `fit_shards` does it.
+
+    Yields
+    ------
+    str
+        The number of rounds, or "auto".
+    Refinement
+    float
+        Seconds of the slowest site and of the server, over all rounds.
+    """
+    state, seconds, left = Refinement(model, Scaling.of(support)), 0.0, sorted(rounds)
+    while not state.is_done("auto"):
+        answers, slowest = [], 0.0
+        for shard in shards:
+            begin = perf_counter()
+            answers.append(answer_local(Question(shard, state.model, state.scaling, classes)))
+            slowest = max(slowest, perf_counter() - begin)
+        begin = perf_counter()
+        state = advance(state, answers, [shard.name for shard in shards])
+        seconds += slowest + perf_counter() - begin
+        if left and (state.rounds == left[0] or state.is_done("auto")):
+            asked = {s.name: Question(s, state.model, state.scaling, classes) for s in shards}
+            seen = judged(state, {name: glance_local(asked[name]) for name in asked})
+            while left and (state.rounds == left[0] or state.is_done("auto")):
+                yield str(left.pop(0)), seen, seconds
+    yield "auto", state, seconds
