@@ -1,6 +1,7 @@
 """``otmoe refine``: three sites, a server, and files between them."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -90,6 +91,14 @@ STEP = ["refine", "step", "state.json"]
 OUT = ["-o", "refined.json"]
 
 
+def merging(path):
+    """Return what a model file says about its merging, and what the report on it shows of that."""
+    page = path.with_suffix(".html")
+    fine("report", path, "-o", page, "--force")
+    text = re.search(r'<script[^>]*id="data"[^>]*>(.*?)</script>', page.read_text(), re.DOTALL)[1]
+    return json.loads(path.read_text()).get("aggregation"), json.loads(text)["aggregation"]
+
+
 def contents(folder):
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
@@ -128,6 +137,17 @@ def test_the_whole_route_ends_at_the_fit_of_all_rows(both):
     assert about["number of sites"] == 3 and about["rounds"] == number
     assert_allclose(about["rows"], w.sum())
     assert leftovers(folder) == []
+    # and the file says of the sites what the merged one said
+    before, (after, shown) = merging(folder / "model.json")[0], merging(folder / "refined.json")
+    assert {site["site"] for site in shown["sites"]} == set(SITES)
+    assert shown["refinement"]["rounds"] == number and shown["refinement"]["trace"]
+    assert shown["status"].startswith(f"{before['status']}; after {number} refine rounds the last")
+    errors = after["inference"]["standard_errors"]
+    assert_allclose(shown["inference"]["standard_errors"], errors)
+    changed = {"refinement", "inference", "no_inference", "status"}
+    for key in before.keys() - changed:
+        assert after[key] == before[key]
+    assert after.keys() ^ before.keys() == {"refinement", "inference", "no_inference"}
 
 
 def test_a_step_makes_the_next_request_and_says_how_far_it_is(inbox):
@@ -156,6 +176,40 @@ def test_the_last_of_so_many_rounds_writes_the_model(inbox):
         *STEP, "*.round1.reply.json", "-o", "again.json"
     )
     assert contents(inbox) == before
+
+
+def test_a_start_that_does_not_know_its_sites_ends_in_a_model_alone(inbox):
+    fine("aggregate", "*.moe.json", "--model-only", "-o", "model.json", "--force")
+    begin(inbox, "--rounds", "1", "--force")
+    assert RefineState.load("state.json").aggregation is None
+    fine(*STEP, "*.round1.reply.json", *OUT)
+    assert merging(Path("refined.json").resolve()) == (None, None)
+
+
+def test_the_sites_can_be_left_out_of_the_last_file(inbox):
+    begin(inbox, "--rounds", "1", "--force")
+    state = Path("state.json").read_bytes()
+    fine(*STEP, "*.round1.reply.json", *OUT, "--model-only")
+    assert merging(Path("refined.json").resolve()) == (None, None)
+    alone = load_model("refined.json").to_vector()
+    Path("state.json").write_bytes(state)
+    fine(*STEP, "*.round1.reply.json", *OUT, "--force")
+    document, shown = merging(Path("refined.json").resolve())
+    assert "no_inference" in document and shown["refinement"]["rounds"] == 1
+    assert load_model("refined.json").to_vector().tolist() == alone.tolist()
+
+
+def test_a_refined_model_can_be_refined_on(inbox):
+    begin(inbox, "--rounds", "1", "--force")
+    fine(*STEP, "*.round1.reply.json", "-o", "model.json", "--force")
+    begin(inbox, "--rounds", "1", "--force", "--exclude", "Lyon")
+    for name in ("Brest", "Nantes"):
+        reply(inbox, name, 1, "--force")
+    fine(*STEP, "Brest.round1.reply.json", "Nantes.round1.reply.json", *OUT)
+    _, shown = merging(Path("refined.json").resolve())
+    assert {site["site"] for site in shown["sites"]} == set(SITES)
+    assert shown["status"].count("after 1 refine round") == 2
+    assert shown["status"].endswith("; not asked in these rounds: Lyon")
 
 
 def test_the_summary_comes_at_the_end(inbox):
@@ -218,6 +272,16 @@ def test_a_bad_reply_is_named_and_nothing_is_changed(inbox, spoil, sentence):
     path.write_text(spoil(path.read_text()))
     before = contents(inbox)
     assert sentence in refused(*STEP, "*.reply.json", *OUT)
+    assert contents(inbox) == before
+
+
+def test_a_state_with_a_spoilt_merging_is_refused(inbox):
+    document = json.loads(Path("state.json").read_text())
+    document["aggregation"]["sites"][0]["mass"] = [[0.25, 0.25]]
+    Path("state.json").write_text(json.dumps(document))
+    before = contents(inbox)
+    line = refused(*STEP, "*.reply.json", *OUT)
+    assert "state.json: `aggregation.sites[0].mass` adds up to 0.5; give shares that" in line
     assert contents(inbox) == before
 
 
@@ -308,6 +372,8 @@ def test_inspect_shows_what_leaves_a_site(inbox):
     for name in ("round1.request.json", "state.json"):
         report = json.loads(fine("inspect", name, "--json").stdout)
         assert report["features"] == ["x0", "x1"] and report["experts"] == 2
+        assert report["bytes"] == sum(part["bytes"] for part in report["parts"])
+    assert "how it was merged" in [part["name"] for part in report["parts"]]
     path = Path("Lyon.round1.reply.json")
     path.write_text(path.read_text()[:-40])
     assert "ends too early" in refused("inspect", "Lyon.round1.reply.json")

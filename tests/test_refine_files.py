@@ -10,10 +10,13 @@ import pytest
 from families import FAMILIES
 from numpy.testing import assert_allclose, assert_array_equal
 
-from otmoe import FeatureSpec, Limits, LocalModel, simulate
+from otmoe import FeatureSpec, Limits, LocalModel, aggregate, simulate
+from otmoe.aggregation.result import refined_document
+from otmoe.aggregationrecord import AggregationRecord
 from otmoe.em import em
 from otmoe.inference import InferenceError, observed_inference
 from otmoe.jsontext import MessageError
+from otmoe.records import typed
 from otmoe.refinefile import RefineReply, RefineRequest, RefineState
 from otmoe.refinement import MOST_ROUNDS, answer
 from otmoe.refinerounds import begin, check_merged, reply_to, request_of, step
@@ -63,6 +66,26 @@ def distance(found, fit, X, y):
     there = answer("", fit, scaling, Rows(X, y)).information.matrix
     gap = scaling.from_user(found).to_vector() - scaling.from_user(fit).to_vector()
     return float(np.sqrt(gap @ there @ gap))
+
+
+def spoilt(thing, change):
+    document = json.loads(thing.to_json())
+    change(document)
+    return json.dumps(document)
+
+
+def set_to(path, value):
+    def change(document):
+        *parents, last = [int(part) if part.isdigit() else part for part in path.split(".")]
+        for part in parents:
+            document = document[part]
+        document[last] = value
+
+    return change
+
+
+def lacks(path):
+    return lambda document: document.pop(path)
 
 
 # -- the same as elsewhere -------------------------------------------------------------------------
@@ -178,6 +201,116 @@ def test_standard_errors_are_those_of_one_fit(data, scaling):
     assert found.n_samples == 3000
 
 
+# -- how the start was merged ----------------------------------------------------------------------
+
+
+def record_of(document):
+    return typed(AggregationRecord, document, "aggregation")
+
+
+@pytest.fixture(scope="module")
+def merging(data):
+    """Return an aggregation whose model is a few standard errors from the maximum."""
+    fits = {
+        name: em(part.X, part.y, 2, init=data.truth, max_iter=50)
+        for name, part in rows_of(data).items()
+    }
+    messages = [LocalModel.from_fit(fit, name) for name, fit in fits.items()]
+    found = aggregate(messages, data.X[:500])
+    return replace(found, model=found.model.with_vector(found.model.to_vector() + 0.1))
+
+
+@pytest.fixture(scope="module")
+def merged(merging, scaling):
+    """Return the state before the first round, which knows how its model was merged."""
+    sizes = {message.site: message.n_samples for message in merging.messages}
+    record = record_of(merging.document())
+    return by_mail(begin(merging.model, sizes, scaling, aggregation=record))
+
+
+@pytest.mark.parametrize("rounds", ["auto", 1])
+def test_the_merging_is_said_as_over_an_executor(merged, merging, data, scaling, rounds):
+    state = replace(merged, rounds=rounds)
+    while not state.done:
+        state = by_mail(step(state, replies_to(request_of(state), rows_of(data))))
+    assert state.aggregation.model_dump(exclude_unset=True) == merging.document()
+    found = refined_document(state.aggregation, state.refinement, rounds, state.sites)
+    assert found == merging.refined(state.refinement, rounds).document()
+
+    shards = [ArrayShard(name, part.X, part.y) for name, part in rows_of(data).items()]
+    end = refine_shards(shards, merging.model, rounds, scaling=scaling)
+    there = merging.refined(end, rounds).document()
+    assert found.keys() == there.keys() and ("inference" in found) == (rounds == "auto")
+    assert found["sites"] == there["sites"] and found["converged"] == there["converged"]
+    assert found["refinement"]["rounds"] == there["refinement"]["rounds"]
+    assert_allclose(found["refinement"]["trace"], there["refinement"]["trace"], rtol=1e-10)
+    if rounds == "auto":
+        errors = [part["inference"]["standard_errors"] for part in (found, there)]
+        assert_allclose(*errors, rtol=1e-6)
+
+
+def test_a_second_refinement_replaces_what_the_first_said(merged, data):
+    first = step(merged, replies_to(request_of(merged), rows_of(data)))
+    sites = first.sites
+    once = record_of(refined_document(first.aggregation, first.refinement, 1, sites))
+    assert once.no_inference is not None and once.inference is None
+    state = replace(merged, aggregation=once)
+    while not state.done:
+        state = by_mail(step(state, replies_to(request_of(state), rows_of(data))))
+    twice = refined_document(state.aggregation, state.refinement, "auto", sites)
+    assert "no_inference" not in twice and twice["inference"]["kind"] == "information"
+    assert twice["refinement"]["rounds"] == state.refinement.rounds
+    assert twice["status"] == f"{once.status}; {state.refinement.status}"
+
+    doubt = {**twice["inference"], "warnings": ["the rows do not determine this."]}
+    doubted = {**twice, "inference": doubt, "warnings": ["a site is small.", *doubt["warnings"]]}
+    again = refined_document(record_of(doubted), state.refinement, "auto", sites)
+    assert again["warnings"] == ["a site is small."]
+
+
+def test_sites_that_were_merged_or_asked_but_not_both_are_named(merged, data):
+    sizes = {"Metz": merged.sites["Brest"], "Lyon": merged.sites["Lyon"]}
+    state = replace(merged, sites=sizes)
+    rows = rows_of(data, {"Metz": SITES["Brest"], "Lyon": SITES["Lyon"]})
+    state = step(state, replies_to(request_of(state), rows))
+    found = refined_document(state.aggregation, state.refinement, 1, state.sites)
+    assert found["status"].endswith(
+        "; not asked in these rounds: Brest, Nantes; asked, though not merged: Metz"
+    )
+    assert [site["site"] for site in found["sites"]] == list(SITES)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (set_to("aggregation", []), "`aggregation` is a list of 0; give an object."),
+        (set_to("aggregation.sites", []), "`aggregation.sites` is empty; a model is merged of one"),
+        (set_to("aggregation.sites.1.site", "Brest"), '`aggregation.sites[1]` is "Brest" a sec'),
+        (set_to("aggregation.sites.0.mass", [[1.0]]), "`aggregation.sites[0].mass[0]` has 1 ent"),
+        (set_to("aggregation.sites.0.weight", 2.0), "`aggregation.sites[0].weight` is 2.0; give"),
+        (set_to("aggregation.sites.0.site", "a\nb"), "`aggregation.sites[0].site` holds the con"),
+        (set_to("aggregation.cost", float("nan")), "`aggregation.cost` is NaN; give a finite"),
+        (set_to("aggregation.covariates.mean", [0.0]), "`aggregation.covariates.mean` has 1 entr"),
+        (set_to("aggregation.rows", 3), "`aggregation.rows` is not a field of schema version 1"),
+        (
+            set_to("aggregation.inference", {"kind": "sandwich", "standard_errors": [1.0]}),
+            "`aggregation.inference.standard_errors` has 1 entries; give 11.",
+        ),
+    ],
+)
+def test_a_spoilt_merging_is_refused_with_a_sentence(merged, change, sentence):
+    with pytest.raises(MessageError) as error:
+        RefineState.from_json(spoilt(merged, change), "state.json")
+    assert str(error.value).startswith(f"state.json: {sentence}")
+    assert "\n" not in str(error.value)
+
+
+def test_a_state_need_not_know_how_its_model_was_merged(merged):
+    found = RefineState.from_json(spoilt(merged, lacks("aggregation")))
+    assert found.aggregation is None and "aggregation" not in json.loads(found.to_json())
+    assert RefineState.from_json(spoilt(merged, set_to("aggregation", None))).aggregation is None
+
+
 # -- refusals --------------------------------------------------------------------------------------
 
 
@@ -191,26 +324,6 @@ def state(data, scaling):
 @pytest.fixture(scope="module")
 def replies(state, data):
     return replies_to(request_of(state), rows_of(data))
-
-
-def spoilt(thing, change):
-    document = json.loads(thing.to_json())
-    change(document)
-    return json.dumps(document)
-
-
-def set_to(path, value):
-    def change(document):
-        *parents, last = [int(part) if part.isdigit() else part for part in path.split(".")]
-        for part in parents:
-            document = document[part]
-        document[last] = value
-
-    return change
-
-
-def lacks(path):
-    return lambda document: document.pop(path)
 
 
 def test_a_round_that_is_over_is_refused(state, data, scaling):

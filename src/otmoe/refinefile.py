@@ -13,6 +13,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from otmoe.aggregationrecord import AggregationRecord, check_aggregation
 from otmoe.features import FeatureSpec
 from otmoe.inference import Inference, refined_inference
 from otmoe.information import Information
@@ -210,12 +211,15 @@ class RefineState(_File):
     rounds : int or "auto"
         How many rounds there shall be; "auto" for as many as it takes.
     features : FeatureSpec, optional
+    aggregation : AggregationRecord, optional
+        How the model was merged that the rounds began with, for the file of the last one.
     """
 
     refinement: Refinement
     sites: Mapping[str, float] = field(repr=False)
     rounds: int | str = "auto"
     features: FeatureSpec | None = field(default=None, repr=False)
+    aggregation: AggregationRecord | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         self._check(read_as(StateRecord, self._document(), "state"), "state")
@@ -266,6 +270,9 @@ class RefineState(_File):
         for i, gap in enumerate(record.missing):
             if gap.site not in record.sites or gap.round > record.rounds:
                 fail(source, f"missing[{i}]", "is no site or no round so far; mend it.")
+        if record.aggregation is not None:
+            sizes = model.n_experts, model.n_features, model.n_parameters
+            check_aggregation(record.aggregation, *sizes, source, limits)
 
     def _document(self) -> dict[str, Any]:
         state, best = self.refinement, self.refinement.best
@@ -287,6 +294,7 @@ class RefineState(_File):
             **features_part(self.features),
             "model": model_document(state.model),
             "best": None if best is None else _best_document(best),
+            **_aggregation_part(self.aggregation),
             "versions": versions_used(),
         }
 
@@ -314,7 +322,7 @@ class RefineState(_File):
         )
         features = None if record.features is None else FeatureSpec.from_record(record.features)
         rounds = "auto" if record.most_rounds is None else record.most_rounds
-        return cls(state, record.sites, rounds, features)
+        return cls(state, record.sites, rounds, features, record.aggregation)
 
 
 # -- parts of documents --------------------------------------------------------------------------
@@ -357,6 +365,11 @@ def _information(record: InformationRecord) -> Information:
         symmetric(record.information, len(record.score)),
         np.array(record.mass, np.float64),
     )
+
+
+def _aggregation_part(record: AggregationRecord | None) -> dict[str, Any]:
+    """Return the field of a document that says how a model was merged, if that is known."""
+    return {} if record is None else {"aggregation": record.model_dump(exclude_unset=True)}
 
 
 def _best_document(best: Best) -> dict[str, Any]:

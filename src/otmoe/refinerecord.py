@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field
 
+from otmoe.aggregationrecord import AggregationRecord
 from otmoe.features import FeaturesRecord
 from otmoe.jsontext import fail, shown
 from otmoe.records import (
@@ -109,6 +110,7 @@ class StateRecord(Record):
     features: FeaturesRecord | None = None
     model: ModelRecord
     best: BestRecord | None
+    aggregation: AggregationRecord | None = None
     versions: Map[Line, Line] = {}
 
 

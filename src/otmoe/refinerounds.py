@@ -22,6 +22,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from otmoe.aggregationrecord import AggregationRecord
 from otmoe.em import ALPHA
 from otmoe.features import FeatureSpec
 from otmoe.jsontext import MessageError, shown
@@ -42,6 +43,7 @@ def begin(
     *,
     alpha: float = ALPHA,
     features: FeatureSpec | None = None,
+    aggregation: AggregationRecord | None = None,
 ) -> RefineState:
     """Return the state before the first round.
 
@@ -59,9 +61,11 @@ def begin(
         As in :func:`otmoe.em.em`.
     features : FeatureSpec, optional
         How columns become the model's features.
+    aggregation : AggregationRecord, optional
+        How the model was merged, as its file has it; the state keeps it.
     """
     rows = {site: float(n) for site, n in sites.items()}
-    return RefineState(Refinement(model, scaling, alpha), rows, rounds, features)
+    return RefineState(Refinement(model, scaling, alpha), rows, rounds, features, aggregation)
 
 
 def check_merged(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from otmoe.aggregation.parts import Communication, Covariates, SiteRecord
+from otmoe.aggregationrecord import AggregationRecord
 from otmoe.em import Fit
 from otmoe.features import FeatureSpec
 from otmoe.htmltext import html_lines, html_table
@@ -89,9 +90,8 @@ class Aggregation:
         found = replace(
             self,
             model=state.model,
-            converged=self.converged and (rounds != "auto" or state.converged),
-            status=f"{self.status}; {state.status}",
             refinement=state,
+            **_end(self, state, rounds),
         )
         return found._with_doubts() if state.converged else found
 
@@ -269,6 +269,58 @@ def refinement_document(state: Refinement) -> dict[str, Any]:
         "warnings": list(map(_words, found.warnings)),
     }
     return part
+
+
+def refined_document(
+    record: AggregationRecord, state: Refinement, rounds: int | str, asked: Iterable[str]
+) -> dict[str, Any]:
+    """Return how a model was merged and then refined, where the merging is known from its file.
+
+    It is the document of :meth:`Aggregation.refined`. What an earlier refinement said about
+    intervals makes way for what this one says.
+
+    Parameters
+    ----------
+    record : AggregationRecord
+        How the model was merged that the rounds began with.
+    state : Refinement
+        One round has been answered at least.
+    rounds : int or "auto"
+        As asked for; "auto" has to have converged.
+    asked : iterable of str
+        The sites that were asked; `status` says so if they are not those that were merged.
+    """
+    known = refinement_document(state)
+    before = record.model_dump(
+        exclude_unset=True, exclude={"refinement", "inference", "no_inference"}
+    )
+    old = () if record.inference is None else record.inference.warnings
+    doubts = known["inference"]["warnings"] if state.converged and "inference" in known else []
+    end = _end(record, state, rounds)
+    merged, asked = dict.fromkeys(site.site for site in record.sites), dict.fromkeys(asked)
+    for words, sites in (
+        ("not asked in these rounds", [site for site in merged if site not in asked]),
+        ("asked, though not merged", [site for site in asked if site not in merged]),
+    ):
+        if sites:
+            end["status"] += f"; {words}: {', '.join(sites)}"
+    return {
+        **before,
+        **known,
+        "converged": end["converged"],
+        "status": _words(end["status"]),
+        "warnings": [*(text for text in record.warnings if text not in old), *doubts],
+    }
+
+
+def _end(
+    before: Aggregation | AggregationRecord, state: Refinement, rounds: int | str
+) -> dict[str, Any]:
+    """Return how a merging ended that refine rounds have led on from."""
+    return {
+        "converged": before.converged and (rounds != "auto" or state.converged),
+        "status": f"{before.status}; {state.status}",
+    }
 
 
 def _site_document(record: SiteRecord, message: LocalModel) -> dict[str, Any]:

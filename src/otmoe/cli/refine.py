@@ -8,7 +8,8 @@ from typing import Any, Literal
 
 import click
 
-from otmoe import load_features, load_model, save_model, shards_from, support_from
+from otmoe import load_features, save_model, shards_from, support_from
+from otmoe.aggregation.result import refined_document
 from otmoe.cli import options
 from otmoe.cli.aggregate import support_of
 from otmoe.cli.common import (
@@ -29,11 +30,13 @@ from otmoe.cli.tables import experts_table, listed
 from otmoe.inference import Inference, InferenceError
 from otmoe.jsontext import MessageError, named, parse
 from otmoe.local import ROWS_PER_PARAMETER, joined
+from otmoe.message import load_record, model_of
 from otmoe.prediction import spec_of
 from otmoe.refinefile import RefineReply, RefineRequest, RefineState
 from otmoe.refinerounds import begin, check_merged, request_of, step
 from otmoe.replying import reply_from
 from otmoe.rows import Scaling
+from otmoe.schema import ModelFileRecord
 from otmoe.shards.memory import checked
 from otmoe.support import N_POINTS
 
@@ -122,14 +125,17 @@ def start(
         check_output(path, force)
     if state.resolve() == output.resolve():
         raise click.UsageError("--state and --output are one file; give two.")
-    merged, features = load_model(model), load_features(model)
+    record = load_record(model)
+    merged, features = model_of(record.model), load_features(model)
+    aggregation = record.aggregation if isinstance(record, ModelFileRecord) else None
     messages = open_inbox(files, exclude, skip_bad=False).messages
     check_merged(merged, features, messages, named(model))
     points = support_of(messages, support, N_POINTS, missing, 0)
     if isinstance(points, int):
         points = support_from(messages, points)
     sites = {message.site: message.n_samples for message in messages}
-    found = begin(merged, sites, Scaling.of(points), rounds, features=features)
+    scaling = Scaling.of(points)
+    found = begin(merged, sites, scaling, rounds, features=features, aggregation=aggregation)
     request = request_of(found)
     request.save(output)
     found.save(state)
@@ -262,6 +268,7 @@ its replies are refused.""",
     section="Output",
     help="Print standard errors, tests and intervals once it is done.",
 )
+@options.model_only
 @output("Model file to write, JSON, once it is done.")
 def take_step(
     state: Path,
@@ -269,6 +276,7 @@ def take_step(
     allow_missing: bool,
     request: Path | None,
     summary: bool,
+    model_only: bool,
     output: Path,
     force: bool,
     as_json: bool,
@@ -309,7 +317,7 @@ def take_step(
     lines: list[Any] = [done.status]
     # What is made of the step comes first and the state last: until then, it has not been taken.
     if after.done:
-        lines += _finish(after, output, summary, report)
+        lines += _finish(after, output, summary, model_only, report)
     else:
         request_of(after).save(request)
         lines.append(f"the next request is {request}; send it to {few(after.sites)}")
@@ -319,7 +327,9 @@ def take_step(
     say(report, as_json, quiet, *lines)
 
 
-def _finish(state: RefineState, output: Path, summary: bool, report: dict[str, Any]) -> list[Any]:
+def _finish(
+    state: RefineState, output: Path, summary: bool, model_only: bool, report: dict[str, Any]
+) -> list[Any]:
     """Write the model, and return what to say about it."""
     known = state.refinement
     assert known.best is not None  # at least one round has been answered
@@ -334,7 +344,10 @@ def _finish(state: RefineState, output: Path, summary: bool, report: dict[str, A
     }
     if known.missing:
         about["missing"] = few(f"{site} (round {r})" for r, site in known.missing)
-    save_model(known.model, output, about=about, features=state.features)
+    aggregation = None
+    if state.aggregation is not None and not model_only:
+        aggregation = refined_document(state.aggregation, known, state.rounds, state.sites)
+    save_model(known.model, output, about, state.features, aggregation)
     if state.absent:
         warn(f"{few(state.absent)} missed the last round: the model is that of the other sites.")
     if not known.converged:

@@ -26,7 +26,7 @@ The page is one file that asks nothing of any network: mail it, print it. It nam
 def report(
     file: Path, title: str | None, output: Path, force: bool, as_json: bool, quiet: bool
 ) -> None:
-    """Make a page of FILE, a model that `otmoe aggregate` or `otmoe run` has written.
+    """Make a page of FILE, a model that `otmoe aggregate`, `refine` or `run` has written.
 
     It shows what each site sent and contributed, where its experts went, coefficients, the gate,
     and what to look at before trusting the model. Of a model alone it shows the model.

@@ -33,7 +33,8 @@ PARTS = {
 _WIDTH = ("se", "low", "high")
 _NO_RECORD = (
     "This file holds a model and nothing about how it was merged: sites, flows and intervals are "
-    "not known. Files written by otmoe aggregate, otmoe run and Aggregation.save have them."
+    "not known. Files written by otmoe aggregate, otmoe run and Aggregation.save have them, and "
+    "what otmoe refine makes of these."
 )
 _ENSEMBLE = (
     "An ensemble keeps the experts of every site, so that there is no merged model to show "
