@@ -156,7 +156,8 @@ def boxes(findings: Findings, places: Places, title: str, below: str) -> Figure:
         panel(ax, groups)
         truths = len(next(iter(next(iter(groups.values())).values())))
         if metric == "learning_seconds":
-            words += f"\n(on a quiet machine, {truths} truths)" if quoted else NOT_QUIET
+            many = f"{truths} truth{'s' * (truths > 1)}"
+            words += f"\n(on a quiet machine, {many})" if quoted else NOT_QUIET
         ax.set_title(words, loc="left")
         ax.set_xlabel(below)
         scale(ax, metric, groups)

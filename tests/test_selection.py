@@ -17,6 +17,7 @@ import otmoe.selection
 from otmoe import (
     DistributedMoEClassifier,
     DistributedMoERegressor,
+    LocalModel,
     MoEClassifier,
     MoERegressor,
     candidate_scores,
@@ -394,3 +395,31 @@ def test_the_command_refuses_numbers_that_are_none(files):
     assert out.exit_code == 2 and "'2-x'" in out.stderr
     words = refused("select", files, "--target", "y", "--experts", "2,3", *ELBOW)
     assert "three numbers of experts or more" in words
+
+
+@pytest.fixture
+def inbox(data, tmp_path):
+    for name, rows in {"lyon": slice(0, 450), "nantes": slice(450, 900)}.items():
+        est = MoERegressor(4, random_state=0).fit(data.X[rows], data.y[rows])
+        message = est.to_message(name, data.X[rows], sketch=True)
+        message.save(tmp_path / f"{name}.moe.json")
+    return tmp_path / "*.moe.json"
+
+
+def test_the_elbow_of_messages_is_that_of_python(inbox, tmp_path):
+    report = json.loads(
+        fine("elbow", inbox, "--experts", "1-4", "--points", "500", "--json").stdout
+    )
+    messages = [LocalModel.load(tmp_path / f"{name}.moe.json") for name in ("lyon", "nantes")]
+    found = select_from_messages(messages, 500, range(1, 5))
+    assert report["n_experts"] == report["elbow"] == found.n_experts == 3
+    assert_allclose([row["cost"] for row in report["table"]], [c.cost for c in found.candidates])
+    assert "by the elbow of R_c" in fine("elbow", inbox, "--experts", "1-4").stdout
+
+
+def test_the_elbow_needs_three_numbers_and_something_to_compare_at(inbox, tmp_path):
+    words = refused("elbow", inbox, "--experts", "2,3")
+    assert "three numbers of experts or more" in words
+    bare = LocalModel.load(tmp_path / "lyon.moe.json")
+    replace(bare, sketch=None, support=None).save(tmp_path / "bare.json")
+    assert "--sketch" in refused("elbow", tmp_path / "bare.json")

@@ -58,6 +58,7 @@ for _command in (
     select.select,
     fit.fit,
     inspect.inspect,
+    select.elbow,
     aggregate.aggregate,
     refine.refine,
     report.report,

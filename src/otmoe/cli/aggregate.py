@@ -34,7 +34,6 @@ from otmoe.cli.tables import experts_table, listed, table_of
 from otmoe.numerics import Floats
 from otmoe.prediction import spec_of
 from otmoe.shards import draw_features
-from otmoe.support import N_POINTS
 
 WEIGHTS = ("rows", "equal", "covariate")
 
@@ -78,21 +77,8 @@ The same messages, support and seed give the same model, in whatever order the m
     help="How much a site counts: by its rows, all the same, or by rows and sketch, so that it "
     "counts where its rows are.",
 )
-@option(
-    "--support",
-    metavar="DATA",
-    section="Support",
-    help="Rows of covariates at which models are compared, Parquet or CSV; no y is needed. By "
-    "default points are drawn from the sketches and rows that the messages bring.",
-)
-@option(
-    "--points",
-    type=click.IntRange(min=1),
-    default=N_POINTS,
-    show_default=True,
-    section="Support",
-    help="How many to draw.",
-)
+@options.support
+@options.points
 @options.missing("Support")
 @option(
     "--experts",

@@ -22,6 +22,7 @@ from otmoe.cli.common import Decorator, Failed, Names, option, several
 from otmoe.cli.engines import ENGINES
 from otmoe.estimators.distributed import DistributedMoE
 from otmoe.shards import Shard
+from otmoe.support import N_POINTS
 
 
 class Cut(click.ParamType):
@@ -197,6 +198,21 @@ def features_of(spec: str | None, columns: list[str] | None) -> FeatureSpec | li
     return features
 
 
+support = option(
+    "--support",
+    metavar="DATA",
+    section="Support",
+    help="Rows of covariates at which models are compared, Parquet or CSV; no y is needed. By "
+    "default points are drawn from the sketches and rows that the messages bring.",
+)
+points = option(
+    "--points",
+    type=click.IntRange(min=1),
+    default=N_POINTS,
+    show_default=True,
+    section="Support",
+    help="How many to draw.",
+)
 model_only = option(
     "--model-only",
     is_flag=True,

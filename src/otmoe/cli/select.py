@@ -1,4 +1,4 @@
-"""``otmoe select``: how many experts some data call for."""
+"""``otmoe select`` and ``otmoe elbow``: how many experts some data, or messages, call for."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from typing import Any, Literal
 
 import click
 
-from otmoe import select_over_shards
+from otmoe import Selection, select_from_messages, select_over_shards
 from otmoe.cli import options
+from otmoe.cli.aggregate import support_of
 from otmoe.cli.common import Command, data, option, progress, say, speech
 from otmoe.cli.engines import open_engine
+from otmoe.cli.inbox import open_inbox
 from otmoe.selection import CRITERIA
 
 
@@ -99,13 +101,70 @@ def select(
             on_error=on_error,
             progress=report,
         )
+    say(_report(found, "select", criterion), as_json, quiet, str(found))
+
+
+@click.command(
+    cls=Command,
+    epilog="""\b
+Examples:
+  otmoe elbow "*.moe.json"
+  otmoe elbow "*.moe.json" --experts 2-8 --support covariates.parquet
+
+The elbow is never at either end of the numbers, so leave room on both sides; and let the sites
+fit as many experts as there could be, and a few more.""",
+)
+@click.argument("files", nargs=-1, required=True, metavar="FILES...")
+@option(
+    "--exclude",
+    multiple=True,
+    metavar="SITE",
+    section="Messages",
+    help="Leave this site out; may be given several times.",
+)
+@options.support
+@options.points
+@options.missing("Support")
+@option(
+    "--experts",
+    type=options.Numbers(),
+    default="1-6",
+    show_default=True,
+    section="Merging",
+    help="Numbers of experts to compare, three or more, as in 1-6 or 2,3,5.",
+)
+@options.seed("Merging")
+@speech
+def elbow(
+    files: tuple[str, ...],
+    exclude: tuple[str, ...],
+    support: str | None,
+    points: int,
+    missing: Literal["error", "drop"],
+    experts: list[int],
+    seed: int,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Compare numbers of experts by the messages of many sites alone.
+
+    FILES are messages, as for `otmoe aggregate`. They are merged to every number, and the number
+    after which the transport objective falls no further is the one they call for. No site is asked.
+    """
+    messages = open_inbox(files, exclude, skip_bad=False).messages
+    X = support_of(messages, support, points, missing, seed)
+    found = select_from_messages(messages, X, experts, random_state=seed, n_jobs=-1)
+    say(_report(found, "elbow", "elbow"), as_json, quiet, str(found))
+
+
+def _report(found: Selection, command: str, criterion: str) -> dict[str, Any]:
+    """Return what was found, as it is printed by --json."""
     table = [{**row, "warnings": list(row["warnings"])} for row in found.records()]
-    result = {
-        "command": "select",
+    return {
+        "command": command,
         "criterion": criterion,
         "n_experts": found.n_experts,
         "elbow": found.best("elbow").n_experts if len(table) > 2 else None,
         "notes": list(found.notes),
         "table": table,
     }
-    say(result, as_json, quiet, str(found))
