@@ -38,10 +38,10 @@ def main() -> None:
         write_page(read(args.out))
         return
     console = Console(width=None if sys.stdout.isatty() else 120)
-    known = {(row["softness"], row["truth"]) for row in read(args.out)}
+    known = {(float(row["softness"]), int(row["truth"])) for row in read(args.out)}
     for truth in range(args.truths):
         for softness in SOFTNESS:
-            if (str(softness), str(truth)) not in known:
+            if (softness, truth) not in known:
                 row = measured(softness, truth)
                 append(args.out, row)
                 console.print(f"softness {softness}, truth {truth}: {row}", highlight=False)
