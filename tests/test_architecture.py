@@ -122,12 +122,12 @@ ORDER = """
     cli/simulate.py
     cli/features.py
     cli/run.py
-    cli/select.py
     cli/predict.py
     cli/inspect.py
     cli/fit.py
     cli/inbox.py
     cli/aggregate.py
+    cli/select.py
     cli/refine.py
     cli/report.py
     cli/evaluate.py
