@@ -8,7 +8,7 @@ import sys
 import textwrap
 import threading
 import time
-from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from pathlib import Path
@@ -200,6 +200,44 @@ def test_a_task_that_kills_every_worker_is_named_and_the_others_are_done(tmp_pat
 def test_without_retries_the_killer_is_still_told_from_the_others(tmp_path):
     found, failures = gather(deadly(tmp_path, 99), range(N), NAMES, local_workers(2), retries=0)
     assert found == all_but(3) and [failure.name for failure in failures] == ["task 3"]
+
+
+class KilledWorker(Exception):
+    """What Dask says of every task that its dying worker held."""
+
+
+class Blaming(Executor):
+    """Runs tasks at once; blames whatever comes within three tasks of a killer."""
+
+    def __init__(self, killer):
+        self.killer, self.held, self.tried = killer, [], []
+
+    def submit(self, function, task):
+        self.tried.append(task)
+        future = Future()
+        self.held.append((future, function, task))
+        if len(self.held) == 3 or task == self.killer:
+            self.flush()
+        else:
+            threading.Timer(0.05, self.flush).start()
+        return future
+
+    def flush(self):
+        held, self.held = self.held, []
+        dies = any(task == self.killer for _, _, task in held)
+        for future, function, task in held:
+            if dies:
+                future.set_exception(KilledWorker("4 workers died"))
+            else:
+                future.set_result(function(task))
+
+
+def test_tasks_that_were_with_a_killer_are_tried_alone():
+    engine = Blaming(killer=4)
+    found, failures = gather(str, range(6), [f"task {i}" for i in range(6)], engine, retries=0)
+    assert found == ["0", "1", "2", "3", None, "5"]
+    assert failures == [Failure("task 4", "its worker died each time: killed, or out of memory")]
+    assert engine.tried.count(3) == 2 and engine.tried.count(4) == 2
 
 
 class Broken(Executor):

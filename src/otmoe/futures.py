@@ -185,7 +185,7 @@ class _Run:
                     )
                 if end.broken and hunting:
                     for i in end.left:
-                        self._gone(i, "its worker died each time: killed, or out of memory")
+                        self._gone(i, _DIED)
                     end.left, breaks = [], 0  # it was this one: the others can go together again
                 elif end.broken:
                     breaks += 1
@@ -231,7 +231,11 @@ class _Run:
                     end.broken = True
                     end.left.append(i)
                 except Exception as error:
-                    if self._again(i, error):
+                    if type(error).__name__ in _BLAMED and not alone:
+                        end.suspects.append(i)
+                    elif type(error).__name__ in _BLAMED:
+                        self._gone(i, _DIED)
+                    elif self._again(i, error):
                         end.left.append(i)
                 else:
                     self._done(i, result)
@@ -285,6 +289,8 @@ class _End:
     stalled: bool = False
 
 
+_DIED = "its worker died each time: killed, or out of memory"
+_BLAMED = ("KilledWorker",)  # Dask tries again by itself, and blames all tasks that a worker held
 _LASTING = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)
 
 
