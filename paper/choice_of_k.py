@@ -28,7 +28,7 @@ from otmoe import (
     shards_from,
     simulate,
 )
-from paper.pages import put
+from paper.pages import machines, put
 
 PAGE = Path(__file__).parents[1] / "docs" / "choice_of_k.md"
 CSV = Path(__file__).parent / "results" / "choice_of_k.csv"
@@ -135,7 +135,7 @@ def write_page(rows: list[Row]) -> None:
     heads, body = table(rows)
     rules = ["---" if head in ("data", "rows are") else "---:" for head in heads]
     lines = [f"| {' | '.join(cells)} |" for cells in (heads, rules, *body)]
-    lines += ["", f"Measured on: {rows[-1]['machine']}, Python {rows[-1]['python']}."]
+    lines += ["", f"Measured on: {machines(rows)}."]
     put("choice of k", lines, PAGE)
     data = simulate(4000, 3, 3, random_state=1)  # the example of the page
     shown = str(select_n_experts(data.X, data.y, range(1, 6)))

@@ -42,7 +42,7 @@ from otmoe.refining import refine_shards
 from otmoe.rows import Rows, Scaling
 from otmoe.shards import ArrayShard
 from otmoe.steps import penalty_matrix
-from paper.pages import put
+from paper.pages import machines, put
 
 PAGE = Path(__file__).parents[1] / "docs" / "inference.md"
 CSV = Path(__file__).parent / "results" / "coverage.csv"
@@ -220,7 +220,7 @@ def write_page(rows: list[Row]) -> None:
     heads, body = table(rows)
     rules = ["---" if head in ("data", "model", "from") else "---:" for head in heads]
     lines = [f"| {' | '.join(cells)} |" for cells in (heads, rules, *body)]
-    lines += ["", f"Measured on: {rows[-1]['machine']}, Python {rows[-1]['python']}."]
+    lines += ["", f"Measured on: {machines(rows)}."]
     put("coverage", lines, PAGE)
 
 

@@ -106,3 +106,8 @@ def numeric(body: Sequence[Sequence[str]]) -> list[bool]:
 def figure(row: Row, key: str, form: str = ".2f") -> str:
     """Return a figure of a row in the form wanted; a dash where it has none."""
     return f"{float(row[key]):{form}}" if row.get(key, "") not in ("", "nan") else "–"
+
+
+def machines(rows: Sequence[Row]) -> str:
+    """Return every machine and Python that rows of a CSV were measured on."""
+    return "; ".join(dict.fromkeys(f"{r['machine']}, Python {r['python']}" for r in rows))
