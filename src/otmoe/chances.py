@@ -88,8 +88,9 @@ def brought_together(
     common, seconds = _agreed(fits, n_experts, rng)
     fits = _offered(tasks, first, asked, common, run)
     improved = _improved(fits, first)
-    small = [i for i in _usual(fits, rng) if fits[i].n_rows <= _SMALL]
-    if small and len(improved) > max(_MANY * len(fits), _FEW):
+    many = len(improved) > max(_MANY * len(fits), _FEW)
+    small = [i for i in _usual(fits, rng) if fits[i].n_rows <= _SMALL] if many else []
+    if small:
         common, merging = _agreed(fits, n_experts, rng)
         common, passing = together([tasks[i].shard for i in small], common)
         seconds += merging + passing

@@ -231,10 +231,11 @@ class _Run:
                     end.broken = True
                     end.left.append(i)
                 except Exception as error:
-                    if type(error).__name__ in _BLAMED and not alone:
-                        end.suspects.append(i)
-                    elif type(error).__name__ in _BLAMED:
+                    blamed = type(error).__name__ in _BLAMED
+                    if blamed and alone:
                         self._gone(i, _DIED)
+                    elif blamed:
+                        end.suspects.append(i)
                     elif self._again(i, error):
                         end.left.append(i)
                 else:

@@ -55,13 +55,7 @@ The same messages, support and seed give the same model, in whatever order the m
     section="Messages",
     help="Go on without messages that cannot be read, and name them.",
 )
-@option(
-    "--exclude",
-    multiple=True,
-    metavar="SITE",
-    section="Messages",
-    help="Leave this site out; may be given several times.",
-)
+@options.exclude
 @option(
     "--exclude-flagged",
     is_flag=True,

@@ -174,6 +174,18 @@ def family(section: str) -> Decorator:
     )
 
 
+def numbers(section: str, more: str = "") -> Decorator:
+    """Return the option for the numbers of experts to compare, and what else to ask of them."""
+    return option(
+        "--experts",
+        type=Numbers(),
+        default="1-6",
+        show_default=True,
+        section=section,
+        help=f"Numbers of experts to compare{more}, as in 1-6 or 2,3,5.",
+    )
+
+
 def seed(section: str) -> Decorator:
     """Return the option for the seed."""
     return option(
@@ -198,6 +210,13 @@ def features_of(spec: str | None, columns: list[str] | None) -> FeatureSpec | li
     return features
 
 
+exclude = option(
+    "--exclude",
+    multiple=True,
+    metavar="SITE",
+    section="Messages",
+    help="Leave this site out; may be given several times.",
+)
 support = option(
     "--support",
     metavar="DATA",

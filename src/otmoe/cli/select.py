@@ -34,14 +34,7 @@ the number that was chosen.""",
 @options.columns
 @options.cut
 @options.missing()
-@option(
-    "--experts",
-    type=options.Numbers(),
-    default="1-6",
-    show_default=True,
-    section="Fit",
-    help="Numbers of experts to compare, as in 1-6 or 2,3,5.",
-)
+@options.numbers("Fit")
 @option(
     "--criterion",
     type=click.Choice(CRITERIA),
@@ -115,24 +108,11 @@ The elbow is never at either end of the numbers, so leave room on both sides; an
 fit as many experts as there could be, and a few more.""",
 )
 @click.argument("files", nargs=-1, required=True, metavar="FILES...")
-@option(
-    "--exclude",
-    multiple=True,
-    metavar="SITE",
-    section="Messages",
-    help="Leave this site out; may be given several times.",
-)
+@options.exclude
 @options.support
 @options.points
 @options.missing("Support")
-@option(
-    "--experts",
-    type=options.Numbers(),
-    default="1-6",
-    show_default=True,
-    section="Merging",
-    help="Numbers of experts to compare, three or more, as in 1-6 or 2,3,5.",
-)
+@options.numbers("Merging", ", three or more")
 @options.seed("Merging")
 @speech
 def elbow(
