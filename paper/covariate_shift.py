@@ -24,7 +24,7 @@ from threadpoolctl import threadpool_limits
 from benchmarks.harness import OtherWork, Row, append, environment, read
 from otmoe import LocalModel, MoE, MoERegressor, aggregate, draw_support, simulate
 from otmoe.datasets.simulation import Simulation
-from paper.pages import put
+from paper.pages import machines, put
 
 PAGE = Path(__file__).parents[1] / "docs" / "support.md"
 CSV = Path(__file__).parent / "results" / "covariate_shift.csv"
@@ -148,7 +148,7 @@ def points_table(rows: list[Row]) -> list[str]:
 
 def write_page(rows: list[Row]) -> None:
     """Put the tables where docs/support.md has its marks."""
-    machine = f"Measured on: {rows[-1]['machine']}, Python {rows[-1]['python']}."
+    machine = f"Measured on: {machines(rows)}."
     for name, lines in {"shift": shift_table(rows), "points": points_table(rows)}.items():
         put(name, [*lines, "", machine], PAGE)
 

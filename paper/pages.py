@@ -64,9 +64,8 @@ def write_page(mark: str, tables: Sequence[Cells], rows: Sequence[Row], page: Pa
     """Put tables where a page has its marks."""
     lines = markdown(tables)
     busy = [float(row["other_cores_busy"]) for row in rows if row["other_cores_busy"]]
-    machines = dict.fromkeys(f"{row['machine']}, Python {row['python']}" for row in rows)
     lines.append(
-        f"Measured on: {'; '.join(machines)}. Other processes kept {min(busy):.1f} to "
+        f"Measured on: {machines(rows)}. Other processes kept {min(busy):.1f} to "
         f"{max(busy):.1f} of its cores busy meanwhile, so that seconds are upper bounds."
     )
     put(mark, lines, page)

@@ -8,7 +8,7 @@ from statistics import median
 from benchmarks.harness import Row
 from paper import claims, figures, tables, theory
 from paper.findings import Findings
-from paper.pages import Cells, markdown, put
+from paper.pages import Cells, machines, markdown, put
 
 DOCS = Path(__file__).parents[1] / "docs"
 NOT_QUIET = (
@@ -48,10 +48,9 @@ def marks(findings: Findings) -> dict[str, list[str]]:
 
 
 def machine(rows: list[Row]) -> str:
-    names = dict.fromkeys(f"{row['machine']}, Python {row['python']}" for row in rows)
     busy = [float(row["other_cores_busy"]) for row in rows if row["other_cores_busy"]]
     return (
-        f"Measured on: {'; '.join(names)}, one core for each fit. Other processes kept "
+        f"Measured on: {machines(rows)}, one core for each fit. Other processes kept "
         f"{min(busy):.1f} to {max(busy):.1f} of its cores busy meanwhile, in the median "
         f"{median(busy):.1f}."
     )
