@@ -27,7 +27,7 @@ test: $(VENV)/.stamp-test ## Run the tests; pytest options go in ARGS="-k gate"
 	@$(PY) -m pytest -n auto $(ARGS)
 
 fuzz: $(VENV)/.stamp-test ## Try 10,000 spoilt messages; other ones with SEED=1, 2, ...
-	@OTMOE_FUZZ=10000 OTMOE_SEED=$(or $(SEED),0) $(PY) -m pytest -n auto $(ARGS) tests/test_hostile.py
+	@OTMOE_FUZZ=10000 OTMOE_SEED=$(or $(SEED),0) $(PY) -m pytest -n auto $(ARGS) tests/documents/test_hostile.py
 
 lint: $(VENV)/.stamp-lint ## Check style and types
 	@$(PY) -m ruff check

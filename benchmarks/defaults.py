@@ -19,9 +19,9 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from benchmarks.harness import KINDS, SEED, Benchmark, Column, Row, Settings, draw
-from otmoe import starts
 from otmoe.datasets.simulation import Simulation
-from otmoe.em import Fit, em
+from otmoe.likelihood import starts
+from otmoe.likelihood.fit import Fit, em
 
 SMALL, MIDDLE, LARGE = 1562, 8000, 100_000  # rows; 1,562 is 100,000 over 64 sites
 SLACK = 20.0  # nats
@@ -73,7 +73,7 @@ def measure_starts(case: Row, settings: Settings) -> Row:
 
     def one(data: Simulation, seed: int) -> Row:
         plan = replace(starts.TELLING, subsample=case.get("subsample", starts.TELLING.subsample))
-        with patch("otmoe.starts.TELLING", plan):
+        with patch("otmoe.likelihood.starts.TELLING", plan):
             fit, seconds = timed(data, seed, n_init=case.get("n_init"))
         short = float(data.truth.log_density(data.X, data.y).sum()) - fit.log_likelihood
         troubled = not fit.converged or bool(fit.warnings)

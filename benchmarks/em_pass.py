@@ -24,10 +24,10 @@ from benchmarks.harness import (
     ratio,
     side_by_side,
 )
-from otmoe.em import ALPHA, threads
-from otmoe.information import observed_information
-from otmoe.rows import Rows
-from otmoe.steps import e_step, m_step
+from otmoe.likelihood.fit import ALPHA, threads
+from otmoe.likelihood.information import observed_information
+from otmoe.likelihood.rows import Rows
+from otmoe.likelihood.statistics import e_step, m_step
 
 SIDE = 2048  # of the square product that measures the dgemm rate
 

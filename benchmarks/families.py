@@ -8,8 +8,8 @@ import numpy as np
 
 from benchmarks.harness import Benchmark, Column, Row, Settings
 from otmoe import simulate
-from otmoe.em import em
-from otmoe.experts import FAMILIES
+from otmoe.likelihood.fit import em
+from otmoe.model.experts import FAMILIES
 
 
 def cases(settings: Settings) -> list[Row]:

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness import SEED, Benchmark, Column, Row, Settings, draw
-from otmoe.information import observed_information
-from otmoe.rows import Rows
-from otmoe.steps import e_step
+from otmoe.likelihood.information import observed_information
+from otmoe.likelihood.rows import Rows
+from otmoe.likelihood.statistics import e_step
 
 REPEATS = 15
 SIDE = 8192

@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 from benchmarks.harness import SEED, Benchmark, Column, Requirement, Row, Settings, draw
 from benchmarks.memory import MB
 from otmoe import DistributedMoERegressor, shards_from
-from otmoe.futures import gather, local_workers
+from otmoe.workers.gather import gather, local_workers
 
 FILES = 64
 

@@ -30,8 +30,8 @@ from benchmarks.harness import (
 )
 from benchmarks.memory import MB, resident
 from otmoe import LocalModel, MoE, aggregate
-from otmoe.gate import SoftmaxGate
-from otmoe.pooled import pool
+from otmoe.model.ensemble import pool
+from otmoe.model.gate import SoftmaxGate
 
 ROWS = 7812  # of a site: a million rows at 128 sites
 

@@ -22,11 +22,11 @@ from benchmarks.harness import (
     ratio,
     side_by_side,
 )
-from otmoe.information import observed_information
-from otmoe.local import RowsShard
-from otmoe.refinement import Refinement, advance
-from otmoe.refining import Question, answer_local
-from otmoe.rows import Rows, Scaling
+from otmoe.distributed.rounds import Question, answer_local
+from otmoe.distributed.task import RowsShard
+from otmoe.likelihood.information import observed_information
+from otmoe.likelihood.rounds import Refinement, advance
+from otmoe.likelihood.rows import Rows, Scaling
 
 
 def cases(settings: Settings) -> list[Row]:

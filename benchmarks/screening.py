@@ -17,9 +17,9 @@ import numpy as np
 from benchmarks.harness import Benchmark, Column, Row, Settings
 from otmoe import LocalModel, simulate
 from otmoe.aggregation import screen
-from otmoe.em import em
-from otmoe.screening import THRESHOLD, standing
-from otmoe.transport import relaxed_divergence
+from otmoe.aggregation.disagreement import THRESHOLD, standing
+from otmoe.likelihood.fit import em
+from otmoe.model.divergence import relaxed_divergence
 
 SITES, WRONG, POINTS = 10, 2, 400
 FIRST_SEED = 1000

@@ -15,13 +15,13 @@ import numpy as np
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from otmoe.em import em
-from otmoe.screening import (
+from otmoe.aggregation.disagreement import (
     THRESHOLD,
     divergences,
     site_likelihood_deviations,
     standing,
 )
+from otmoe.likelihood.fit import em
 
 POINTS, SEED = 400, 0
 

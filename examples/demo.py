@@ -27,9 +27,9 @@ from otmoe import (
     report,
     simulate,
 )
+from otmoe.aggregation.disagreement import THRESHOLD, likelihood_deviations
 from otmoe.datasets import Simulation
-from otmoe.metrics import evaluate
-from otmoe.screening import THRESHOLD, likelihood_deviations
+from otmoe.evaluation.metrics import evaluate
 
 TEST_ROWS = 20_000
 METHODS = {"reduction": "R", "middle": "middle", "weighted_average": "average"}

@@ -15,7 +15,7 @@ from sklearn.linear_model import LinearRegression
 from benchmarks.harness import Row, read
 from otmoe import MoERegressor
 from otmoe.datasets import SiteData, load_beijing
-from otmoe.metrics import log_likelihood
+from otmoe.evaluation.metrics import log_likelihood
 from paper.pages import PAGE, Cells, console, figure, named, show, write_page
 from paper.real import (
     SEED,

@@ -27,7 +27,7 @@ from rich.table import Table
 
 from benchmarks.harness import Row, append, environment, read
 from otmoe import FeatureSpec
-from otmoe.columns import Column
+from otmoe.data.columns import Column
 from paper.pages import put
 
 PAGE = Path(__file__).parents[1] / "docs" / "sites.md"

@@ -27,8 +27,9 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.harness import KINDS, Row, append, environment, read
 from otmoe import LocalModel, MoE, aggregate, draw_support, simulate
+from otmoe.data.shards import ArrayShard
 from otmoe.datasets.simulation import Simulation
-from otmoe.em import ALPHA, em
+from otmoe.distributed.rounds import refine_shards
 from otmoe.inference import (
     Inference,
     InferenceError,
@@ -37,11 +38,10 @@ from otmoe.inference import (
     refined_inference,
 )
 from otmoe.inference.covariance import parameter_covariance
-from otmoe.information import observed_information
-from otmoe.refining import refine_shards
-from otmoe.rows import Rows, Scaling
-from otmoe.shards import ArrayShard
-from otmoe.steps import penalty_matrix
+from otmoe.likelihood.fit import ALPHA, em
+from otmoe.likelihood.information import observed_information
+from otmoe.likelihood.rows import Rows, Scaling
+from otmoe.likelihood.statistics import penalty_matrix
 from paper.pages import machines, put
 
 PAGE = Path(__file__).parents[1] / "docs" / "inference.md"

@@ -16,10 +16,10 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.harness import Row, append, environment, read
 from otmoe import MoE, aggregate, draw_support, simulate
-from otmoe.distributed import fit_shards
-from otmoe.em import em
-from otmoe.local import RowsShard, split
-from otmoe.numerics import Floats, design
+from otmoe.arrays.numerics import Floats, design
+from otmoe.distributed.fit import fit_shards
+from otmoe.distributed.task import RowsShard, split
+from otmoe.likelihood.fit import em
 from paper.pages import machines, put
 
 CSV = Path(__file__).parent / "results" / "gate_softness.csv"

@@ -19,7 +19,7 @@ from sklearn.linear_model import LinearRegression
 from benchmarks.harness import Row, read
 from otmoe import MoERegressor
 from otmoe.datasets import SiteData, load_mmash
-from otmoe.local import RowsShard, split
+from otmoe.distributed.task import RowsShard, split
 from paper.pages import PAGE, Cells, by_sites, console, figure, named, show, write_page
 from paper.real import (
     SEED,

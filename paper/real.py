@@ -17,16 +17,16 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.harness import OtherWork, Row, append, environment, read
 from otmoe import MoE, aggregate, draw_support, simulate
-from otmoe.distributed import DistributedFit, fit_shards
-from otmoe.em import em
-from otmoe.local import RowsShard
-from otmoe.metrics import (
+from otmoe.data.shards import Shard
+from otmoe.distributed.fit import DistributedFit, fit_shards
+from otmoe.distributed.task import RowsShard
+from otmoe.evaluation.metrics import (
     mean_absolute_error,
     relative_prediction_error,
     root_mean_squared_error,
     scatter_index,
 )
-from otmoe.shards import Shard
+from otmoe.likelihood.fit import em
 from paper.refining import refined
 
 RESULTS = Path(__file__).parent / "results"

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from time import perf_counter
 
 from otmoe import MoE
-from otmoe.numerics import Floats
-from otmoe.refinement import Refinement, advance, judged
-from otmoe.refining import Question, answer_local, glance_local
-from otmoe.rows import Scaling
-from otmoe.shards import Shard
+from otmoe.arrays.numerics import Floats
+from otmoe.data.shards import Shard
+from otmoe.distributed.rounds import Question, answer_local, glance_local
+from otmoe.likelihood.rounds import Refinement, advance, judged
+from otmoe.likelihood.rows import Scaling
 
 
 def refined(

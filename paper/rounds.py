@@ -15,12 +15,12 @@ from statistics import median
 
 from benchmarks.harness import Row, read
 from otmoe import LocalModel, simulate
-from otmoe.em import em
-from otmoe.grams import Grams
-from otmoe.refinefile import RefineReply, RefineRequest
-from otmoe.refinerounds import begin, reply_to, request_of
-from otmoe.rows import Rows, Scaling
-from otmoe.steps import e_step
+from otmoe.documents.rounds import RefineReply, RefineRequest
+from otmoe.federation.rounds import begin, reply_to, request_of
+from otmoe.likelihood.fit import em
+from otmoe.likelihood.grams import Grams
+from otmoe.likelihood.rows import Rows, Scaling
+from otmoe.likelihood.statistics import e_step
 from paper.pages import put
 from paper.study import EXPERTS, FEATURES, RESULTS
 

@@ -25,14 +25,14 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.harness import KINDS, OtherWork, Row, append, environment, read
 from otmoe import LocalModel, MoE, aggregate, draw_support, simulate
+from otmoe.arrays.numerics import Floats, to_numpy
 from otmoe.datasets.simulation import Simulation
-from otmoe.distributed import DistributedFit, fit_shards
-from otmoe.em import Fit, em
-from otmoe.information import observed_information
-from otmoe.local import RowsShard, split
-from otmoe.metrics import evaluate
-from otmoe.numerics import Floats, to_numpy
-from otmoe.rows import Rows
+from otmoe.distributed.fit import DistributedFit, fit_shards
+from otmoe.distributed.task import RowsShard, split
+from otmoe.evaluation.metrics import evaluate
+from otmoe.likelihood.fit import Fit, em
+from otmoe.likelihood.information import observed_information
+from otmoe.likelihood.rows import Rows
 from paper.refining import refined
 
 RESULTS = Path(__file__).parent / "results"

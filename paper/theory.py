@@ -12,10 +12,10 @@ import numpy as np
 from scipy import integrate, stats
 
 from otmoe import MoE, simulate
-from otmoe.experts import GaussianExperts
-from otmoe.gate import SoftmaxGate
-from otmoe.numerics import design
-from otmoe.transport import relaxed_divergence
+from otmoe.arrays.numerics import design
+from otmoe.model.divergence import relaxed_divergence
+from otmoe.model.experts import GaussianExperts
+from otmoe.model.gate import SoftmaxGate
 from paper.mmash import PUBLISHED
 
 TEST_SIZES = {100_000: 50_000, 500_000: 125_000, 1_000_000: 500_000}

@@ -15,9 +15,9 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.harness import KINDS, Row, append, environment, read
 from otmoe import aggregate, draw_support, simulate
-from otmoe.distributed import fit_shards
-from otmoe.local import RowsShard, split
-from otmoe.pooled import pool
+from otmoe.distributed.fit import fit_shards
+from otmoe.distributed.task import RowsShard, split
+from otmoe.model.ensemble import pool
 from paper.findings import RESULTS
 from paper.pages import console
 from paper.study import EXPERTS, FEATURES, POINTS

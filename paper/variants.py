@@ -30,16 +30,16 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.harness import OtherWork, Row, read
 from otmoe import MoE, aggregate, simulate
+from otmoe.arrays.numerics import design
 from otmoe.datasets.simulation import Simulation
-from otmoe.distributed import fit_shards
-from otmoe.em import em
-from otmoe.experts import Experts, Response
-from otmoe.gate import SoftmaxGate
-from otmoe.local import RowsShard, split
-from otmoe.metrics import evaluate
-from otmoe.numerics import design
-from otmoe.pooled import Ensemble, pool
-from otmoe.transport import kl, relaxed_divergence
+from otmoe.distributed.fit import fit_shards
+from otmoe.distributed.task import RowsShard, split
+from otmoe.evaluation.metrics import evaluate
+from otmoe.likelihood.fit import em
+from otmoe.model.divergence import kl, relaxed_divergence
+from otmoe.model.ensemble import Ensemble, pool
+from otmoe.model.experts import Experts, Response
+from otmoe.model.gate import SoftmaxGate
 from paper.pages import PAGE, Cells, console, figure, show, write_page
 from paper.real import (
     RESULTS,

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from scipy import special, stats
 
-from otmoe.experts import (
+from otmoe.model.experts import (
     Experts,
     GaussianExperts,
     LogisticExperts,

@@ -6,11 +6,11 @@ import numpy as np
 from families import FAMILIES
 from scipy import optimize, special
 
-from otmoe.gate import SoftmaxGate
-from otmoe.grams import Grams
-from otmoe.message import LocalModel
-from otmoe.model import MoE
-from otmoe.steps import EXPERT_RIDGE
+from otmoe.documents.message import LocalModel
+from otmoe.likelihood.grams import Grams
+from otmoe.likelihood.statistics import EXPERT_RIDGE
+from otmoe.model.gate import SoftmaxGate
+from otmoe.model.mixture import MoE
 
 # -- small random problems ---------------------------------------------------------------------
 

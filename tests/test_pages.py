@@ -22,8 +22,8 @@ PAGES = ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").gl
 BLOCK = re.compile(r"^```(console|sh|python|json|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 HERE = ["--workers", "1"]  # fits in this process
 
-FEDERATION = "examples/flower/federation.py"  # which tests/flower/test_flower.py starts
-ENGINES = "tests/engines/test_engines.py"
+FEDERATION = "examples/flower/federation.py"  # which tests/federation/flower/test_flower.py starts
+ENGINES = "tests/workers/engines/test_engines.py"
 ELSEWHERE = {
     # beginning of a command: why it is not run here, the file that does and the words it has there
     "make demo": ("builds an environment", ".ci/run", "make demo"),
@@ -41,7 +41,7 @@ ELSEWHERE = {
     "flwr ": ("needs a server", FEDERATION, "flwr"),
     "export FLWR_": ("settings of Flower", FEDERATION, "FLWR_TELEMETRY_ENABLED"),
     "cat ~/.flwr": ("shows a file", FEDERATION, "config.toml"),
-    "otmoe fit lyon.csv": ("rows that the reader has", "tests/test_cli_sites.py", "--classes"),
+    "otmoe fit lyon.csv": ("rows that the reader has", "tests/cli/test_sites.py", "--classes"),
     "otmoe run s3://": ("needs a bucket and a cluster", ENGINES, "LocalCluster"),
 }
 ELSEWHERE_IN_PYTHON = {
@@ -49,7 +49,7 @@ ELSEWHERE_IN_PYTHON = {
     "from dask": ("needs a cluster", ENGINES, "get_executor"),
     "import ray": ("needs Ray", ENGINES, "RayExecutor"),
     "from mpi4py": ("needs MPI", "docs/engines.md", "the tests do not cover"),
-    "from otmoe.integrations.flower": ("needs Flower", FEDERATION, "flwr"),
+    "from otmoe.federation.flower.app": ("needs Flower", FEDERATION, "flwr"),
 }
 
 DATA = "simulate -o data --files 3 --rows 3000 --experts 2 --features 2"

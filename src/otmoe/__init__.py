@@ -3,18 +3,20 @@
 from importlib.metadata import version
 
 from otmoe.aggregation import Aggregation, aggregate
+from otmoe.aggregation.support import draw_support, support_from
+from otmoe.data.features import FeatureSpec
+from otmoe.data.shards import shards_from
+from otmoe.data.sketch import Sketch
 from otmoe.datasets import simulate
+from otmoe.documents.message import LocalModel, load_features, load_model, save_model
 from otmoe.estimators import (
     DistributedMoEClassifier,
     DistributedMoERegressor,
     MoEClassifier,
     MoERegressor,
 )
-from otmoe.features import FeatureSpec
 from otmoe.inference import Inference, observed_inference
-from otmoe.jsontext import Limits
-from otmoe.message import LocalModel, load_features, load_model, save_model
-from otmoe.model import MoE
+from otmoe.model.mixture import MoE
 from otmoe.reporting import report
 from otmoe.selection import (
     Selection,
@@ -23,9 +25,7 @@ from otmoe.selection import (
     select_n_experts,
     select_over_shards,
 )
-from otmoe.shards import shards_from
-from otmoe.sketch import Sketch
-from otmoe.support import draw_support, support_from
+from otmoe.text.strict_json import Limits
 
 __version__ = version("otmoe")
 

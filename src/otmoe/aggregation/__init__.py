@@ -19,16 +19,16 @@ from otmoe.aggregation.methods import (
     reduction,
     weighted_average,
 )
-from otmoe.aggregation.outliers import Screening, remaining, screen, screened
 from otmoe.aggregation.parts import Communication, Covariates, Outcome, SiteRecord
 from otmoe.aggregation.problem import Problem, prepare
 from otmoe.aggregation.result import Aggregation
+from otmoe.aggregation.screening import Screening, remaining, screen, screened
 from otmoe.aggregation.sources import flows
-from otmoe.em import threads
-from otmoe.message import LocalModel
-from otmoe.numerics import Floats, design, namespace, to_numpy
-from otmoe.pooled import Ensemble
-from otmoe.validation import generator
+from otmoe.arrays.numerics import Floats, design, namespace, to_numpy
+from otmoe.documents.message import LocalModel
+from otmoe.likelihood.fit import threads
+from otmoe.model.ensemble import Ensemble
+from otmoe.text.arguments import generator
 
 METHODS: dict[str, Callable[[Problem, np.random.Generator], Outcome]] = {
     "reduction": reduction,

@@ -11,11 +11,11 @@ from otmoe.aggregation.methods import averaged_parameters, check_same_weights, r
 from otmoe.aggregation.parts import Outcome
 from otmoe.aggregation.problem import Problem
 from otmoe.aggregation.sources import flows
-from otmoe.aggregation.starting import FEW
-from otmoe.experts import Experts
-from otmoe.model import MoE
-from otmoe.newton import solve_psd
-from otmoe.numerics import Floats, design, namespace
+from otmoe.aggregation.starts import FEW
+from otmoe.arrays.newton import solve_psd
+from otmoe.arrays.numerics import Floats, design, namespace
+from otmoe.model.experts import Experts
+from otmoe.model.mixture import MoE
 
 SHARP = 0.15
 """Share of log K below which the mean entropy of a gate counts as sharp (maths 13)."""

@@ -7,17 +7,17 @@ from time import perf_counter
 
 import numpy as np
 
-from otmoe.aggregation.gating import gated
-from otmoe.aggregation.merging import greedy_labels
+from otmoe.aggregation.gate import gated
+from otmoe.aggregation.greedy import greedy_labels
 from otmoe.aggregation.mm import descend
 from otmoe.aggregation.parts import Outcome
 from otmoe.aggregation.problem import Problem
 from otmoe.aggregation.sources import costs
-from otmoe.aggregation.starting import FEW, search
-from otmoe.gate import SoftmaxGate
-from otmoe.model import MoE
-from otmoe.numerics import Floats, design
-from otmoe.transport import kl, transport_costs
+from otmoe.aggregation.starts import FEW, search
+from otmoe.arrays.numerics import Floats, design
+from otmoe.model.divergence import kl, transport_costs
+from otmoe.model.gate import SoftmaxGate
+from otmoe.model.mixture import MoE
 
 _PROBLEMS = 500_000  # transport problems that choosing the middle model may solve
 _FINALISTS = 4

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from otmoe.aggregation.sources import Look, Sources, look
-from otmoe.experts import Experts
-from otmoe.numerics import Floats
+from otmoe.arrays.numerics import Floats
+from otmoe.model.experts import Experts
 
 _EXACT = 1e-12  # nats
 _LOST = 1e-12  # share of all mass below which a target counts as empty

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from otmoe.model import MoE
-from otmoe.numerics import Floats
+from otmoe.arrays.numerics import Floats
+from otmoe.model.mixture import MoE
 
 
 @dataclass(frozen=True)

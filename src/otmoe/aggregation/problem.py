@@ -14,15 +14,15 @@ import numpy as np
 from array_api_compat import is_array_api_obj
 
 from otmoe.aggregation.sources import Sources
-from otmoe.features import FeatureSpec
-from otmoe.message import LocalModel
-from otmoe.model import MoE
-from otmoe.numerics import Array, Floats, namespace, take, to_numpy
-from otmoe.pooled import Constant, Ensemble, pool
-from otmoe.rows import Scaling
-from otmoe.sketch import comparable
-from otmoe.support import N_POINTS, points_from
-from otmoe.validation import check_whole, generator
+from otmoe.aggregation.support import N_POINTS, points_from
+from otmoe.arrays.numerics import Array, Floats, namespace, take, to_numpy
+from otmoe.data.features import FeatureSpec
+from otmoe.data.sketch import comparable
+from otmoe.documents.message import LocalModel
+from otmoe.likelihood.rows import Scaling
+from otmoe.model.ensemble import Constant, Ensemble, pool
+from otmoe.model.mixture import MoE
+from otmoe.text.arguments import check_whole, generator
 
 POINTS_PER_COLUMN = 10
 """Support points per column of the design below which a warning is given."""

@@ -11,18 +11,18 @@ from typing import Any
 import numpy as np
 
 from otmoe.aggregation.parts import Communication, Covariates, SiteRecord
-from otmoe.aggregationrecord import AggregationRecord
-from otmoe.em import Fit
-from otmoe.features import FeatureSpec
-from otmoe.htmltext import html_lines, html_table
+from otmoe.arrays.numerics import Array, Floats
+from otmoe.data.features import FeatureSpec
+from otmoe.documents.aggregation import AggregationRecord
+from otmoe.documents.message import LocalModel, save_model
 from otmoe.inference import Inference, InferenceError, one_round_refusal, refined_inference
-from otmoe.jsontext import named
-from otmoe.message import LocalModel, save_model
-from otmoe.model import MoE
-from otmoe.numerics import Array, Floats
-from otmoe.records import LARGEST, LONGEST_NAME
-from otmoe.refinement import Refinement
-from otmoe.rows import take_rows
+from otmoe.likelihood.fit import Fit
+from otmoe.likelihood.rounds import Refinement
+from otmoe.likelihood.rows import take_rows
+from otmoe.model.mixture import MoE
+from otmoe.text.html import html_lines, html_table
+from otmoe.text.records import LARGEST, LONGEST_NAME
+from otmoe.text.strict_json import named
 
 _DESCRIBED = 5_000  # support points that say where all of them lie
 _SHOWN = 20  # sites in the table of a notebook

@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from otmoe.experts import Experts, FitStatistics, Response
-from otmoe.numerics import Array, Floats, design, like, namespace, row_blocks, to_numpy
-from otmoe.plans import collected
-from otmoe.pooled import Ensemble
-from otmoe.rows import Scaling, take_rows
+from otmoe.arrays.nearest import collected
+from otmoe.arrays.numerics import Array, Floats, design, like, namespace, row_blocks, to_numpy
+from otmoe.likelihood.rows import Scaling, take_rows
+from otmoe.model.ensemble import Ensemble
+from otmoe.model.experts import Experts, FitStatistics, Response
 
 _GROUP = 512  # experts in a cell, if no site has more
 _CELL = 2**18  # experts times points in a cell

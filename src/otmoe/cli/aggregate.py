@@ -17,6 +17,7 @@ import otmoe
 from otmoe import LocalModel
 from otmoe.aggregation import Aggregation, SiteRecord
 from otmoe.aggregation.problem import check_messages
+from otmoe.arrays.numerics import Floats
 from otmoe.cli import options
 from otmoe.cli.common import (
     NAMED,
@@ -31,9 +32,8 @@ from otmoe.cli.common import (
 )
 from otmoe.cli.inbox import Inbox, open_inbox
 from otmoe.cli.tables import experts_table, listed, table_of
-from otmoe.numerics import Floats
-from otmoe.prediction import spec_of
-from otmoe.shards import draw_features
+from otmoe.data.shards import draw_features
+from otmoe.evaluation.prediction import spec_of
 
 WEIGHTS = ("rows", "equal", "covariate")
 

@@ -16,8 +16,8 @@ from typing import Any
 import click
 from rich.console import Console
 
-from otmoe.futures import Progress
-from otmoe.progress import fit_progress
+from otmoe.text.progress import fit_progress
+from otmoe.workers.gather import Progress
 
 Decorator = Callable[[Any], Any]
 

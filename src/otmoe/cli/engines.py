@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Any
 
 from otmoe.cli.common import Failed
-from otmoe.futures import Engine
+from otmoe.workers.gather import Engine
 
 ENGINES = ("local", "dask", "ray")
 
@@ -69,7 +69,7 @@ def _dask(address: str | None, workers: int | None) -> Iterator[Engine]:
 @contextmanager
 def _ray(address: str | None, workers: int | None, retries: int) -> Iterator[Engine]:
     ray = _imported("ray", "ray")
-    adapter = _imported("otmoe.integrations.ray", "ray")
+    adapter = _imported("otmoe.workers.ray", "ray")
     if address is None:
         ray.init(
             num_cpus=workers,

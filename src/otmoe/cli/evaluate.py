@@ -12,7 +12,7 @@ from otmoe import load_features, load_model
 from otmoe.cli import options
 from otmoe.cli.common import NAMED, Command, data, option, progress, say, speech, warn
 from otmoe.cli.tables import listed, table_of
-from otmoe.evaluation import Evaluation, evaluate_files
+from otmoe.evaluation.files import Evaluation, evaluate_files
 
 WORDS = {
     "log_likelihood": "log-likelihood per row",

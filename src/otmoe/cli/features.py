@@ -9,7 +9,7 @@ import click
 from otmoe import FeatureSpec
 from otmoe.cli import options
 from otmoe.cli.common import Command, Names, check_output, data, option, output, say
-from otmoe.shards import sample_rows
+from otmoe.data.shards import sample_rows
 
 
 @click.command(

@@ -11,6 +11,7 @@ import click
 import numpy as np
 
 from otmoe import shards_from
+from otmoe.arrays.numerics import Floats
 from otmoe.cli import options
 from otmoe.cli.common import (
     Command,
@@ -26,14 +27,13 @@ from otmoe.cli.common import (
     warn,
 )
 from otmoe.cli.inspect import parts_of, parts_table, privacy, shared_rows, total_of
-from otmoe.em import MAX_ITER
-from otmoe.jsontext import parse
-from otmoe.local import Task, fit_local, joined, labels_of
-from otmoe.numerics import Floats
-from otmoe.progress import fit_progress
-from otmoe.schema import MOST_SHARED
-from otmoe.shards import FileShard
-from otmoe.shards.memory import checked
+from otmoe.data.shards import FileShard
+from otmoe.data.shards.memory import checked
+from otmoe.distributed.task import Task, fit_local, joined, labels_of
+from otmoe.documents.model import MOST_SHARED
+from otmoe.likelihood.fit import MAX_ITER
+from otmoe.text.progress import fit_progress
+from otmoe.text.strict_json import parse
 
 
 @click.command(

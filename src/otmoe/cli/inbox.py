@@ -9,7 +9,7 @@ from pathlib import Path
 
 from otmoe import LocalModel
 from otmoe.cli.common import Failed, few, sentence
-from otmoe.message import MessageError
+from otmoe.documents.message import MessageError
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,10 @@ from rich.table import Table
 from otmoe import FeatureSpec, LocalModel, load_features, load_model
 from otmoe.cli.common import Command, few, option, say, speech
 from otmoe.cli.tables import listed, table_of
-from otmoe.jsontext import BRACES, named, parse, read, sizes_of
-from otmoe.local import ROWS_PER_PARAMETER
-from otmoe.model import MoE
-from otmoe.refinefile import RefineReply, RefineRequest, RefineState
+from otmoe.distributed.task import ROWS_PER_PARAMETER
+from otmoe.documents.rounds import RefineReply, RefineRequest, RefineState
+from otmoe.model.mixture import MoE
+from otmoe.text.strict_json import BRACES, named, parse, read, sizes_of
 
 PARTS = {
     "model": (

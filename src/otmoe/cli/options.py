@@ -18,11 +18,11 @@ from otmoe import (
     shards_from,
 )
 from otmoe.aggregation import METHODS
+from otmoe.aggregation.support import N_POINTS
 from otmoe.cli.common import Decorator, Failed, Names, option, several
 from otmoe.cli.engines import ENGINES
+from otmoe.data.shards import Shard
 from otmoe.estimators.distributed import DistributedMoE
-from otmoe.shards import Shard
-from otmoe.support import N_POINTS
 
 
 class Cut(click.ParamType):

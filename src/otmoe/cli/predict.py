@@ -19,7 +19,7 @@ from otmoe.cli.common import (
     progress,
     say,
 )
-from otmoe.prediction import Predictor
+from otmoe.evaluation.prediction import Predictor
 
 
 @click.command(

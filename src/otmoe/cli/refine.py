@@ -10,6 +10,7 @@ import click
 
 from otmoe import load_features, save_model, shards_from, support_from
 from otmoe.aggregation.result import refined_document
+from otmoe.aggregation.support import N_POINTS
 from otmoe.cli import options
 from otmoe.cli.aggregate import support_of
 from otmoe.cli.common import (
@@ -27,18 +28,17 @@ from otmoe.cli.common import (
 from otmoe.cli.inbox import open_inbox, paths_of
 from otmoe.cli.inspect import parts_of, parts_table, reply_privacy, total_of
 from otmoe.cli.tables import experts_table, listed
+from otmoe.data.shards.memory import checked
+from otmoe.distributed.task import ROWS_PER_PARAMETER, joined
+from otmoe.documents.message import load_record, model_of
+from otmoe.documents.model import ModelFileRecord
+from otmoe.documents.rounds import RefineReply, RefineRequest, RefineState
+from otmoe.evaluation.prediction import spec_of
+from otmoe.federation.replying import reply_from
+from otmoe.federation.rounds import begin, check_merged, request_of, step
 from otmoe.inference import Inference, InferenceError
-from otmoe.jsontext import MessageError, named, parse
-from otmoe.local import ROWS_PER_PARAMETER, joined
-from otmoe.message import load_record, model_of
-from otmoe.prediction import spec_of
-from otmoe.refinefile import RefineReply, RefineRequest, RefineState
-from otmoe.refinerounds import begin, check_merged, request_of, step
-from otmoe.replying import reply_from
-from otmoe.rows import Scaling
-from otmoe.schema import ModelFileRecord
-from otmoe.shards.memory import checked
-from otmoe.support import N_POINTS
+from otmoe.likelihood.rows import Scaling
+from otmoe.text.strict_json import MessageError, named, parse
 
 REQUEST = "round{}.request.json"
 """Name of a request, unless another one is given."""

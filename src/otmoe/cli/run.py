@@ -12,6 +12,7 @@ from typing import Any, Literal
 import click
 from sklearn.exceptions import ConvergenceWarning
 
+from otmoe.aggregation.support import N_POINTS
 from otmoe.cli import options
 from otmoe.cli.common import (
     Command,
@@ -27,7 +28,6 @@ from otmoe.cli.common import (
 )
 from otmoe.cli.engines import open_engine
 from otmoe.cli.tables import experts_table, listed
-from otmoe.support import N_POINTS
 
 
 @click.command(

@@ -12,7 +12,7 @@ import pyarrow as pa
 import otmoe
 from otmoe.cli import options
 from otmoe.cli.common import Command, Failed, check_output, option, output, say
-from otmoe.shards import write_batches
+from otmoe.data.shards import write_batches
 
 
 @click.command(

@@ -9,7 +9,7 @@ import numpy as np
 from rich import box
 from rich.table import Table
 
-from otmoe.model import MoE
+from otmoe.model.mixture import MoE
 
 _TERMS = 5  # coefficients that are shown
 

@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 import pyarrow.csv as pv
 import pyarrow.parquet as pq
 
-from otmoe.numerics import Floats
-from otmoe.tables import check_names
+from otmoe.arrays.numerics import Floats
+from otmoe.data.tables import check_names
 
 FOLDER = "OTMOE_DATA"
 """The environment variable that names the folder with the data sets."""

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from otmoe.experts import FAMILIES, Experts, GaussianExperts
-from otmoe.gate import SoftmaxGate
-from otmoe.model import MoE
-from otmoe.numerics import Floats
+from otmoe.arrays.numerics import Floats
+from otmoe.model.experts import FAMILIES, Experts, GaussianExperts
+from otmoe.model.gate import SoftmaxGate
+from otmoe.model.mixture import MoE
 
 _LEAST_SHARE = 0.10  # of the rows, for every expert of a truth
 _PILOT = 4000  # rows on which the shares are judged

@@ -13,14 +13,13 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from otmoe.em import Fit, em
-from otmoe.experts import FAMILIES
+from otmoe.arrays.numerics import Array, namespace, to_numpy
+from otmoe.documents.message import LocalModel
 from otmoe.inference import Inference, Kind, Text, observed_inference
-from otmoe.message import LocalModel
-from otmoe.model import MoE
-from otmoe.numerics import Array, namespace, to_numpy
-from otmoe.progress import fit_progress
-from otmoe.validation import (
+from otmoe.likelihood.fit import Fit, em
+from otmoe.model.experts import FAMILIES
+from otmoe.model.mixture import MoE
+from otmoe.text.arguments import (
     as_table,
     check_offset,
     check_weight,
@@ -29,13 +28,14 @@ from otmoe.validation import (
     float_types,
     generator,
 )
+from otmoe.text.progress import fit_progress
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
 class BaseMoE(BaseEstimator):
-    """A thin shell around :func:`otmoe.em.em` and :class:`otmoe.model.MoE`."""
+    """A thin shell around :func:`otmoe.likelihood.fit.em` and :class:`otmoe.model.mixture.MoE`."""
 
     model_: MoE
     fit_: Fit
@@ -337,8 +337,8 @@ class BaseMoE(BaseEstimator):
         X : array-like of shape (n, d), optional
             The rows of the fit, which are not kept after it; for a sketch or for sharing.
         sketch : bool or int
-            Whether to send a :class:`~otmoe.sketch.Sketch` of X, from which points can be drawn
-            at which models are compared; or of how many components at most, instead of four.
+            Whether to send a :class:`~otmoe.data.sketch.Sketch` of X, from which points can be
+            drawn at which models are compared; or of how many components at most, instead of four.
         share : int
             Number of rows of X to send for the same purpose, drawn at random.
         sample_weight : array-like of shape (n,), optional

@@ -10,12 +10,12 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
-from otmoe.em import ALPHA, MAX_ITER, TOL
+from otmoe.arrays.numerics import Array, Floats, like, namespace, to_numpy
 from otmoe.estimators.base import BaseMoE
-from otmoe.model import MoE
-from otmoe.numerics import Array, Floats, like, namespace, to_numpy
-from otmoe.starts import NOT_TELLING
-from otmoe.validation import class_codes, generator
+from otmoe.likelihood.fit import ALPHA, MAX_ITER, TOL
+from otmoe.likelihood.starts import NOT_TELLING
+from otmoe.model.mixture import MoE
+from otmoe.text.arguments import class_codes, generator
 
 
 class MoEClassifier(ClassifierMixin, BaseMoE):

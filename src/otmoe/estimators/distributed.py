@@ -14,25 +14,25 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from otmoe.aggregation import Aggregation
-from otmoe.distributed import METHODS_OF_SHARDS, DistributedFit, classes_of, fit_shards
-from otmoe.em import ALPHA, MAX_ITER, TOL
+from otmoe.aggregation.support import N_POINTS
+from otmoe.arrays.numerics import Array, to_numpy
+from otmoe.data.shards import Shard
+from otmoe.distributed.fit import METHODS_OF_SHARDS, DistributedFit, classes_of, fit_shards
+from otmoe.distributed.passes import inference_shards
+from otmoe.distributed.task import RowsShard, split
+from otmoe.documents.message import LocalModel
 from otmoe.estimators.base import BaseMoE
 from otmoe.estimators.classifier import MoEClassifier
 from otmoe.estimators.regressor import MoERegressor
-from otmoe.experts import FAMILIES
-from otmoe.futures import Engine, Progress, local_workers
-from otmoe.gate import SoftmaxGate
 from otmoe.inference import Inference, Kind
-from otmoe.local import RowsShard, split
-from otmoe.message import LocalModel
-from otmoe.model import MoE
-from otmoe.numerics import Array, to_numpy
-from otmoe.progress import fit_progress
-from otmoe.shards import Shard
-from otmoe.starts import NOT_TELLING, TELLING
-from otmoe.summing import inference_shards
-from otmoe.support import N_POINTS
-from otmoe.validation import check_offset, check_weight, check_whole, generator
+from otmoe.likelihood.fit import ALPHA, MAX_ITER, TOL
+from otmoe.likelihood.starts import NOT_TELLING, TELLING
+from otmoe.model.experts import FAMILIES
+from otmoe.model.gate import SoftmaxGate
+from otmoe.model.mixture import MoE
+from otmoe.text.arguments import check_offset, check_weight, check_whole, generator
+from otmoe.text.progress import fit_progress
+from otmoe.workers.gather import Engine, Progress, local_workers
 
 
 class DistributedMoE(BaseMoE):

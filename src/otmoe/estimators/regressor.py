@@ -9,12 +9,12 @@ import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_array, check_consistent_length, column_or_1d
 
-from otmoe.em import ALPHA, MAX_ITER, TOL
+from otmoe.arrays.numerics import Array, Floats, like, to_numpy
 from otmoe.estimators.base import BaseMoE
-from otmoe.model import MoE
-from otmoe.numerics import Array, Floats, like, to_numpy
-from otmoe.starts import TELLING
-from otmoe.validation import check_counts, check_offset, generator
+from otmoe.likelihood.fit import ALPHA, MAX_ITER, TOL
+from otmoe.likelihood.starts import TELLING
+from otmoe.model.mixture import MoE
+from otmoe.text.arguments import check_counts, check_offset, generator
 
 
 class MoERegressor(RegressorMixin, BaseMoE):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from otmoe.em import ALPHA, threads
+from otmoe.arrays.numerics import Array, Floats
 from otmoe.inference.covariance import (
     AS_GIVEN,
     Covariance,
@@ -18,12 +18,12 @@ from otmoe.inference.estimates import Estimate, MeanInterval, WaldTest
 from otmoe.inference.parameters import Parameter, parameters
 from otmoe.inference.result import Inference, Kind, StandardErrors
 from otmoe.inference.summary import Text
-from otmoe.information import Information, observed_information, score_outer
-from otmoe.model import MoE
-from otmoe.numerics import Array, Floats
-from otmoe.refinement import Refinement
-from otmoe.rows import Rows, Scaling
-from otmoe.steps import on_floor, penalty_matrix
+from otmoe.likelihood.fit import ALPHA, threads
+from otmoe.likelihood.information import Information, observed_information, score_outer
+from otmoe.likelihood.rounds import Refinement
+from otmoe.likelihood.rows import Rows, Scaling
+from otmoe.likelihood.statistics import on_floor, penalty_matrix
+from otmoe.model.mixture import MoE
 
 __all__ = [
     "Covariance",
@@ -68,12 +68,12 @@ def inference(
         Sum of the weights.
     penalty : ndarray of shape (P, P), optional
         Matrix of the ridge that the model was fitted with, from
-        :func:`otmoe.steps.penalty_matrix`.
+        :func:`otmoe.likelihood.statistics.penalty_matrix`.
     scaling : Scaling
         The scale of `information`, `penalty` and `outer`; by default the user's.
     outer : ndarray of shape (P, P), optional
-        Summed outer products of scores, from :func:`otmoe.information.score_outer`; gives the
-        sandwich.
+        Summed outer products of scores, from
+        :func:`otmoe.likelihood.information.score_outer`; gives the sandwich.
     log_likelihood : float, optional
         With the base measure and on the user's scale, for AIC and BIC.
 

@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from otmoe.arrays.newton import RANK_TOLERANCE
+from otmoe.arrays.numerics import Floats
 from otmoe.inference.parameters import parameters
-from otmoe.information import Information
-from otmoe.model import MoE
-from otmoe.newton import RANK_TOLERANCE
-from otmoe.numerics import Floats
-from otmoe.rows import Scaling
+from otmoe.likelihood.information import Information
+from otmoe.likelihood.rows import Scaling
+from otmoe.model.mixture import MoE
 
 RIDGE_SHARE = 0.04
 """Share of the ridge in what is known about a parameter from which on the rows do not determine it.
@@ -118,7 +118,7 @@ def parameter_covariance(
     scaling : Scaling
         The scale of `information`, `penalty` and `outer`; by default the user's.
     outer : ndarray of shape (P, P), optional
-        From :func:`otmoe.information.score_outer`.
+        From :func:`otmoe.likelihood.information.score_outer`.
     """
     # 1) directions about which rows and ridge together hold information 1; where neither holds
     #    any, what the inverse needs counts as the ridge's

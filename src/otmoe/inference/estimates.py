@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import special, stats
 
-from otmoe.experts import Experts, LogisticExperts, MultinomialExperts, PoissonExperts
+from otmoe.arrays.numerics import Floats
 from otmoe.inference.parameters import Parameter
-from otmoe.numerics import Floats
+from otmoe.model.experts import Experts, LogisticExperts, MultinomialExperts, PoissonExperts
 
 NOT_IDENTIFIED = "not identified"
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from otmoe.model import MoE
-from otmoe.numerics import Array, Floats, to_numpy
+from otmoe.arrays.numerics import Array, Floats, to_numpy
+from otmoe.model.mixture import MoE
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 from scipy import stats
 
-from otmoe.experts import MultinomialExperts
+from otmoe.arrays.numerics import Array, Floats, design, like, row_blocks
 from otmoe.inference.covariance import Covariance
 from otmoe.inference.estimates import (
     Estimate,
@@ -22,8 +22,8 @@ from otmoe.inference.estimates import (
 )
 from otmoe.inference.parameters import Parameter, mean_gradient, parameters
 from otmoe.inference.summary import Text, render
-from otmoe.model import MoE
-from otmoe.numerics import Array, Floats, design, like, row_blocks
+from otmoe.model.experts import MultinomialExperts
+from otmoe.model.mixture import MoE
 
 Kind = Literal["information", "sandwich"]
 

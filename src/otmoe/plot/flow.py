@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from otmoe.aggregation import Aggregation, SiteRecord
-from otmoe.numerics import Floats
+from otmoe.arrays.numerics import Floats
 from otmoe.plot.base import GREY, Display, colours, expert_names, short
 
 _GAP = 0.012  # of the height, between two sites

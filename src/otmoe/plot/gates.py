@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from otmoe.model import MoE
-from otmoe.numerics import Floats, to_numpy
+from otmoe.arrays.numerics import Floats, to_numpy
+from otmoe.model.mixture import MoE
 from otmoe.plot.base import (
     N_COLUMNS,
     Display,

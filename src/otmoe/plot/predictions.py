@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from otmoe.model import MoE
-from otmoe.numerics import Floats, design, sample_rows, to_numpy
+from otmoe.arrays.numerics import Floats, design, sample_rows, to_numpy
+from otmoe.model.mixture import MoE
 from otmoe.plot.base import (
     GREY,
     Display,
@@ -219,7 +219,7 @@ class ResidualDisplay(Display):
         if model.experts.family in ("logistic", "multinomial"):
             raise ValueError(
                 "residuals of classes say little: look at DensityDisplay, or at the errors of "
-                "otmoe.evaluation."
+                "otmoe.evaluation.files."
             )
         X, y = rows_of(X, model), np.asarray(y, dtype=np.float64)
         rng = np.random.default_rng(random_state)

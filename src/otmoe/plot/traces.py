@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from otmoe.aggregation import Aggregation
-from otmoe.em import Fit
-from otmoe.numerics import Floats
+from otmoe.arrays.numerics import Floats
+from otmoe.likelihood.fit import Fit
 from otmoe.plot.base import PALETTE, Display
 from otmoe.selection import Selection
 

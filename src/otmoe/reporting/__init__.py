@@ -13,14 +13,14 @@ from importlib.resources import files
 from typing import Any
 
 from otmoe.aggregation import Aggregation
-from otmoe.aggregationrecord import AggregationRecord
-from otmoe.features import FeatureSpec
-from otmoe.jsontext import LIMITS, Limits, named, write_whole
-from otmoe.message import load_record, model_of
-from otmoe.model import MoE
-from otmoe.records import typed
+from otmoe.data.features import FeatureSpec
+from otmoe.documents.aggregation import AggregationRecord
+from otmoe.documents.message import load_record, model_of
+from otmoe.documents.model import ModelFileRecord
+from otmoe.model.mixture import MoE
 from otmoe.reporting.data import page_data
-from otmoe.schema import ModelFileRecord
+from otmoe.text.records import typed
+from otmoe.text.strict_json import LIMITS, Limits, named, write_whole
 
 __all__ = ["Page", "report"]
 

@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from otmoe.aggregationrecord import AggregationRecord
-from otmoe.numerics import Floats
+from otmoe.arrays.numerics import Floats
+from otmoe.documents.aggregation import AggregationRecord
 
 Level = Literal["good", "look", "bad"]
 Check = tuple[Level, str, list[str]]

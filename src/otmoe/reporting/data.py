@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from otmoe.aggregationrecord import AggregationRecord
-from otmoe.features import FeatureSpec
-from otmoe.gate import SoftmaxGate
+from otmoe.arrays.numerics import Floats
+from otmoe.data.features import FeatureSpec
+from otmoe.documents.aggregation import AggregationRecord
 from otmoe.inference.estimates import estimates, of_variance
 from otmoe.inference.parameters import parameters
-from otmoe.model import MoE
-from otmoe.numerics import Floats
+from otmoe.model.gate import SoftmaxGate
+from otmoe.model.mixture import MoE
 from otmoe.reporting.checks import checks_of
 
 LEVEL = 0.95

@@ -14,15 +14,15 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from otmoe.aggregation import Aggregation, merged
+from otmoe.data.shards import Shard
+from otmoe.distributed.rounds import refine_shards
+from otmoe.documents.message import LocalModel
 from otmoe.estimators import DistributedMoERegressor, MoERegressor
-from otmoe.futures import Progress, TasksFailed, gather
-from otmoe.message import LocalModel
-from otmoe.refining import refine_shards
-from otmoe.rows import Rows, Scaling
+from otmoe.likelihood.rows import Rows, Scaling
 from otmoe.selection.result import CRITERIA, Candidate, Score, Selection, check_criterion
 from otmoe.selection.scores import Question, answer, candidate_scores, estimator_of, score
-from otmoe.shards import Shard
-from otmoe.validation import check_offset, check_weight, check_whole, generator
+from otmoe.text.arguments import check_offset, check_weight, check_whole, generator
+from otmoe.workers.gather import Progress, TasksFailed, gather
 
 __all__ = [
     "CRITERIA",

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from otmoe.aggregation import Aggregation
-from otmoe.model import MoE
-from otmoe.numerics import Floats
+from otmoe.arrays.numerics import Floats
+from otmoe.model.mixture import MoE
 
 CRITERIA = ("bic", "icl", "elbow")
 

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from otmoe.arrays.numerics import Floats, block_sum, namespace, scaled
+from otmoe.data.shards import Shard
+from otmoe.distributed.task import rows_of
 from otmoe.estimators import MoEClassifier, MoERegressor
-from otmoe.local import rows_of
-from otmoe.model import MoE
-from otmoe.numerics import Floats, block_sum, namespace, scaled
-from otmoe.rows import Rows
+from otmoe.likelihood.rows import Rows
+from otmoe.model.mixture import MoE
 from otmoe.selection.result import Score
-from otmoe.shards import Shard
-from otmoe.validation import check_offset, check_weight
+from otmoe.text.arguments import check_offset, check_weight
 
 
 def candidate_scores(

@@ -1,0 +1,176 @@
+"""Support points: covariates at which local models are compared; y is never needed."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from otmoe.arrays.numerics import Array, Floats
+from otmoe.documents.message import LocalModel
+from otmoe.likelihood.rows import take_rows
+from otmoe.text.arguments import check_whole, generator
+
+N_POINTS = 4000
+"""Support points drawn by default."""
+
+
+def draw_support(
+    samples: Sequence[Any],
+    n_points: int = N_POINTS,
+    *,
+    site_weight: Any = None,
+    random_state: Any = 0,
+) -> Floats:
+    """Draw support points from samples of the sites' covariates.
+
+    Parameters
+    ----------
+    samples : sequence of M array-likes of shape (n_m, d)
+        Rows of x that the sites agreed to share. Frames must have the same columns in the same
+        order.
+    n_points : int
+        Points to draw, without replacement; fewer come where there are fewer rows.
+    site_weight : array-like of shape (M,), optional
+        Shares of the sites; by default in proportion to their rows.
+    random_state : int, Generator or None
+
+    Returns
+    -------
+    ndarray of shape (S, d)
+
+    Examples
+    --------
+    >>> lyon, nantes = np.zeros((300, 2)), np.ones((100, 2))
+    >>> draw_support([lyon, nantes], 100).mean(axis=0)
+    array([0.25, 0.25])
+    """
+    if not len(samples):
+        raise ValueError("there is no sample to draw support points from.")
+    check_whole("n_points", n_points)
+    columns = [list(map(str, s.columns)) for s in samples if hasattr(s, "columns")]
+    for names in columns:
+        if names != columns[0]:
+            raise ValueError(
+                f"samples have different columns, {names} and {columns[0]}: give the same ones in "
+                "the same order."
+            )
+    arrays = [s if hasattr(s, "detach") else np.asarray(s) for s in samples]
+    for m, array in enumerate(arrays):
+        if array.ndim != 2 or array.shape[1] != arrays[0].shape[1]:
+            raise ValueError(
+                f"sample {m} has shape {tuple(array.shape)}; the first has "
+                f"{arrays[0].shape[-1]} columns: give arrays (n_m, d) of the same columns."
+            )
+    rows = np.array([array.shape[0] for array in arrays])
+    if not rows.sum():
+        raise ValueError("the samples have no rows to draw support points from.")
+    weight = rows if site_weight is None else np.asarray(site_weight, dtype=np.float64)
+    total = weight.sum()
+    if weight.shape != rows.shape or not np.all(weight >= 0) or not 0 < total < np.inf:
+        raise ValueError(f"site_weight must be {len(rows)} numbers, not all zero, none negative.")
+    rng = generator(random_state)
+    counts = _shares(n_points, weight / total, rows)
+    parts = [
+        _draw(array, int(count), rng) for array, count in zip(arrays, counts, strict=True) if count
+    ]
+    return np.concatenate(parts)
+
+
+def support_from(
+    messages: Sequence[LocalModel], n_points: int = N_POINTS, *, random_state: Any = 0
+) -> Floats:
+    """Draw support points from what sites have sent about their covariates.
+
+    Each site has a share in proportion to its rows. Rows that it volunteered come first and the
+    rest is drawn from its sketch; without a sketch no more points come than it has sent rows.
+
+    Parameters
+    ----------
+    messages : sequence of LocalModel
+        Of the same features. A warning names sites that sent neither rows nor a sketch.
+    n_points : int
+    random_state : int, Generator or None
+        Together with what was sent it decides on the points; the order of the sites does not.
+
+    Returns
+    -------
+    ndarray of shape (S, d)
+
+    Examples
+    --------
+    >>> from otmoe import MoERegressor, simulate
+    >>> data = simulate(500, 2, 3, random_state=0)
+    >>> est = MoERegressor(2, random_state=0).fit(data.X, data.y)
+    >>> support_from([est.to_message("Lyon", data.X, sketch=True)], 1000).shape
+    (1000, 3)
+    """
+    check_whole("n_points", n_points)
+    for message in messages:
+        if message.model.terms != messages[0].model.terms:
+            raise ValueError(
+                f"the sites {messages[0].site!r} and {message.site!r} have different features: "
+                "give messages about the same ones, in the same order."
+            )
+    weight = np.array([message.n_samples for message in messages])
+    points, trouble = points_from(messages, weight, n_points, generator(random_state))
+    for sentence in trouble:
+        warnings.warn(f"support_from: {sentence}", UserWarning, 2)
+    return points
+
+
+def points_from(
+    messages: Sequence[LocalModel], weight: Floats, n_points: int, rng: np.random.Generator
+) -> tuple[Floats, list[str]]:
+    """Return what :func:`support_from` does with these shares of the sites, and its warnings."""
+    silent = [message.site for message in messages if not message.support_document()]
+    # Those who sent the same count as one, and all come in an order of their own.
+    sent: dict[str, tuple[LocalModel, list[float]]] = {}
+    for message, share in zip(messages, weight, strict=True):
+        if share > 0 and message.site not in silent:
+            key = json.dumps(message.support_document())
+            sent.setdefault(key, (message, []))[1].append(float(share))
+    if not sent:
+        raise ValueError(
+            "support is missing: give covariates at which the models are compared, an array of "
+            "shape (S, d), for example from otmoe.draw_support, or ask the sites for sketches, "
+            "made by to_message(..., X=X, sketch=True)."
+        )
+    distinct = [sent[key] for key in sorted(sent)]
+    total = np.array([sum(sorted(shares)) for _, shares in distinct])
+    rows = [0 if message.support is None else len(message.support) for message, _ in distinct]
+    most = [
+        n if message.sketch is None else n_points
+        for (message, _), n in zip(distinct, rows, strict=True)
+    ]
+    counts = _shares(n_points, total / total.sum(), np.array(most))
+    parts = []
+    for (message, _), count, n in zip(distinct, counts.tolist(), rows, strict=True):
+        if message.support is not None:
+            parts.append(_draw(message.support, min(count, n), rng))
+        if message.sketch is not None:
+            parts.append(message.sketch.draw(max(count - n, 0), rng))
+    trouble = []
+    if silent:
+        trouble.append(
+            f"the sites {silent} sent neither a sketch nor rows, so that no support point comes "
+            "from them."
+        )
+    return np.concatenate(parts), trouble
+
+
+def _shares(n_points: int, weight: Floats, rows: Floats) -> Floats:
+    """Divide `n_points` in proportion to weight, by largest remainders, at most rows each."""
+    exact = min(n_points, int(rows.sum())) * weight
+    counts = np.floor(exact).astype(int)
+    most = np.argsort(-(exact - counts), kind="stable")
+    counts[most[: round(float(exact.sum() - counts.sum()))]] += 1
+    return np.minimum(counts, rows)
+
+
+def _draw(array: Array, count: int, rng: np.random.Generator) -> Floats:
+    index = np.sort(rng.choice(array.shape[0], count, replace=False))
+    return np.asarray(take_rows(array, index), dtype=np.float64)

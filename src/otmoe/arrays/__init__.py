@@ -1,0 +1,1 @@
+"""Arrays of any library, row blocks, weighted sums, compiled kernels, Newton's method."""

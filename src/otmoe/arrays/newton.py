@@ -1,0 +1,267 @@
+"""Linear algebra on parameters: systems that may be singular, and one safeguarded Newton method."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import linalg
+
+from otmoe.arrays.numerics import Floats
+
+_NEAR = 0.01  # decrement at which the information hardly changes any more
+_NOTHING = 1e-290  # information that counts as none: its reciprocal might overflow
+_EXACT = 1e-16  # decrement at which another step changes nothing that can be seen
+
+RANK_TOLERANCE = 1e-11
+"""Eigenvalues below this fraction of the largest count as zero."""
+
+
+def solve_psd(H: Floats, g: Floats) -> Floats:
+    """Solve ``H d = g`` for symmetric positive semidefinite H; minimum norm where H is singular.
+
+    Parameters
+    ----------
+    H : ndarray of shape (..., P, P)
+    g : ndarray of shape (..., P)
+
+    Returns
+    -------
+    ndarray of shape (..., P)
+
+    Examples
+    --------
+    >>> solve_psd(np.array([[1.0, 1.0], [1.0, 1.0]]), np.array([2.0, 2.0]))
+    array([1., 1.])
+    """
+    if H.ndim > 2:
+        return np.stack([solve_psd(*pair) for pair in zip(H, g, strict=True)])
+    if np.max(np.abs(H), initial=0.0) < _NOTHING:
+        return np.zeros_like(g)
+    largest = np.max(np.diagonal(H), initial=0.0)
+    solution = _solve_definite(H, g, RANK_TOLERANCE * largest)
+    if solution is not None:
+        return solution
+    values, vectors = np.linalg.eigh(H)
+    keep = values > RANK_TOLERANCE * np.max(values, initial=0.0)
+    inverse = np.where(keep, 1 / np.where(keep, values, 1.0), 0.0)
+    return vectors @ (inverse * (vectors.T @ g))
+
+
+def _solve_definite(H: Floats, g: Floats, least: float) -> Floats | None:
+    """Solve ``H d = g`` by Cholesky's method; None unless every squared pivot exceeds `least`."""
+    if not len(H):
+        return g
+    factor, failed = linalg.lapack.dpotrf(H, lower=True)
+    if failed or np.min(np.diagonal(factor)) ** 2 <= least:
+        return None
+    return np.asarray(linalg.lapack.dpotrs(factor, g, lower=True)[0])
+
+
+@dataclass(frozen=True)
+class NewtonPoint:
+    """An objective to be maximised, at one point.
+
+    Attributes
+    ----------
+    value : float
+    score : ndarray of shape (P,)
+        Gradient.
+    information : ndarray of shape (P, P)
+        Minus the Hessian, or an approximation of it.
+    detail : object
+        Whatever else the caller wants to find in the result.
+    """
+
+    value: float
+    score: Floats
+    information: Floats
+    detail: Any = None
+
+
+@dataclass(frozen=True)
+class NewtonResult:
+    """Where :func:`newton` stopped and why.
+
+    Attributes
+    ----------
+    theta : ndarray of shape (P,)
+    point : NewtonPoint
+        The objective there.
+    decrement : float
+        ``g' I^-1 g``: the squared distance to the maximum, in standard errors, where the objective
+        is a log-likelihood; infinite while the information is not positive definite.
+    trace : tuple of float
+        The objective at the start and after every accepted step.
+    n_evaluations : int
+    converged : bool
+    """
+
+    theta: Floats
+    point: NewtonPoint
+    decrement: float
+    trace: tuple[float, ...]
+    n_evaluations: int
+    converged: bool
+
+
+def newton(
+    evaluate: Callable[[Floats], NewtonPoint],
+    start: Floats,
+    *,
+    tol: float = 1e-10,
+    max_iter: int = 100,
+    report: Callable[[int, float], None] | None = None,
+    glance: Callable[[Floats, NewtonPoint], NewtonPoint] | None = None,
+) -> NewtonResult:
+    """Maximise by Newton's method with Levenberg-Marquardt damping.
+
+    With score g and information I at theta, a step d solves ``(I + mu |diag I|) d = g``. It is
+    taken if the objective does not fall; otherwise mu grows eightfold and the step is tried again.
+    The iteration ends one step after the decrement ``g' I^-1 g`` has fallen below `tol` (that step
+    squares what is left), or when no step can raise the objective any more.
+
+    Parameters
+    ----------
+    evaluate : callable, theta -> NewtonPoint
+    start : ndarray of shape (P,)
+    tol : float
+        Bound on the decrement, in units of the objective.
+    max_iter : int
+        Bound on the number of evaluations after the first.
+    report : callable, optional
+        Called as report(number of accepted steps, objective).
+    glance : callable, (theta, NewtonPoint) -> NewtonPoint, optional
+        A cheaper `evaluate` that takes the information from a point close by. It serves once the
+        decrement is small, for as long as every step makes it ten thousand times smaller.
+
+    Returns
+    -------
+    NewtonResult
+    """
+
+    def near(theta: Floats, point: NewtonPoint) -> NewtonPoint:
+        return evaluate(theta) if glance is None else glance(theta, point)
+
+    theta = np.asarray(start, dtype=np.float64)
+    point = evaluate(theta)
+    trace = [point.value]
+    n_evaluations = 0
+    damping = 0.0
+    borrowed, before = False, np.inf  # is the information that of a point close by?
+    while True:
+        # 1) the step at the present damping, and the undamped decrement
+        step, decrement, damping = damped_step(point, damping)
+        if borrowed and decrement >= max(tol, 1e-4 * before):
+            point, borrowed = evaluate(theta), False
+            n_evaluations += 1
+            continue
+        before = decrement
+        # 2) stop where the quadratic model promises less than tol, one exact step further on
+        if decrement < tol:
+            more = decrement > _EXACT and n_evaluations < max_iter
+            last = near(theta + step, point) if more else point
+            if more and last.value >= point.value - 1e-12 * (1.0 + abs(point.value)):
+                theta, point = theta + step, last
+                trace.append(point.value)
+                decrement = damped_step(point, 0.0)[1]
+                if report is not None:
+                    report(len(trace) - 1, point.value)
+            return NewtonResult(theta, point, decrement, tuple(trace), n_evaluations + 1, True)
+        if n_evaluations >= max_iter or not np.all(np.isfinite(step)):
+            return NewtonResult(theta, point, decrement, tuple(trace), n_evaluations, False)
+        # 3) try it; 4) take it and trust the model more, or damp
+        close = decrement < _NEAR
+        candidate = near(theta + step, point) if close else evaluate(theta + step)
+        n_evaluations += 1
+        if candidate.value >= point.value:
+            theta, point, borrowed = theta + step, candidate, close and glance is not None
+            trace.append(point.value)
+            if report is not None:
+                report(len(trace) - 1, point.value)
+            damping = 0.0 if damping < 1e-4 else damping / 8
+        elif point.score @ step < 1e-11 * (1.0 + abs(point.value)):
+            # The promised gain is lost in the rounding of the objective: this is the maximum.
+            done = decrement < 1e3 * tol
+            return NewtonResult(theta, point, decrement, tuple(trace), n_evaluations, done)
+        else:
+            damping = max(8 * damping, 1e-3)
+
+
+def damped_step(point: NewtonPoint, damping: float) -> tuple[Floats, float, float]:
+    """Return the step, the undamped decrement and the damping that made the system definite."""
+    g, information = point.score, point.information
+    scale = _units(information)
+    H = information * scale[:, None] * scale  # unit diagonal: blocks of any units are comparable
+    if damping == 0:
+        b = g * scale
+        d = _solve_definite(H, b, RANK_TOLERANCE * len(H))
+        if d is not None:
+            return scale * d, float(b @ d), 0.0
+    values, vectors, b = _spectrum(H, g * scale)
+    decrement = _decrement(values, b)
+    if not np.isfinite(decrement):
+        damping = max(damping, -1.5 * values[0])
+    return scale * (vectors @ (b / (values + damping))), decrement, damping
+
+
+def bounded_step(point: NewtonPoint, radius: float, otherwise: float) -> tuple[Floats, float]:
+    """Return the step that promises most within a radius, and the undamped decrement.
+
+    Lengths are measured in standard errors of the single parameters (:func:`length`).
+
+    Parameters
+    ----------
+    point : NewtonPoint
+    radius : float
+        Infinite for none.
+    otherwise : float
+        The radius where the information is not positive definite, and Newton's step no maximum.
+    """
+    scale = _units(point.information)
+    values, vectors, b = _spectrum(point.information * scale[:, None] * scale, point.score * scale)
+    decrement = _decrement(values, b)
+    if not np.isfinite(decrement):
+        radius = min(radius, otherwise)
+
+    def step(damping: float) -> Floats:
+        return b / (values + damping)
+
+    low = max(0.0, -np.min(values, initial=0.0))
+    damping = low
+    if not (np.isfinite(decrement) and np.linalg.norm(step(0.0)) <= radius):
+        high = max(2 * low, 1e-6)
+        while np.linalg.norm(step(high)) > radius:
+            high *= 4
+        for _ in range(60):
+            middle = 0.5 * (low + high)
+            low, high = (middle, high) if np.linalg.norm(step(middle)) > radius else (low, middle)
+        damping = high
+    return scale * (vectors @ step(damping)), decrement
+
+
+def length(information: Floats, step: Floats) -> float:
+    """Return the length of a step in standard errors of the single parameters."""
+    return float(np.linalg.norm(step / _units(information)))
+
+
+def _units(information: Floats) -> Floats:
+    """Return the standard errors of the single parameters, (P,)."""
+    diagonal = np.abs(np.diagonal(information))
+    least = 1e-14 * np.max(diagonal, initial=1e-300)  # no leaps where there is hardly curvature
+    return np.asarray(1 / np.sqrt(np.maximum(diagonal, least)))
+
+
+def _spectrum(H: Floats, b: Floats) -> tuple[Floats, Floats, Floats]:
+    """Return eigenvalues that are not 0, their eigenvectors, and b in the basis of these."""
+    values, vectors = linalg.eigh(H, driver="evd")
+    live = np.abs(values) > RANK_TOLERANCE * np.max(np.abs(values), initial=1e-300)
+    values, vectors = values[live], vectors[:, live]
+    return values, vectors, vectors.T @ b
+
+
+def _decrement(values: Floats, b: Floats) -> float:
+    """Return ``g' I^-1 g``; infinite where the information is not positive definite."""
+    return np.inf if np.any(values < 0) else float(np.sum(b**2 / values))

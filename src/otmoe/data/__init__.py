@@ -1,0 +1,1 @@
+"""From files to features: tables, columns, sketches, shards."""

@@ -1,0 +1,188 @@
+"""One column of a table, and the features it becomes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any, Literal, NoReturn, Self
+
+import numpy as np
+import pyarrow as pa
+
+from otmoe.arrays.numerics import Floats
+from otmoe.data.tables import codes, described, is_number, is_text, numbers, texts
+from otmoe.text.records import List, Name, Number, Positive, Record, check_distinct
+from otmoe.text.strict_json import fail, shown
+
+
+class ColumnRecord(Record):
+    """The fields of a column. Which it has depends on its kind."""
+
+    name: Name
+    kind: Literal["number", "category"]
+    center: Number | None = None
+    scale: Positive | None = None
+    levels: List[Name] | None = None
+    reference: Name | None = None
+
+
+def check_column(record: ColumnRecord, source: str, path: str) -> None:
+    """Check that the fields of a column agree.
+
+    Parameters
+    ----------
+    record : ColumnRecord
+    source, path : str
+        Where it comes from, and its place there; an error begins with them.
+    """
+    for name in ("center", "scale") if record.kind == "category" else ("levels", "reference"):
+        if getattr(record, name) is not None:
+            fail(source, f"{path}.{name}", f"does not go with a {record.kind}; remove it.")
+    if record.kind == "number":
+        return
+    if record.levels is None or len(record.levels) < 2:
+        fail(source, f"{path}.levels", "has to list two levels or more; add them.")
+    check_distinct(record.levels, f"{path}.levels", source)
+    if record.reference is not None and record.reference not in record.levels:
+        problem = f"is {shown(record.reference)}, which is none of the levels; give one of them."
+        fail(source, f"{path}.reference", problem)
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a table, and the features it becomes.
+
+    Attributes
+    ----------
+    name : str
+    kind : {"number", "category"}
+    levels : tuple of str
+        Of a category: its values, in order.
+    reference : str, optional
+        The level that is all zeros, by default the first.
+    center, scale : float
+        Of a number: the feature is (x - center) / scale.
+    """
+
+    name: str
+    kind: Literal["number", "category"] = "number"
+    levels: tuple[str, ...] = ()
+    reference: str | None = None
+    center: float = 0.0
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "levels", tuple(self.levels))
+
+    @property
+    def shown_levels(self) -> tuple[str, ...]:
+        """The levels that have a feature of their own: all but the reference."""
+        reference = self.levels[0] if self.reference is None else self.reference
+        return tuple(level for level in self.levels if level != reference)
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """Names of the features: that of the column, or ``column=level``."""
+        if self.kind == "number":
+            return (self.name,)
+        return tuple(f"{self.name}={level}" for level in self.shown_levels)
+
+    def document(self) -> dict[str, Any]:
+        """Return the column as it stands in a file."""
+        document: dict[str, Any] = {"name": self.name, "kind": self.kind}
+        if (self.center, self.scale) != (0.0, 1.0):
+            document |= {"center": self.center, "scale": self.scale}
+        if self.levels:
+            document["levels"] = list(self.levels)
+        if self.reference is not None:
+            document["reference"] = self.reference
+        return document
+
+    @classmethod
+    def from_record(cls, record: ColumnRecord) -> Self:
+        """Return the column of a checked record."""
+        return cls(
+            record.name,
+            record.kind,
+            tuple(record.levels or ()),
+            record.reference,
+            0.0 if record.center is None else record.center,
+            1.0 if record.scale is None else record.scale,
+        )
+
+    def fill(self, values: pa.Array, out: Floats) -> Counter[str]:
+        """Write n values as features, NaN where missing, and count those that are no level.
+
+        Parameters
+        ----------
+        values : pyarrow Array of length n
+        out : ndarray of shape (n, number of features)
+        """
+        if self.kind == "number":
+            out[:, 0] = numbers(values, self.name)
+            if (self.center, self.scale) != (0.0, 1.0):
+                out -= self.center
+                out /= self.scale
+            return Counter()
+        found, others = codes(values, self.levels, self.name)
+        for j, level in enumerate(self.shown_levels):
+            out[:, j] = found == self.levels.index(level)
+        out[found == -2] = np.nan
+        return others
+
+
+def guess(values: pa.ChunkedArray, name: str, center: bool, max_levels: int) -> Column:
+    """Return the column that a sample of n values suggests; see `FeatureSpec.from_sample`."""
+    kind = values.type
+    if is_number(kind):
+        return _guess_number(values, name, center)
+    if pa.types.is_null(kind) or values.null_count == len(values):
+        _refuse_empty(values, name)
+    if not is_text(kind) and not pa.types.is_dictionary(kind):
+        raise ValueError(
+            f"column {name!r} holds {described(kind)}, which is no feature; turn it into numbers "
+            "or text, or leave it out by `columns`."
+        )
+    levels = _levels(values, name)
+    if len(levels) > max_levels:
+        raise ValueError(
+            f"column {name!r} has {len(levels)} different values, and max_levels is {max_levels}; "
+            "leave it out by `columns`, merge some of them, or raise max_levels."
+        )
+    if len(levels) < 2:
+        raise ValueError(
+            f"column {name!r} has the value {shown(levels[0])} throughout the sample; leave it out "
+            "by `columns`, or give a sample with all its values."
+        )
+    return Column(name, "category", levels, levels[0])
+
+
+def _guess_number(values: pa.ChunkedArray, name: str, center: bool) -> Column:
+    x = np.concatenate([np.empty(0), *(numbers(chunk, name) for chunk in values.chunks)])
+    x = x[np.isfinite(x)]
+    if len(x) == 0:
+        _refuse_empty(values, name)
+    if not center:
+        return Column(name)
+    sd = float(x.std())
+    return Column(name, center=float(x.mean()), scale=sd if sd > 0 else 1.0)
+
+
+def _refuse_empty(values: pa.ChunkedArray, name: str) -> NoReturn:
+    if len(values) == 0:
+        raise ValueError("the sample has no rows; give some.")
+    raise ValueError(
+        f"column {name!r} is missing in all {len(values)} rows of the sample; leave it out by "
+        "`columns`, or give a sample that has it."
+    )
+
+
+def _levels(values: pa.ChunkedArray, name: str) -> tuple[str, ...]:
+    """Return the values of a column, sorted; those that a dictionary declares belong to it."""
+    found: set[str | None] = set()
+    for chunk in values.chunks:
+        part = chunk.dictionary if pa.types.is_dictionary(chunk.type) else chunk.unique()
+        found.update(texts(part, name).to_pylist())
+    levels = [level for level in found if level is not None]
+    whole = pa.types.is_dictionary(values.type) and pa.types.is_integer(values.type.value_type)
+    return tuple(sorted(levels, key=int) if whole else sorted(levels))

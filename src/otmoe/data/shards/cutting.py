@@ -1,0 +1,214 @@
+"""Data cut into shards: by file, by row group, by site, or into n parts."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import accumulate, pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from otmoe.data.features import FeatureSpec
+from otmoe.data.shards.files import ShardError, find, named, names_for
+from otmoe.data.shards.memory import (
+    Cut,
+    bounds,
+    check_sites,
+    checked,
+    cut_rows,
+    numbered,
+    of_arrays,
+    of_table,
+    rows_by_site,
+    spec_for,
+)
+from otmoe.data.shards.reading import FileShard, Missing, Piece, Shard
+from otmoe.data.shards.sources import open_source
+from otmoe.data.tables import check_names, described, is_number, is_table, is_text, texts
+
+
+def shards_from(
+    data: Any,
+    *,
+    target: str | None = None,
+    features: FeatureSpec | Sequence[str] | None = None,
+    weight: str | None = None,
+    site: str | None = None,
+    cut: Cut = "file",
+    missing: Missing = "error",
+) -> list[Shard]:
+    """Describe data as shards, to be read where the work is done.
+
+    Parameters
+    ----------
+    data : path, sequence of paths, frame, or tuple of arrays
+        Parquet or CSV: a file, a folder, a pattern such as ``"data/*.parquet"``, a URL that
+        pyarrow knows (``s3://``, ``gs://``, ``file://``), or several of these. Or rows in memory: a
+        table with named columns, or the arrays (X, y) or (X, y, weight).
+    target : str
+        Column of the response, unless data are arrays. Text is for classifiers.
+    features : FeatureSpec or sequence of str, optional
+        Names, or nothing for all other columns, are looked up in the first rows, as
+        :meth:`FeatureSpec.from_sample` does it: a category then has the levels that occur there.
+        Better give a specification.
+    weight : str, optional
+        Column of case weights.
+    site : str, optional
+        Column that says which site a row belongs to: one shard for each of its values, named
+        after it.
+    cut : {"file", "row_group"} or int
+        One shard per file, or per row group, or as many of nearly equal size, cut in the order of
+        the rows.
+    missing : {"error", "drop"}
+        What reading does about rows with missing values.
+
+    Returns
+    -------
+    list of FileShard or ArrayShard
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from otmoe import shards_from
+    >>> rows = {"y": [1.0, 2.0, 3.0], "age": [30, 40, 50], "city": ["Lyon", "Nantes", "Lyon"]}
+    >>> [(shard.name, shard.n_rows) for shard in shards_from(rows, target="y", site="city")]
+    [('Lyon', 2), ('Nantes', 1)]
+    >>> shards_from(rows, target="y", features=["age"])[0].read().X.ravel()
+    array([30., 40., 50.])
+    """
+    _check_options(site, cut, missing)
+    if isinstance(data, tuple) and not all(isinstance(d, str | os.PathLike) for d in data):
+        if (target, weight, site) != (None, None, None):
+            raise TypeError("target, weight and site are names of columns; arrays have none.")
+        return cut_rows(of_arrays(data, features, missing), cut)
+    if target is None:
+        raise TypeError("target is missing; give the name of the column with the response.")
+    roles = [name for name in (target, weight, site) if name is not None]
+    if len(set(roles)) < len(roles):
+        raise ValueError(f"target, weight and site are {roles}; give each a column of its own.")
+    if is_table(data):
+        whole = of_table(data, target, features, weight, roles, missing)
+        return cut_rows(whole, cut) if site is None else rows_by_site(whole, data, site)
+    files = find(data)
+    names = names_for(files)
+    spec, labels = _looked_up(files, names, target, features, roles)
+    plan = FileShard("", (), target, spec, weight, labels, missing=missing)
+    if site is not None:
+        return list(_by_site(plan, files, names, site))
+    if cut == "row_group":
+        return list(_by_row_group(plan, files, names))
+    if cut != "file":
+        return list(_recut(plan, files, names, int(cut)))
+    return [
+        replace(plan, name=checked(name), pieces=(Piece(file),))
+        for file, name in zip(files, names, strict=True)
+    ]
+
+
+def _check_options(site: str | None, cut: Cut, missing: Missing) -> None:
+    whole = isinstance(cut, int | np.integer) and not isinstance(cut, bool)
+    if not (cut in ("file", "row_group") or (whole and int(cut) > 0)):
+        raise ValueError(f'cut is {cut!r}; give "file", "row_group" or a whole number above 0.')
+    if site is not None and cut != "file":
+        raise ValueError("site and cut are both given; the sites are the shards, so leave out cut.")
+    if missing not in ("error", "drop"):
+        raise ValueError(f'missing is {missing!r}; give "error" or "drop".')
+
+
+def _looked_up(
+    files: list[str], names: list[str], target: str, features: Any, roles: list[str]
+) -> tuple[FeatureSpec, bool]:
+    """Return the features, and whether the target is text, as the first rows have it.
+
+    A file that is empty or cannot be read tells nothing; the next is asked.
+    """
+    samples: list[tuple[str, pa.Table]] = []
+    trouble: list[ShardError] = []
+    for file, name in zip(files, names, strict=True):
+        try:
+            with named(name):
+                samples.append((name, open_source(file).sample()))
+        except ShardError as error:
+            trouble.append(error)
+            continue
+        if samples[-1][1].num_rows:
+            break
+    if not samples:
+        raise trouble[0]
+    name, sample = samples[-1]
+    with named(name):
+        check_names(roles, sample.schema.names)
+        kind = sample.schema.field(target).type
+        kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+        if not (is_text(kind) or is_number(kind) or pa.types.is_null(kind)):
+            raise ValueError(
+                f"column {target!r}, the target, holds {described(kind)}; give numbers, or text "
+                "for a classifier."
+            )
+        return spec_for(sample, features, roles), is_text(kind)
+
+
+def _groups(files: list[str], names: list[str]) -> Iterator[tuple[str, str, list[int]]]:
+    """Yield each file, its name, and the rows at which its row groups end, 0 first."""
+    for file, name in zip(files, names, strict=True):
+        with named(name):
+            yield file, name, list(accumulate(open_source(file).groups, initial=0))
+
+
+def _by_row_group(plan: FileShard, files: list[str], names: list[str]) -> Iterator[FileShard]:
+    for file, name, ends in _groups(files, names):
+        for i in range(len(ends) - 1):
+            piece = Piece(file, ends[i], ends[i + 1])
+            yield replace(plan, name=checked(f"{name}#{i}"), pieces=(piece,))
+
+
+def _recut(
+    plan: FileShard, files: list[str], names: list[str], n_shards: int
+) -> Iterator[FileShard]:
+    """Cut the rows of all files, one after another, into shards of nearly equal size."""
+    sizes = [ends[-1] for _, _, ends in _groups(files, names)]
+    begins = list(accumulate(sizes, initial=0))
+    cuts = bounds(begins[-1], n_shards)
+    for i, name in enumerate(numbered(n_shards)):
+        first, last = cuts[i], cuts[i + 1]
+        pieces = tuple(
+            Piece(file, max(first - begin, 0), min(last - begin, size))
+            for file, begin, size in zip(files, begins, sizes, strict=False)
+            if begin < last and begin + size > first
+        )
+        yield replace(plan, name=name, pieces=pieces)
+
+
+def _by_site(plan: FileShard, files: list[str], names: list[str], site: str) -> Iterator[FileShard]:
+    """Split the rows by the values of a column; a row group without a site is not read for it."""
+    pieces: dict[str, list[Piece]] = {}
+    sizes: Counter[str] = Counter()
+    for file, name in zip(files, names, strict=True):
+        with named(name):
+            source = open_source(file)
+            for start, stop in pairwise(accumulate(source.groups, initial=0)):
+                found: Counter[str] = Counter()
+                for batch in source.batches([site], [site], start, stop):
+                    values = texts(batch.column(site), site)
+                    check_sites(values, site)
+                    for item in values.value_counts():
+                        found[item["values"].as_py()] += item["counts"].as_py()
+                for value in found:
+                    before = pieces.setdefault(value, [])
+                    if before and before[-1].path == file and before[-1].stop == start:
+                        before[-1] = before[-1]._replace(stop=stop)
+                    else:
+                        before.append(Piece(file, start, stop))
+                sizes.update(found)
+    for value in sorted(pieces):
+        yield replace(
+            plan,
+            name=checked(value),
+            pieces=tuple(pieces[value]),
+            site=(site, value),
+            size=sizes[value],
+        )

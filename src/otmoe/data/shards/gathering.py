@@ -1,0 +1,168 @@
+"""Rows of a shard, gathered batch by batch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NoReturn
+
+import numpy as np
+import pyarrow as pa
+
+from otmoe.arrays.numerics import Floats, row_blocks
+from otmoe.data.features import FeatureSpec, Tally
+from otmoe.data.tables import is_text, labels, numbers
+
+
+@dataclass(frozen=True)
+class ShardRows:
+    """The rows of a shard.
+
+    Attributes
+    ----------
+    X : ndarray of float64 of shape (n, d)
+    y : ndarray of shape (n,)
+        Numbers as float64, class labels as text.
+    weight : ndarray of float64 of shape (n,), optional
+    dropped : int
+        Rows that were left out because a value is missing.
+    offset : ndarray of shape (n,), optional
+        Known part of the experts' linear predictors.
+    """
+
+    X: Floats
+    y: Floats
+    weight: Floats | None = None
+    dropped: int = 0
+    offset: Floats | None = None
+
+
+class Gathered:
+    """Rows gathered batch by batch, into one array where their number is known.
+
+    Parameters
+    ----------
+    target : str
+    weight : str or None
+    as_text : bool
+        Whether the target is text.
+    n_features : int
+    n_rows : int or None
+    """
+
+    def __init__(
+        self, target: str, weight: str | None, as_text: bool, n_features: int, n_rows: int | None
+    ) -> None:
+        self.target, self.weight_name, self.as_text = target, weight, as_text
+        self.n_features, self.n_rows = n_features, n_rows
+        self.tally = Tally()
+        self.end = 0  # of the features that have been begun
+        # Without a number, every batch has an array of its own.
+        self.blocks = [np.empty((0 if n_rows is None else n_rows, n_features))]
+        self.y = [np.empty(0, dtype=str if as_text else np.float64)]
+        self.weight = [np.empty(0)]
+        self.absent = [np.empty(0, dtype=bool)]
+
+    def begin(self, features: FeatureSpec) -> None:
+        """Go back to the first row, for the next few features.
+
+        Target and weights come with the first of them. Unless the number of rows is known, all
+        features come at once.
+        """
+        if self.end:
+            self._check_number()
+        self.features, self.start = features, self.end
+        self.end += len(features.feature_names)
+        self.tally.n_rows = 0
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Encode a batch of rows."""
+        X = self._room(batch.num_rows)
+        if self.start == 0:
+            self._add_target(batch)
+        self.features.encode_batch(batch, self.tally, X[:, self.start : self.end])
+
+    def _add_target(self, batch: pa.RecordBatch) -> None:
+        column = batch.column(self.target)
+        y, absent = target_values(column, self.target, self.tally, self.as_text)
+        if self.weight_name is not None:
+            weight = weights(batch.column(self.weight_name), self.weight_name, self.tally)
+            absent = absent | np.isnan(weight)
+            self.weight.append(weight)
+        self.y.append(y)
+        self.absent.append(absent)
+
+    def _room(self, n: int) -> Floats:
+        """Return where the next n rows of features go, (n, d)."""
+        if self.n_rows is None:
+            self.blocks.append(np.empty((n, self.n_features)))
+            return self.blocks[-1]
+        at = self.tally.n_rows
+        if at + n > self.n_rows:
+            self._changed(at + n)
+        return self.blocks[0][at : at + n]
+
+    def rows(self, missing: str, unknown: str) -> ShardRows:
+        """Return the rows in which nothing is missing, if nothing else is wrong with them.
+
+        Parameters
+        ----------
+        missing, unknown : str
+            As in :meth:`Tally.check`.
+        """
+        self._check_number()
+        self.tally.check(missing, unknown)
+        X = self.blocks[0] if self.n_rows is not None else np.concatenate(self.blocks)
+        y = np.concatenate(self.y)
+        weight = None if self.weight_name is None else np.concatenate(self.weight)
+        keep = ~np.concatenate(self.absent)
+        for some in row_blocks(len(X), self.n_features):
+            keep[some] &= ~np.isnan(X[some]).any(axis=1)
+        if keep.all():
+            return ShardRows(X, y, weight)
+        left = int((~keep).sum())
+        return ShardRows(_kept(X, keep), y[keep], None if weight is None else weight[keep], left)
+
+    def _check_number(self) -> None:
+        if self.n_rows is not None and self.tally.n_rows != self.n_rows:
+            self._changed(self.tally.n_rows)
+
+    def _changed(self, found: int) -> NoReturn:
+        raise ValueError(
+            f"{self.n_rows} rows were counted when the shards were made, and {found} are read now: "
+            "the files have changed; make the shards again."
+        )
+
+
+def _kept(X: Floats, keep: Floats) -> Floats:
+    """Move the rows to be kept to the front, and return these."""
+    end = 0
+    for some in row_blocks(*X.shape):
+        part = X[some][keep[some]]
+        X[end : end + len(part)] = part
+        end += len(part)
+    return X[:end]
+
+
+def target_values(
+    column: pa.Array, name: str, tally: Tally, as_text: bool
+) -> tuple[Floats, Floats]:
+    """Return n responses, numbers or text, and where they are missing; and count these."""
+    if as_text:
+        y, missing = labels(column, name)
+        tally.missing[name] += int(missing.sum())
+        return y, missing
+    if is_text(column.type):
+        raise ValueError(
+            f"column {name!r}, the target, holds text where numbers are meant; mend it."
+        )
+    y = numbers(column, name)
+    tally.add(name, y)
+    return y, np.isnan(y)
+
+
+def weights(column: pa.Array, name: str, tally: Tally) -> Floats:
+    """Return n case weights, and count those that are missing or negative."""
+    weight = numbers(column, name)
+    tally.add(name, weight)
+    tally.negative[name] += int((weight < 0).sum())
+    return weight

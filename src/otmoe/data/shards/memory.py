@@ -1,0 +1,148 @@
+"""Rows in memory, cut into shards; and what every way of cutting needs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from otmoe.arrays.numerics import Floats, to_numpy
+from otmoe.data.features import FeatureSpec, Tally
+from otmoe.data.shards.files import ShardError, named
+from otmoe.data.shards.reading import ArrayShard, Missing, Shard
+from otmoe.data.tables import array, as_arrow, is_table, is_text, names_of, numbers, texts
+from otmoe.text.records import Record, Site, typed
+from otmoe.text.strict_json import MessageError
+
+Cut = Literal["file", "row_group"] | int
+
+# -- names, cuts, features -----------------------------------------------------------------------
+
+
+class _Named(Record):
+    site: Site
+
+
+def checked(name: str) -> str:
+    """Return the name of a shard if a message can carry it."""
+    try:
+        typed(_Named, {"site": name}, f"shard {name[:200]!r}")
+    except MessageError as error:
+        raise ShardError(str(error)) from None
+    return name
+
+
+def numbered(n_shards: int) -> list[str]:
+    """Return names for shards that have none."""
+    return [f"shard {i + 1:0{len(str(n_shards))}d}" for i in range(n_shards)]
+
+
+def bounds(n_rows: int, n_shards: int) -> list[int]:
+    """Return where to cut rows into shards whose sizes differ by one at most."""
+    if n_shards > n_rows:
+        raise ShardError(f"cut is {n_shards}, but there are {n_rows} rows; give a smaller number.")
+    return [i * n_rows // n_shards for i in range(n_shards + 1)]
+
+
+def spec_for(sample: Any, features: Any, roles: list[str]) -> FeatureSpec:
+    """Return the specification that was given, or one that suits a sample.
+
+    Parameters
+    ----------
+    sample : table
+    features : FeatureSpec, sequence of str, or None for all columns
+    roles : list of str
+        Columns that are no features: target, weight, site.
+    """
+    if isinstance(features, str):
+        raise TypeError(f"features is {features!r}; give a list of names, or a FeatureSpec.")
+    if not isinstance(features, FeatureSpec):
+        names = [n for n in names_of(sample) if n not in roles] if features is None else features
+        features = FeatureSpec.from_sample(sample, list(names))
+    for name in features.names:
+        if name in roles:
+            raise ValueError(f"column {name!r} cannot be a feature as well; leave it out of them.")
+    return features
+
+
+def check_sites(values: pa.Array, site: str) -> None:
+    """Refuse rows of no site."""
+    if values.null_count:
+        raise ValueError(
+            f"column {site!r}, the site, is missing in {values.null_count} rows; fill it in."
+        )
+
+
+# -- rows in memory ------------------------------------------------------------------------------
+
+
+def of_arrays(data: tuple[Any, ...], features: Any, missing: Missing) -> ArrayShard:
+    """Return the arrays (X, y) or (X, y, weight) as one shard."""
+    if len(data) not in (2, 3):
+        raise TypeError(f"data is a tuple of {len(data)}; give (X, y) or (X, y, weight).")
+    X, y, weight = (*data, None)[:3]
+    if is_table(X):
+        with named("rows"):
+            X, features = _encoded(X, features, [])
+    elif features is not None:
+        raise TypeError("features are about named columns, and X is an array; leave them out.")
+    y, weight = np.asarray(to_numpy(y)), None if weight is None else np.asarray(to_numpy(weight))
+    return ArrayShard("rows", X, y, weight, features, missing)
+
+
+def of_table(
+    data: Any, target: str, features: Any, weight: str | None, roles: list[str], missing: Missing
+) -> ArrayShard:
+    """Return a table with named columns as one shard."""
+    with named("rows"):
+        table = as_arrow(data, roles)
+        X, spec = _encoded(data, features, roles)
+        column = array(table.column(target), target)
+        if is_text(column.type):
+            y = texts(column, target).to_numpy(zero_copy_only=False)
+        else:
+            y = numbers(column, target)
+        w = None if weight is None else numbers(array(table.column(weight), weight), weight)
+    return ArrayShard("rows", X, y, w, spec, missing)
+
+
+def _encoded(data: Any, features: Any, roles: list[str]) -> tuple[Floats, FeatureSpec]:
+    spec, tally = spec_for(data, features, roles), Tally()
+    X = spec.encode_table(data, tally)
+    tally.check("keep", spec.unknown)  # what is missing is counted when shards are read
+    return X, spec
+
+
+def cut_rows(whole: ArrayShard, cut: Cut) -> list[Shard]:
+    """Return a shard in memory cut into several, in the order of its rows."""
+    if cut == "row_group":
+        raise ValueError("rows in memory have no row groups; give a number of shards as cut.")
+    if cut == "file":
+        return [whole]
+    n_shards = int(cut)
+    ends = bounds(whole.n_rows, n_shards)
+    return [
+        _part(whole, slice(ends[i], ends[i + 1]), name) for i, name in enumerate(numbered(n_shards))
+    ]
+
+
+def rows_by_site(whole: ArrayShard, data: Any, site: str) -> list[Shard]:
+    """Return a shard in memory cut by the values of a column."""
+    with named("rows"):
+        values = texts(array(as_arrow(data, [site]).column(site), site), site)
+        check_sites(values, site)
+    encoded = values.dictionary_encode()
+    codes, names = encoded.indices.to_numpy(), encoded.dictionary.to_pylist()
+    order = np.argsort(codes, kind="stable")
+    ends = np.searchsorted(codes[order], np.arange(len(names) + 1))
+    return [
+        _part(whole, order[ends[i] : ends[i + 1]], names[i])
+        for i in sorted(range(len(names)), key=names.__getitem__)
+    ]
+
+
+def _part(shard: ArrayShard, rows: Any, name: str) -> ArrayShard:
+    weight = None if shard.weight is None else shard.weight[rows]
+    return replace(shard, name=checked(name), X=shard.X[rows], y=shard.y[rows], weight=weight)

@@ -1,0 +1,258 @@
+"""Where rows live: descriptions that travel, and are read where the work is done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, NamedTuple, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from otmoe.arrays.numerics import Floats, to_numpy
+from otmoe.data.features import FeatureSpec, Tally
+from otmoe.data.shards.files import kind_of, named, names_for
+from otmoe.data.shards.gathering import Gathered, ShardRows, target_values, weights
+from otmoe.data.shards.sources import open_source, release
+from otmoe.data.tables import array, is_table, is_text, names_of, texts
+
+Missing = Literal["error", "drop"]
+
+_ABREAST = 4  # columns of Parquet read at a time; each has a page in memory, of a megabyte or two
+
+
+class Shard(Protocol):
+    """A name, and rows that are read when they are needed."""
+
+    @property
+    def name(self) -> str:
+        """Name, up to 200 characters."""
+        ...
+
+    @property
+    def features(self) -> FeatureSpec | None:
+        """How columns become features; None for arrays."""
+        ...
+
+    @property
+    def n_rows(self) -> int | None:
+        """Rows before any are dropped, where that is known without reading them."""
+        ...
+
+    def read(self) -> ShardRows:
+        """Return the rows, or raise a :class:`ShardError` that names the shard."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class ArrayShard:
+    """Rows in memory.
+
+    Attributes
+    ----------
+    name : str
+    X : array or frame of shape (n, d)
+    y : array of shape (n,)
+        Numbers, or class labels as text.
+    weight : array of shape (n,), optional
+    features : FeatureSpec, optional
+        How the columns of a frame become features, by default as plain numbers; for an array,
+        how it came about.
+    missing : {"error", "drop"}
+        What to do about rows with missing values.
+    """
+
+    name: str
+    X: Any = field(repr=False)
+    y: Any = field(repr=False)
+    weight: Any = field(default=None, repr=False)
+    features: FeatureSpec | None = field(default=None, repr=False)
+    missing: Missing = "error"
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return len(self.y)
+
+    def read(self) -> ShardRows:
+        """Return the rows, or raise a :class:`ShardError` that names the shard.
+
+        Returns
+        -------
+        ShardRows
+        """
+        with named(self.name):
+            tally = Tally()
+            X = self._features(tally)
+            column = array(self.y, "y")
+            y, absent = target_values(column, "y", tally, is_text(column.type))
+            weight = None
+            if self.weight is not None:
+                weight = weights(array(self.weight, "weight"), "weight", tally)
+            for name, values in (("y", y), ("weight", weight)):
+                if values is not None and len(values) != len(X):
+                    raise ValueError(
+                        f"{name} has {len(values)} values and X {len(X)} rows; give one for each."
+                    )
+            if weight is not None:
+                absent = absent | np.isnan(weight)
+            tally.check(self.missing, "error" if self.features is None else self.features.unknown)
+            keep = ~(absent | np.isnan(X).any(axis=1))
+            if keep.all():
+                return ShardRows(X, y, weight)
+            left = int((~keep).sum())
+            return ShardRows(X[keep], y[keep], None if weight is None else weight[keep], left)
+
+    def _features(self, tally: Tally) -> Floats:
+        if is_table(self.X):
+            spec = self.features or FeatureSpec.of_names(names_of(self.X))
+            return spec.encode_table(self.X, tally)
+        X = np.asarray(to_numpy(self.X), np.float64)
+        if X.ndim != 2:
+            raise ValueError(f"X has shape {X.shape}; give rows and columns.")
+        names = [f"x{j}" for j in range(X.shape[1])]
+        if self.features is not None:
+            names = list(self.features.feature_names)
+        for j, name in enumerate(names):
+            tally.add(name, X[:, j])
+        tally.n_rows = len(X)
+        return X
+
+
+class Piece(NamedTuple):
+    """Some rows of a data file.
+
+    Attributes
+    ----------
+    path : str
+        Absolute path, or URL.
+    start : int
+    stop : int or None
+        The row after the last; None for the end of the file.
+    """
+
+    path: str
+    start: int = 0
+    stop: int | None = None
+
+
+@dataclass(frozen=True)
+class FileShard:
+    """Rows of Parquet or CSV files, read when they are needed, the needed columns only.
+
+    Attributes
+    ----------
+    name : str
+    pieces : tuple of Piece
+        Where the rows are.
+    target : str
+        Column of the response.
+    features : FeatureSpec
+    weight : str, optional
+        Column of case weights.
+    labels : bool
+        Whether the target is text, for a classifier.
+    site : tuple of (str, str), optional
+        Column, and the value that it has in the rows of this shard.
+    size : int, optional
+        Rows, where they have been counted.
+    missing : {"error", "drop"}
+        What to do about rows with missing values.
+
+    Examples
+    --------
+    >>> from otmoe.data.features import FeatureSpec
+    >>> from otmoe.data.shards import FileShard, Piece
+    >>> FileShard("lyon", (Piece("lyon.parquet"),), "y", FeatureSpec.of_names(["age"])).target
+    'y'
+    """
+
+    name: str
+    pieces: tuple[Piece, ...]
+    target: str
+    features: FeatureSpec = field(repr=False)
+    weight: str | None = None
+    labels: bool = False
+    site: tuple[str, str] | None = None
+    size: int | None = None
+    missing: Missing = "error"
+
+    @property
+    def n_rows(self) -> int | None:
+        """Number of rows, or None if they would have to be read to be counted.
+
+        Parquet files are opened for it, but not read.
+        """
+        if self.size is not None or self.site is not None:
+            return self.size
+        total = 0
+        for path, start, stop in self.pieces:
+            if stop is None:
+                if kind_of(path) == "csv":
+                    return None
+                with self._named(path):
+                    stop = open_source(path).n_rows or 0
+            total += stop - start
+        return total
+
+    def _named(self, path: str) -> AbstractContextManager[None]:
+        """Turn what goes wrong with a file into an error that names it, and the shard."""
+        several = len({piece.path for piece in self.pieces}) > 1
+        return named(f"{self.name}: {names_for([path])[0]}" if several else self.name)
+
+    def read(self) -> ShardRows:
+        """Return the rows, or raise a :class:`ShardError` that names the shard.
+
+        Returns
+        -------
+        ShardRows
+        """
+        n_rows, spec = self.n_rows, self.features
+        with named(self.name):
+            found = Gathered(self.target, self.weight, self.labels, len(spec.feature_names), n_rows)
+            for some in self._abreast(n_rows):
+                also = [] if found.end else self._beside
+                found.begin(some)
+                for batch in self._batches(some, also):
+                    found.add(batch)
+            rows = found.rows(self.missing, spec.unknown)
+            release()
+            return rows
+
+    @property
+    def _beside(self) -> list[str]:
+        """Columns that are no features."""
+        return [name for name in (self.target, self.weight) if name is not None]
+
+    def _abreast(self, n_rows: int | None) -> list[FeatureSpec]:
+        """Cut the features into those that are read at a time."""
+        csv = any(kind_of(piece.path) == "csv" for piece in self.pieces)
+        if csv or n_rows is None:
+            return [self.features]
+        columns = self.features.columns
+        return [
+            replace(self.features, columns=columns[i : i + _ABREAST])
+            for i in range(0, len(columns), _ABREAST)
+        ]
+
+    def _batches(self, features: FeatureSpec, also: list[str]) -> Iterator[pa.RecordBatch]:
+        columns = [*features.names, *also]
+        categories = [c.name for c in features.columns if c.kind == "category"]
+        if self.labels:
+            categories.append(self.target)
+        if self.site is not None:
+            columns.append(self.site[0])
+            categories.append(self.site[0])
+        for path, start, stop in self.pieces:
+            with self._named(path):
+                source = open_source(path)
+                for batch in source.batches(list(dict.fromkeys(columns)), categories, start, stop):
+                    if self.site is not None:
+                        name, value = self.site
+                        here = pc.equal(
+                            texts(batch.column(name), name), pa.scalar(value, pa.large_string())
+                        )
+                        batch = batch.filter(here)
+                    yield batch

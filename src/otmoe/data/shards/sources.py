@@ -1,0 +1,214 @@
+"""Rows of one data file, batch by batch."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from itertools import accumulate
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import csv
+from pyarrow.parquet import ParquetFile
+
+from otmoe.data.shards.files import kind_of, locate
+from otmoe.data.tables import check_names, is_text
+
+_BATCH = 1 << 13  # rows of Parquet read at a time, few enough to stay in cache
+_BLOCK = 1 << 20  # bytes of CSV read at a time
+_SAMPLE = 10_000  # rows that tell what columns hold
+
+
+class ParquetSource:
+    """A Parquet file.
+
+    Parameters
+    ----------
+    path : str
+        Path or URL.
+    """
+
+    def __init__(self, path: str) -> None:
+        system, inner = locate(path)
+        # Without pre_buffer, a row group is not held in memory whole.
+        self._file = ParquetFile(
+            system.open_input_file(inner), pre_buffer=False, buffer_size=_BLOCK
+        )
+        self.names: list[str] = list(self._file.schema_arrow.names)
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows, from the file's metadata."""
+        return int(self._file.metadata.num_rows)
+
+    @property
+    def groups(self) -> list[int]:
+        """Rows of each row group."""
+        metadata = self._file.metadata
+        return [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
+
+    def fields(self, columns: Sequence[str], texts: Sequence[str] = ()) -> list[pa.Field]:
+        """Return names and types of the columns that :meth:`batches` would read."""
+        check_names(columns, self.names)
+        return [self._file.schema_arrow.field(name) for name in columns]
+
+    def sample(self) -> pa.Table:
+        """Return the first rows, all columns."""
+        batches = self._file.iter_batches(_SAMPLE, use_threads=False)
+        batch = next(batches, None)
+        schema = self._file.schema_arrow
+        return schema.empty_table() if batch is None else pa.Table.from_batches([batch])
+
+    def batches(
+        self,
+        columns: Sequence[str],
+        texts: Sequence[str] = (),
+        start: int = 0,
+        stop: int | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """Read some columns of the rows from start to before stop.
+
+        Parameters
+        ----------
+        columns : sequence of str
+        texts : sequence of str
+            Those that are text whatever they look like; a Parquet file knows.
+        start : int
+        stop : int, optional
+            By default the end of the file.
+        """
+        check_names(columns, self.names)
+        stop = self.n_rows if stop is None else stop
+        ends = list(accumulate(self.groups, initial=0))
+        wanted = [i for i in range(len(ends) - 1) if ends[i + 1] > start and ends[i] < stop]
+        if not wanted:
+            return
+        at = ends[wanted[0]]
+        for batch in self._file.iter_batches(
+            _BATCH, row_groups=wanted, columns=list(columns), use_threads=False
+        ):
+            first, last = max(start - at, 0), min(stop - at, batch.num_rows)
+            if first < last:
+                yield batch.slice(first, last - first)
+            at += batch.num_rows
+
+
+class CsvSource:
+    """A CSV file with a header, commas, and quotes where needed.
+
+    Parameters
+    ----------
+    path : str
+        Path or URL; ``.gz`` is unpacked on the way.
+    """
+
+    n_rows = None
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        with self._open() as reader:
+            self._schema = reader.schema
+        self.names: list[str] = list(self._schema.names)
+
+    def _open(
+        self, columns: Sequence[str] | None = None, types: Any = None, skip: int = 0
+    ) -> csv.CSVStreamingReader:
+        system, inner = locate(self._path)
+        return csv.open_csv(
+            system.open_input_stream(inner),
+            read_options=csv.ReadOptions(
+                use_threads=False, block_size=_BLOCK, skip_rows_after_names=skip
+            ),
+            parse_options=csv.ParseOptions(newlines_in_values=True),
+            convert_options=csv.ConvertOptions(
+                column_types=types,
+                include_columns=columns,
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=False,
+            ),
+        )
+
+    @cached_property
+    def groups(self) -> list[int]:
+        """Number of rows, in one group; the file is read to count them."""
+        name = self.names[:1]
+        return [sum(batch.num_rows for batch in self.batches(name, texts=name))]
+
+    def fields(self, columns: Sequence[str], texts: Sequence[str] = ()) -> list[pa.Field]:
+        """Return names and types of the columns that :meth:`batches` would read."""
+        check_names(columns, self.names)
+        return [pa.field(name, kind) for name, kind in self._types(columns, texts).items()]
+
+    def sample(self) -> pa.Table:
+        """Return the first rows, all columns, of types that suit them."""
+        with self._open() as reader:
+            batch = next(iter(reader), None)
+        if batch is None:
+            return self._schema.empty_table()
+        return pa.Table.from_batches([batch.slice(0, _SAMPLE)])
+
+    def batches(
+        self,
+        columns: Sequence[str],
+        texts: Sequence[str] = (),
+        start: int = 0,
+        stop: int | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """Read some columns of the rows from start to before stop.
+
+        Parameters
+        ----------
+        columns : sequence of str
+        texts : sequence of str
+            Those that are text whatever they look like; the others are numbers.
+        start : int
+        stop : int, optional
+            By default the end of the file.
+        """
+        check_names(columns, self.names)
+        with self._open(list(columns), self._types(columns, texts), start) as reader:
+            left = stop
+            if left is not None:
+                left -= start
+            batches = iter(reader)
+            while left is None or left > 0:
+                try:
+                    batch = next(batches, None)
+                except pa.ArrowInvalid as error:
+                    raise self._explained(error) from error
+                if batch is None:
+                    return
+                if left is not None:
+                    batch = batch.slice(0, left)
+                    left -= batch.num_rows
+                yield batch
+
+    def _types(self, columns: Sequence[str], texts: Sequence[str]) -> dict[str, pa.DataType]:
+        """Return the types to read columns as; what the first rows look like is no promise."""
+        types = {}
+        for name in columns:
+            guess = self._schema.field(name).type
+            kept = is_text(guess) or pa.types.is_temporal(guess) or pa.types.is_boolean(guess)
+            types[name] = pa.string() if name in texts else guess if kept else pa.float64()
+        return types
+
+    def _explained(self, error: pa.ArrowInvalid) -> ValueError:
+        found = re.search(r"CSV column #(\d+).*invalid value '(.*)'", str(error))
+        if found is None:
+            return error
+        name = self.names[int(found[1])]
+        return ValueError(
+            f"column {name!r} holds {found[2][:40]!r} where numbers are meant; mend the column, or "
+            "make it a category in the features."
+        )
+
+
+def open_source(path: str) -> ParquetSource | CsvSource:
+    """Open a data file."""
+    return ParquetSource(path) if kind_of(path) == "parquet" else CsvSource(path)
+
+
+def release() -> None:
+    """Give back what Arrow keeps for the next file: fitting comes first."""
+    pa.default_memory_pool().release_unused()

@@ -1,0 +1,1 @@
+"""Shards on workers: local fits, consensus, refine rounds, exact passes."""

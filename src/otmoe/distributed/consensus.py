@@ -1,0 +1,183 @@
+"""Second chances for local fits: from where the others are, then with more starts.
+
+A shard in a wrong optimum is worse than none, and a small one ends there often. A start that the
+shards agree on helps, and where most of them are in wrong optima it takes a few passes over the
+rows of many to find one. From there a shard goes to the maximum near the common answer, which is
+the one to merge even where, by chance, its few rows have a likelier one elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from time import perf_counter
+
+import numpy as np
+
+from otmoe.aggregation import merged
+from otmoe.aggregation.disagreement import THRESHOLD, likelihood_deviations
+from otmoe.aggregation.support import N_POINTS, draw_support
+from otmoe.arrays.numerics import Floats
+from otmoe.data.shards import Shard
+from otmoe.distributed.task import LocalFit, Task
+from otmoe.likelihood.starts import plan_for
+from otmoe.model.experts import FAMILIES
+from otmoe.model.mixture import MoE
+
+_MORE_STARTS = 3  # times as many starts for a shard that stands out
+_SMALL = 20_000  # rows up to which a fit from a given start costs little beside its own starts
+_USUAL = 1.0  # deviations below the median up to which a fit may speak for the others
+_DOUBTFUL = 2.0  # and from which it is doubted
+_SAME = 0.01  # nats between two fits in one optimum
+_ASKED = 64  # fits that are enough to say what the shards agree on
+_MANY = 1 / 8  # part of the shards that were in worse optima, above which agreement is doubtful
+_FEW = 2  # shards that are never many
+_BY_CHANCE = 0.5  # nats a parameter by which few rows may prefer another maximum
+
+Run = Callable[[Sequence[Task]], list[LocalFit | None]]
+Together = Callable[[Sequence[Shard], MoE], tuple[MoE, float]]
+
+
+def support_of(fits: Sequence[LocalFit], n_points: int, rng: np.random.Generator) -> Floats:
+    """Draw support points from what the shards brought back, in proportion to their rows."""
+    support = draw_support(
+        [fit.points for fit in fits],
+        n_points,
+        site_weight=[fit.n_rows for fit in fits],
+        random_state=rng,
+    )
+    columns = support.shape[1]
+    if len(support) < columns:  # each point several times, which changes nothing
+        support = np.tile(support, (-(-columns // len(support)), 1))
+    return support
+
+
+def brought_together(
+    tasks: Sequence[Task],
+    fits: Sequence[LocalFit],
+    n_experts: int,
+    rng: np.random.Generator,
+    run: Run,
+    together: Together,
+) -> tuple[list[LocalFit], tuple[str, ...], float]:
+    """Let small and doubtful shards set out from a model that many agree on.
+
+    Parameters
+    ----------
+    tasks, fits : sequence
+        Of every shard.
+    n_experts : int
+    rng : Generator
+    run : callable
+        Runs tasks, and returns their fits.
+    together : callable
+        Given several shards and a model, returns a likelier one of all their rows, and the
+        seconds that took.
+
+    Returns
+    -------
+    list of LocalFit
+    tuple of str
+        The shards whose fit became likelier by a nat or more.
+    float
+        Seconds spent on what they agree on, beside those of the fits.
+    """
+    if len(fits) < 2:
+        return list(fits), (), 0.0
+    first, asked = list(fits), _asked(fits)
+    common, seconds = _agreed(fits, n_experts, rng)
+    fits = _offered(tasks, first, asked, common, run)
+    improved = _improved(fits, first)
+    many = len(improved) > max(_MANY * len(fits), _FEW)
+    small = [i for i in _usual(fits, rng) if fits[i].n_rows <= _SMALL] if many else []
+    if small:
+        common, merging = _agreed(fits, n_experts, rng)
+        common, passing = together([tasks[i].shard for i in small], common)
+        seconds += merging + passing
+        slack = _BY_CHANCE * common.n_parameters
+        fits = _offered(tasks, fits, asked, common, run, slack)
+        improved = _improved(fits, first)
+    return fits, tuple(tasks[i].shard.name for i in improved), seconds
+
+
+def _agreed(
+    fits: Sequence[LocalFit], n_experts: int, rng: np.random.Generator
+) -> tuple[MoE, float]:
+    """Return what some of the fits that do not stand out are merged into, and the seconds."""
+    begin = perf_counter()
+    some = [fits[i] for i in _usual(fits, rng)]
+    support = support_of(some, N_POINTS // 4, rng)
+    model = merged([fit.message for fit in some], support, n_experts, "reduction").model
+    return model, perf_counter() - begin
+
+
+def _usual(fits: Sequence[LocalFit], rng: np.random.Generator) -> list[int]:
+    deviations = likelihood_deviations([fit.message for fit in fits])
+    usual = np.flatnonzero(deviations >= -_USUAL)
+    if len(usual) > _ASKED:
+        usual = np.sort(rng.choice(usual, _ASKED, replace=False))
+    found: list[int] = usual.tolist()
+    return found
+
+
+def _asked(fits: Sequence[LocalFit]) -> list[int]:
+    deviations = likelihood_deviations([fit.message for fit in fits])
+    return [i for i, fit in enumerate(fits) if fit.n_rows <= _SMALL or deviations[i] < -_DOUBTFUL]
+
+
+def _offered(
+    tasks: Sequence[Task],
+    fits: Sequence[LocalFit],
+    asked: Sequence[int],
+    start: MoE,
+    run: Run,
+    slack: float = 0.0,
+) -> list[LocalFit]:
+    """Fit shards again from a start; keep that if it is likelier, or less likely by the slack."""
+    again = run(
+        [replace(tasks[i], n_points=0, options={**tasks[i].options, "init": start}) for i in asked]
+    )
+    fits = list(fits)
+    for i, fit in zip(asked, again, strict=True):
+        fits[i] = _better(fits[i], fit, slack)
+    return fits
+
+
+def _improved(fits: Sequence[LocalFit], first: Sequence[LocalFit]) -> list[int]:
+    return [
+        i
+        for i, (now, then) in enumerate(zip(fits, first, strict=True))
+        if now.message.log_likelihood - then.message.log_likelihood >= 1
+    ]
+
+
+def _better(first: LocalFit, again: LocalFit | None, slack: float = 0.0) -> LocalFit:
+    """Return the likelier of two fits of the same rows, with the seconds of both."""
+    if again is None:
+        return first
+    gain = again.message.log_likelihood - first.message.log_likelihood
+    return replace(
+        first,
+        message=again.message if gain > _SAME - slack else first.message,
+        seconds=first.seconds + again.seconds,
+    )
+
+
+def second_chances(
+    tasks: Sequence[Task], fits: list[LocalFit], run: Run
+) -> tuple[list[LocalFit], tuple[str, ...]]:
+    """Fit again what stands out, and keep the better of the two fits."""
+    fits = list(fits)
+    deviations = likelihood_deviations([fit.message for fit in fits])
+    bad = np.flatnonzero(deviations < -THRESHOLD).tolist()
+    for i, again in zip(bad, run([_with_more_starts(tasks[i]) for i in bad]), strict=True):
+        fits[i] = _better(fits[i], again)
+    return fits, tuple(tasks[i].shard.name for i in bad)
+
+
+def _with_more_starts(task: Task) -> Task:
+    options = dict(task.options)
+    if options.get("n_init") is None:
+        options["n_init"] = plan_for(FAMILIES[options.get("family", "gaussian")]).n_init
+    options["n_init"] *= _MORE_STARTS
+    return replace(task, seed=task.seed + 1, options=options)

@@ -1,0 +1,275 @@
+"""EM and standard errors of pooled rows, by sums over an executor (maths 4, 15).
+
+No row moves and nothing is approximated: every pass sends one model to every shard and brings back
+sums of fixed size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import add
+from typing import Any
+
+from otmoe.arrays.numerics import Floats
+from otmoe.data.shards import Shard
+from otmoe.distributed.task import rows_of
+from otmoe.inference import Inference, Kind, check_floor, check_kind, inference
+from otmoe.likelihood.fit import ALPHA, MAX_ITER, TOL, Clock, Fit, Search, finished
+from otmoe.likelihood.information import Information, observed_information, score_outer
+from otmoe.likelihood.rows import Moments, Rows, Scaling
+from otmoe.likelihood.statistics import Report, Statistics, e_step, penalty_matrix
+from otmoe.model.mixture import MoE
+from otmoe.workers.gather import Engine, Progress, TasksFailed, gather
+
+
+@dataclass(frozen=True)
+class Count:
+    """A shard asked for its moments; it travels to where the rows are.
+
+    Attributes
+    ----------
+    shard : Shard
+    model : MoE
+        On the user's scale; its family says what the log-likelihood leaves out.
+    classes : ndarray, optional
+        Class labels, where y holds labels rather than class numbers.
+    """
+
+    shard: Shard
+    model: MoE
+    classes: Floats | None = None
+
+
+@dataclass(frozen=True)
+class Counted:
+    """What a shard answers to that; answers add up.
+
+    Attributes
+    ----------
+    n_rows : int
+    moments : Moments
+    base : float
+        What iterations leave out of the log-likelihood, but for the scale of y.
+    """
+
+    n_rows: int
+    moments: Moments
+    base: float
+
+    def __add__(self, other: Counted) -> Counted:
+        return Counted(
+            self.n_rows + other.n_rows, self.moments + other.moments, self.base + other.base
+        )
+
+
+def count_local(task: Count) -> Counted:
+    """Read one shard and return its moments, where its rows are."""
+    rows = rows_of(task.shard, task.classes)
+    return Counted(len(rows), rows.moments(), rows.log_base(task.model.experts))
+
+
+@dataclass(frozen=True)
+class Pass:
+    """A shard's part of one pass; it travels to where the rows are.
+
+    Attributes
+    ----------
+    shard : Shard
+    model : MoE
+        Standardised by `scaling`.
+    scaling : Scaling
+    classes : ndarray, optional
+    what : {"statistics", "information", "score", "outer"}
+        "score" is the information without its matrix, "outer" the outer products of scores.
+    """
+
+    shard: Shard
+    model: MoE
+    scaling: Scaling
+    classes: Floats | None
+    what: str
+
+
+def pass_local(task: Pass) -> Statistics | Information | Floats:
+    """Read one shard and return its part of the sums, where its rows are."""
+    found = rows_of(task.shard, task.classes)
+    rows = Rows(found.X, found.y, found.weight, found.offset, task.scaling)
+    if task.what == "statistics":
+        return e_step(task.model, rows)
+    if task.what == "outer":
+        return score_outer(task.model, rows)
+    return observed_information(task.model, rows, matrix=task.what == "information")
+
+
+@dataclass(frozen=True)
+class ShardPasses:
+    """Passes over the rows of shards.
+
+    Sums are formed in the order of the shards, whoever answers first.
+
+    Attributes
+    ----------
+    shards : sequence of Shard
+    scaling : Scaling
+    classes : ndarray, optional
+    engine, retries, timeout
+        Of :func:`otmoe.workers.gather.gather`.
+    """
+
+    shards: Sequence[Shard]
+    scaling: Scaling
+    classes: Floats | None = None
+    engine: Engine | None = None
+    retries: int = 2
+    timeout: float | None = None
+
+    def statistics(self, model: MoE) -> Statistics:
+        """Return what an EM iteration needs, at a standardised model."""
+        found: Statistics = self._summed(model, "statistics")
+        return found
+
+    def information(self, model: MoE, *, matrix: bool = True) -> Information:
+        """Return log-likelihood, score and (if asked for) information there."""
+        found: Information = self._summed(model, "information" if matrix else "score")
+        return found
+
+    def outer(self, model: MoE) -> Floats:
+        """Return the summed outer products of scores there, (P, P)."""
+        found: Floats = self._summed(model, "outer")
+        return found
+
+    def _summed(self, model: MoE, what: str) -> Any:
+        tasks = [Pass(shard, model, self.scaling, self.classes, what) for shard in self.shards]
+        return _gathered(pass_local, tasks, self.engine, self.retries, self.timeout)
+
+
+def em_shards(
+    shards: Sequence[Shard],
+    init: MoE,
+    *,
+    classes: Floats | None = None,
+    alpha: float = ALPHA,
+    max_iter: int = MAX_ITER,
+    tol: float = TOL,
+    engine: Engine | None = None,
+    retries: int = 2,
+    timeout: float | None = None,
+    progress: Progress | None = None,
+) -> Fit:
+    """Return what ``em(X, y, init=init)`` returns on the rows of all shards, without moving a row.
+
+    Every shard is needed in every pass: one that fails for good raises
+    :class:`~otmoe.workers.gather.TasksFailed`.
+
+    Parameters
+    ----------
+    shards : sequence of Shard
+    init : MoE
+        Where to begin, on the user's scale.
+    classes : ndarray, optional
+        Class labels, where y holds labels rather than class numbers.
+    alpha, max_iter, tol
+        Of :func:`otmoe.likelihood.fit.em`.
+    engine, retries, timeout
+        Of :func:`otmoe.workers.gather.gather`.
+    progress : callable, optional
+        Called as progress(iterations done, at most, penalised log-likelihood in words).
+
+    Returns
+    -------
+    Fit
+    """
+    clock = Clock()
+    counted = _counted(shards, init, classes, engine, retries, timeout)
+    scaling, correlation = counted.moments.standardisation(init.experts)
+    total = counted.moments.total_weight
+    base = counted.base + total * scaling.log_jacobian
+    clock.lap("starts")
+
+    def report(stage: str) -> Report | None:
+        if progress is None:
+            return None
+        return lambda i, value: progress(i, max_iter, f"{stage}: {value + base:.2f}")
+
+    passes = ShardPasses(shards, scaling, classes, engine, retries, timeout)
+    search = Search(passes, alpha, max_iter, tol, total)
+    run = search.run([scaling.from_user(init)], report, clock)
+    return finished(run, search, scaling, correlation, base, counted.n_rows, clock)
+
+
+def inference_shards(
+    shards: Sequence[Shard],
+    model: MoE,
+    *,
+    classes: Floats | None = None,
+    alpha: float = ALPHA,
+    kind: Kind = "information",
+    engine: Engine | None = None,
+    retries: int = 2,
+    timeout: float | None = None,
+) -> Inference:
+    """Return what ``observed_inference(model, X, y)`` returns for the rows of all shards.
+
+    Two passes over the rows, three for the sandwich.
+
+    Parameters
+    ----------
+    shards : sequence of Shard
+        Those that were fitted.
+    model : MoE
+        On the user's scale, at the maximum of their likelihood.
+    classes : ndarray, optional
+        Class labels, where y holds labels rather than class numbers.
+    alpha : float
+        As in the fit.
+    kind : {"information", "sandwich"}
+    engine, retries, timeout
+        Of :func:`otmoe.workers.gather.gather`.
+
+    Returns
+    -------
+    Inference
+    """
+    check_kind(kind)
+    counted = _counted(shards, model, classes, engine, retries, timeout)
+    scaling, _ = counted.moments.standardisation(model.experts)
+    passes = ShardPasses(shards, scaling, classes, engine, retries, timeout)
+    here, total = scaling.from_user(model), counted.moments.total_weight
+    check_floor(here)
+    information = passes.information(here)
+    base = counted.base + total * scaling.log_jacobian
+    return inference(
+        model,
+        information,
+        total,
+        penalty=penalty_matrix(here, alpha),
+        scaling=scaling,
+        outer=passes.outer(here) if kind == "sandwich" else None,
+        log_likelihood=information.log_likelihood + base,
+    )
+
+
+def _counted(
+    shards: Sequence[Shard],
+    model: MoE,
+    classes: Floats | None,
+    engine: Engine | None,
+    retries: int,
+    timeout: float | None,
+) -> Counted:
+    tasks = [Count(shard, model, classes) for shard in shards]
+    found: Counted = _gathered(count_local, tasks, engine, retries, timeout)
+    return found
+
+
+def _gathered(
+    function: Any, tasks: Sequence[Any], engine: Engine | None, retries: int, timeout: float | None
+) -> Any:
+    """Return the sum of what all tasks return, in their order."""
+    names = [task.shard.name for task in tasks]
+    found, failures = gather(function, tasks, names, engine, retries=retries, timeout=timeout)
+    if failures:
+        raise TasksFailed(failures)
+    return reduce(add, found)

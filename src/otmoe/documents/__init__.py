@@ -1,0 +1,1 @@
+"""Every document that crosses a site's border, a file each."""

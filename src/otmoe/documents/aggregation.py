@@ -1,0 +1,171 @@
+"""How a model was merged, as its file keeps it: fields, and the checks on them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from otmoe.documents.sketch import Share
+from otmoe.text.records import (
+    LARGEST,
+    Line,
+    List,
+    Map,
+    Number,
+    Positive,
+    Record,
+    Row,
+    Site,
+    Whole,
+    check_distinct,
+)
+from otmoe.text.strict_json import Limits, fail, shown
+
+_ROUNDING = 1e-6  # by which shares of mass may miss one
+
+Count = Annotated[Whole, Field(ge=0, le=2**53)]
+Size = Annotated[float, Field(ge=0, le=LARGEST)]
+
+
+class SentRecord(Record):
+    """Bytes of a message by part; `about` is all that has no field of its own here."""
+
+    about: Count = 0
+    model: Count = 0
+    features: Count = 0
+    constant_features: Count = 0
+    grams: Count = 0
+    sketch: Count = 0
+    support: Count = 0
+
+
+class ContributionRecord(Record):
+    """The part of one site."""
+
+    site: Site
+    n_samples: Positive
+    log_likelihood: Number
+    converged: bool
+    status: Line
+    warnings: List[Line] = []
+    weight: Share
+    cost: Size | None = None
+    mass: List[List[Share]] | None = None
+    heard: Share = 1.0
+    disagreement: Number | None = None
+    flagged: List[Line] = []
+    sent: SentRecord
+    versions: Map[Line, Line] = {}
+
+
+class CovariatesRecord(Record):
+    """Where the support points lie, feature by feature: moments and the middle 95 %."""
+
+    mean: Row
+    sd: List[Size]
+    low: Row
+    high: Row
+
+
+class MissedRecord(Record):
+    """A round that a site did not answer."""
+
+    round: Count
+    site: Line
+
+
+class RefinementRecord(Record):
+    """Refine rounds."""
+
+    rounds: Count
+    converged: bool
+    status: Line
+    log_likelihood: Number
+    n_samples: Positive
+    trace: Row
+    missing: List[MissedRecord] = []
+
+
+class InferenceRecord(Record):
+    """Standard errors of the free parameters, null where the rows do not determine one."""
+
+    kind: Literal["information", "sandwich"]
+    standard_errors: List[Size | None]
+    warnings: List[Line] = []
+
+
+class AggregationRecord(Record):
+    """How a model came out of many."""
+
+    method: Line
+    cost: Size | None = None
+    trace: Row = []
+    converged: bool
+    status: Line
+    warnings: List[Line] = []
+    sites: List[ContributionRecord]
+    left_out: Map[Site, Line] = {}
+    n_support: Count
+    covariates: CovariatesRecord | None = None
+    refinement: RefinementRecord | None = None
+    inference: InferenceRecord | None = None
+    no_inference: Line | None = None
+
+
+def check_aggregation(
+    record: AggregationRecord,
+    n_experts: int,
+    n_features: int,
+    n_parameters: int,
+    source: str,
+    limits: Limits | None = None,
+) -> None:
+    """Check that what is said about an aggregation fits the model beside it.
+
+    Parameters
+    ----------
+    record : AggregationRecord
+    n_experts, n_features, n_parameters : int
+        Of the model.
+    source : str
+        Where the record comes from; an error begins with it.
+    limits : Limits, optional
+    """
+    if not record.sites:
+        fail(source, "aggregation.sites", "is empty; a model is merged of one site at least.")
+    check_distinct([site.site for site in record.sites], "aggregation.sites", source)
+    for i, site in enumerate(record.sites):
+        if site.mass is not None:
+            _check_mass(site.mass, n_experts, f"aggregation.sites[{i}].mass", source, limits)
+    covariates = record.covariates
+    if covariates is not None:
+        for name in ("mean", "sd", "low", "high"):
+            _check_length(getattr(covariates, name), n_features, f"covariates.{name}", source)
+        for j, (low, high) in enumerate(zip(covariates.low, covariates.high, strict=True)):
+            if low > high:
+                problem = f"is {shown(low)}, above `high`, {shown(high)}; mend it."
+                fail(source, f"aggregation.covariates.low[{j}]", problem)
+    if record.inference is not None:
+        errors = record.inference.standard_errors
+        _check_length(errors, n_parameters, "inference.standard_errors", source)
+
+
+def _check_mass(
+    mass: list[list[float]], n_experts: int, path: str, source: str, limits: Limits | None
+) -> None:
+    if limits is not None:
+        limits.check("experts", len(mass), source)
+    for k, row in enumerate(mass):
+        if len(row) != n_experts:
+            problem = f"has {len(row)} entries; give {n_experts}, one for each expert of the model."
+            fail(source, f"{path}[{k}]", problem)
+    total = sum(map(sum, mass))
+    if not abs(total - 1) <= _ROUNDING:
+        fail(source, path, f"adds up to {total:.6g}; give shares that add up to 1.")
+
+
+def _check_length(values: Sequence[float | None], size: int, name: str, source: str) -> None:
+    if len(values) != size:
+        fail(source, f"aggregation.{name}", f"has {len(values)} entries; give {size}.")

@@ -1,0 +1,84 @@
+"""The JSON Schema of every kind of file, made of the records that check it.
+
+``python -m otmoe.documents.json_schema docs/schema`` writes them for the documentation.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from pydantic.json_schema import GenerateJsonSchema
+
+from otmoe.data.features import FeaturesFileRecord
+from otmoe.documents.model import LocalModelRecord, ModelFileRecord, experts_record
+from otmoe.documents.round_fields import ReplyRecord, RequestRecord, StateRecord
+from otmoe.model.experts import FAMILIES
+from otmoe.text.records import SCHEMA_VERSION, Record
+from otmoe.text.strict_json import to_text, write_whole
+
+KINDS: dict[str, type[Record]] = {
+    "local model": LocalModelRecord,
+    "model": ModelFileRecord,
+    "features": FeaturesFileRecord,
+    "refine request": RequestRecord,
+    "refine reply": ReplyRecord,
+    "refine state": StateRecord,
+}
+"""Records by what the field `otmoe` says."""
+
+
+class _Untitled(GenerateJsonSchema):
+    """Leaves out titles that only repeat the names of fields."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
+
+
+def json_schema(kind: str) -> dict[str, Any]:
+    """Return the JSON Schema (draft 2020-12) of a kind of file.
+
+    What it refuses, otmoe refuses. The reverse does not hold: that the parts of a model agree in
+    their sizes, for example, a JSON Schema cannot say.
+
+    Parameters
+    ----------
+    kind : str
+        What the field `otmoe` says, as in :data:`KINDS`.
+
+    Returns
+    -------
+    dict
+
+    Examples
+    --------
+    >>> json_schema("local model")["properties"]["n_samples"]
+    {'maximum': 1e+60, 'minimum': 1e-60, 'type': 'number'}
+    """
+    schema = KINDS[kind].model_json_schema(schema_generator=_Untitled)
+    schema["title"] = f"otmoe {kind}, schema version {SCHEMA_VERSION}"
+    model = schema.get("$defs", {}).get("ModelRecord")
+    if model is not None:
+        model["properties"]["family"] = {"enum": list(FAMILIES)}
+        model["allOf"] = [_of_family(family) for family in FAMILIES]
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+def _of_family(family: str) -> dict[str, Any]:
+    """Return the rule that a model of this family has its parameters."""
+    experts = experts_record(family).model_json_schema(schema_generator=_Untitled)
+    return {
+        "if": {"properties": {"family": {"const": family}}},
+        "then": {"properties": {"experts": experts}},
+    }
+
+
+def file_name(kind: str) -> str:
+    """Return the name of the file that holds the schema of a kind."""
+    return f"{kind.replace(' ', '_')}.schema.json"
+
+
+if __name__ == "__main__":
+    for kind in KINDS:
+        write_whole(Path(sys.argv[1], file_name(kind)), to_text(json_schema(kind)) + "\n")

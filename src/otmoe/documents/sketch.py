@@ -1,0 +1,182 @@
+"""Sketches in messages: their fields, the checks on them, and both ways of conversion."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any
+
+import numpy as np
+from pydantic import Field
+
+from otmoe.arrays.numerics import Floats
+from otmoe.data.sketch import Sketch
+from otmoe.text.records import List, Matrix, Name, Positive, Record
+from otmoe.text.strict_json import MessageError, fail, path_of, shown
+
+_ROUNDING = 1e-6  # by which a sum of probabilities may miss one
+
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class UnitRecord(Record):
+    """A feature that is (value - center) / scale."""
+
+    center: float
+    scale: Positive
+
+
+class CategoryRecord(Record):
+    """Dummies that belong together, and the probabilities of the levels in each component."""
+
+    features: List[Name]
+    prob: List[List[Share]]
+
+
+class SketchRecord(Record):
+    """A small mixture of a site's covariates."""
+
+    weight: List[Positive]
+    numbers: List[Name] = []
+    mean: Matrix
+    cov: Matrix
+    whole: List[Name] = []
+    not_negative: List[Name] = []
+    categories: List[CategoryRecord] = []
+    constant: dict[Name, float] = {}
+    units: dict[Name, UnitRecord] = {}
+
+
+def document_of(sketch: Sketch, names: Sequence[str]) -> dict[str, Any]:
+    """Return a sketch as it stands in a message; `names` are those of the d features."""
+    if sketch.n_features != len(names):
+        raise MessageError(
+            f"the sketch has {sketch.n_features} features, but the model has {len(names)}: sketch "
+            "the rows of the fit."
+        )
+    upper = np.triu_indices(len(sketch.numbers))
+
+    def named(columns: Iterable[int]) -> list[str]:
+        return [names[j] for j in columns]
+
+    return {
+        "weight": sketch.weight.tolist(),
+        "numbers": named(sketch.numbers),
+        "mean": sketch.mean.tolist(),
+        "cov": [cov[upper].tolist() for cov in sketch.cov],
+        "whole": named(sketch.whole),
+        "not_negative": named(sketch.not_negative),
+        "categories": [
+            {"features": named(columns), "prob": prob.tolist()}
+            for columns, prob in zip(sketch.categories, sketch.prob, strict=True)
+        ],
+        "constant": {names[j]: value for j, value in sketch.constant.items()},
+        "units": {
+            names[j]: {"center": center, "scale": scale}
+            for j, (center, scale) in sketch.units.items()
+        },
+    }
+
+
+def sketch_of(record: SketchRecord, names: Sequence[str]) -> Sketch:
+    """Return the sketch of a checked record."""
+    place = {name: j for j, name in enumerate(names)}
+    q = len(record.numbers)
+
+    def columns(names: Iterable[str]) -> tuple[int, ...]:
+        return tuple(place[name] for name in names)
+
+    return Sketch(
+        np.array(record.weight),
+        columns(record.numbers),
+        np.array(record.mean, np.float64),
+        np.array([symmetric(cov, q) for cov in record.cov]),
+        tuple(columns(category.features) for category in record.categories),
+        tuple(np.array(category.prob) for category in record.categories),
+        {place[name]: value for name, value in record.constant.items()},
+        columns(record.whole),
+        columns(record.not_negative),
+        {place[name]: (unit.center, unit.scale) for name, unit in record.units.items()},
+    )
+
+
+def symmetric(triangle: list[float], size: int) -> Floats:
+    """Return the symmetric matrix whose upper triangle is given row by row."""
+    matrix = np.zeros((size, size))
+    rows, columns = np.triu_indices(size)
+    matrix[rows, columns] = matrix[columns, rows] = triangle
+    return matrix
+
+
+# -- checks --------------------------------------------------------------------------------------
+
+
+def check_sketch(record: SketchRecord, names: Sequence[str], source: str) -> None:
+    """Check that the parts of a sketch agree with each other and with the model's features.
+
+    Parameters
+    ----------
+    record : SketchRecord
+    names : sequence of d str
+        The features of the model.
+    source : str
+        Where the message comes from; an error begins with it.
+    """
+    _check_names(record, names, source)
+    G, q = len(record.weight), len(record.numbers)
+    _check_sum(record.weight, "sketch.weight", source)
+    for name, table, size in [
+        ("mean", record.mean, q),
+        ("cov", record.cov, q * (q + 1) // 2),
+        *(
+            (f"categories[{i}].prob", category.prob, len(category.features) + 1)
+            for i, category in enumerate(record.categories)
+        ),
+    ]:
+        if len(table) != G:
+            problem = f"has {len(table)} rows; give {G}, one for each entry of `sketch.weight`."
+            fail(source, f"sketch.{name}", problem)
+        for g, row in enumerate(table):
+            if len(row) != size:
+                fail(source, f"sketch.{name}[{g}]", f"has {len(row)} entries; give {size}.")
+    for g, triangle in enumerate(record.cov):
+        try:
+            np.linalg.cholesky(symmetric(triangle, q))
+        except np.linalg.LinAlgError:
+            problem = (
+                "is not positive definite; give the upper triangle of a covariance, row by row."
+            )
+            fail(source, f"sketch.cov[{g}]", problem)
+    for i, category in enumerate(record.categories):
+        for g, row in enumerate(category.prob):
+            _check_sum(row, f"sketch.categories[{i}].prob[{g}]", source)
+
+
+def _check_names(record: SketchRecord, names: Sequence[str], source: str) -> None:
+    """Check that every feature is of one kind, and that lists of numbers name numbers."""
+    known, seen = set(names), set[str]()
+    lists = [("sketch.numbers", record.numbers), ("sketch.constant", list(record.constant))]
+    for i, category in enumerate(record.categories):
+        lists.append((f"sketch.categories[{i}].features", category.features))
+    for path, found in lists:
+        for name in found:
+            if name not in known:
+                fail(source, path, f"names {shown(name)}, which is no feature of the model.")
+            if name in seen:
+                fail(source, path, f"names {shown(name)} a second time; give each feature once.")
+            seen.add(name)
+    for name in names:
+        if name not in seen:
+            problem = f"lacks the feature {shown(name)}; add it to its numbers, categories or"
+            fail(source, "sketch", f"{problem} constants.")
+    for path, found in (("whole", record.whole), ("not_negative", record.not_negative)):
+        for name in found:
+            if name not in record.numbers:
+                fail(source, f"sketch.{path}", f"names {shown(name)}, which is no number; mend it.")
+    for name in record.units:
+        if name not in seen:
+            fail(source, path_of(("sketch", "units", name)), "is no feature of the model.")
+
+
+def _check_sum(values: list[float], path: str, source: str) -> None:
+    if not abs(sum(values) - 1) <= _ROUNDING:
+        fail(source, path, f"adds up to {sum(values):.6g}; give probabilities that add up to 1.")

@@ -1,0 +1,244 @@
+"""How good a model is on rows in files, batch by batch, site by site."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import reduce
+from operator import add
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+from scipy.special import xlogy
+
+from otmoe.arrays.numerics import Floats
+from otmoe.data.features import FeatureSpec, Tally
+from otmoe.data.shards.files import find, named, names_for
+from otmoe.data.shards.gathering import target_values, weights
+from otmoe.data.shards.sources import open_source
+from otmoe.data.tables import labels
+from otmoe.evaluation.metrics import class_numbers
+from otmoe.evaluation.prediction import spec_of
+from otmoe.model.mixture import MoE
+from otmoe.workers.gather import Progress
+
+
+@dataclass(frozen=True)
+class Score:
+    """What some rows say about a model: sums, so that scores of different rows add up.
+
+    Attributes
+    ----------
+    n_rows : int
+    weight : float
+        Sum of the case weights.
+    sums : dict of float
+        Weighted sums of what is measured row by row.
+    mean, spread : float
+        Weighted mean of the response, and weighted sum of squares around it.
+    """
+
+    n_rows: int
+    weight: float
+    sums: dict[str, float]
+    mean: float = 0.0
+    spread: float = 0.0
+
+    def __add__(self, other: Score) -> Score:
+        weight = self.weight + other.weight
+        share = other.weight / weight if weight else 0.0
+        step = other.mean - self.mean
+        return Score(
+            self.n_rows + other.n_rows,
+            weight,
+            {name: value + other.sums[name] for name, value in self.sums.items()},
+            self.mean + share * step,
+            self.spread + other.spread + self.weight * share * step**2,
+        )
+
+    @property
+    def measures(self) -> dict[str, float]:
+        """Means over the rows: ``log_likelihood``, and what suits the response (maths 10).
+
+        For numbers and counts ``rmse``, ``mae`` and ``r2``, the share of the variance explained;
+        for counts ``deviance`` as well; for classes ``accuracy`` and ``log_loss``. NaN where there
+        is no weight, or no variance to explain.
+        """
+        weight = self.weight or np.nan
+        found = {name: value / weight for name, value in self.sums.items()}
+        if "squared" in found:
+            squared = found.pop("squared")
+            variance = self.spread / weight if self.spread > 0 else np.nan
+            found |= {"rmse": float(np.sqrt(squared)), "r2": 1 - squared / variance}
+        if "accuracy" in found:
+            found["log_loss"] = -found["log_likelihood"]
+        return found
+
+
+def score_rows(model: MoE, X: Floats, y: Floats, weight: Floats | None = None) -> Score:
+    """Return what some rows say about a model.
+
+    Parameters
+    ----------
+    model : MoE
+    X : ndarray of shape (n, d)
+    y : ndarray of shape (n,)
+        Labels where the model has `classes`, class numbers where it has none.
+    weight : ndarray of shape (n,), optional
+
+    Examples
+    --------
+    >>> from otmoe import simulate
+    >>> data = simulate(1000, n_experts=2, n_features=3, random_state=0)
+    >>> some = score_rows(data.truth, data.X[:400], data.y[:400])
+    >>> others = score_rows(data.truth, data.X[400:], data.y[400:])
+    >>> {name: round(value, 2) for name, value in (some + others).measures.items()}
+    {'log_likelihood': -1.96, 'mae': 1.43, 'rmse': 1.89, 'r2': 0.98}
+    """
+    w = np.ones(len(y)) if weight is None else weight
+    family = model.experts.family
+    codes = class_numbers(model, y)
+    found = {"log_likelihood": model.log_density(X, codes)}
+    prediction = model.predict(X)
+    total = float(w.sum())
+    if family in ("logistic", "multinomial"):
+        likeliest = prediction > 0.5 if prediction.ndim == 1 else prediction.argmax(axis=1)
+        found["accuracy"] = likeliest == codes
+        return Score(len(y), total, _sums(found, w))
+    found |= {"squared": (y - prediction) ** 2, "mae": np.abs(y - prediction)}
+    if family == "poisson":
+        wrong = y[(y < 0) | (y != np.floor(y))]
+        if len(wrong):
+            raise ValueError(
+                f"y is {wrong[0]:g} in a row, but the model is one of counts; mend it."
+            )
+        found["deviance"] = 2 * (xlogy(y, y / prediction) - y + prediction)
+    mean = float(w @ y) / total if total else 0.0
+    return Score(len(y), total, _sums(found, w), mean, float(w @ (y - mean) ** 2))
+
+
+def _sums(found: dict[str, Floats], weight: Floats) -> dict[str, float]:
+    return {name: float(weight @ values) for name, values in found.items()}
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """How good a model is on the rows of some files.
+
+    Attributes
+    ----------
+    total : Score
+    sites : dict of Score
+        By site, sorted, where a column of sites was named.
+    dropped : int
+        Rows left out because a value is missing.
+    """
+
+    total: Score
+    sites: dict[str, Score]
+    dropped: int
+
+
+def evaluate_files(
+    model: MoE,
+    data: Any,
+    target: str,
+    *,
+    features: FeatureSpec | None = None,
+    weight: str | None = None,
+    site: str | None = None,
+    missing: Literal["error", "drop"] = "error",
+    progress: Progress | None = None,
+) -> Evaluation:
+    """Hold a model against the rows of some files; memory does not grow with their number.
+
+    Parameters
+    ----------
+    model : MoE
+    data : path, or sequence of paths
+        As in :func:`otmoe.shards_from`.
+    target : str
+        Column of the response.
+    features : FeatureSpec, optional
+        How columns become features; by default the columns ``model.terms[1:]`` are numbers.
+    weight, site : str, optional
+        Columns of case weights, and of the sites to be told apart.
+    missing : {"error", "drop"}
+        What to do about rows with missing values.
+    progress : callable, optional
+        Called as progress(files done, files in all, name of the one that has just ended).
+
+    Returns
+    -------
+    Evaluation
+    """
+    columns = _Columns(model, spec_of(model, features), target, weight, site)
+    files = find(data)
+    scores: dict[str, Score] = {}
+    read = 0
+    for i, (file, name) in enumerate(zip(files, names_for(files), strict=True)):
+        with named(name):
+            tally = Tally()
+            for batch in open_source(file).batches(columns.names, columns.texts):
+                for place, score in columns.scores(batch, tally):
+                    scores[place] = scores[place] + score if place in scores else score
+            tally.check(missing, columns.spec.unknown)
+            read += tally.n_rows
+        if progress is not None:
+            progress(i + 1, len(files), name)
+    if not scores:
+        raise ValueError("there are no rows to hold the model against; give some.")
+    total = reduce(add, scores.values())
+    sites = {} if site is None else dict(sorted(scores.items()))
+    return Evaluation(total, sites, read - total.n_rows)
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """What is read, and what becomes of a batch of it."""
+
+    model: MoE
+    spec: FeatureSpec
+    target: str
+    weight: str | None
+    site: str | None
+
+    @property
+    def names(self) -> list[str]:
+        roles = [self.target, self.weight, self.site]
+        return list(dict.fromkeys([*self.spec.names, *(name for name in roles if name)]))
+
+    @property
+    def labelled(self) -> bool:
+        return self.model.classes is not None and self.model.classes.dtype.kind == "U"
+
+    @property
+    def texts(self) -> list[str]:
+        """Columns that are read as text, whatever they look like in CSV."""
+        found = [column.name for column in self.spec.columns if column.kind == "category"]
+        return [
+            *found,
+            *([self.target] if self.labelled else []),
+            *([self.site] if self.site else []),
+        ]
+
+    def scores(self, batch: pa.RecordBatch, tally: Tally) -> Iterator[tuple[str, Score]]:
+        """Yield the scores of the sites in a batch; rows that the tally objects to are not in."""
+        X = np.empty((batch.num_rows, len(self.spec.feature_names)))
+        self.spec.encode_batch(batch, tally, X)
+        y, absent = target_values(batch.column(self.target), self.target, tally, self.labelled)
+        keep = np.isfinite(X).all(axis=1) & ~absent
+        if not self.labelled:
+            keep &= np.isfinite(y)
+        w, place = np.ones(len(y)), np.full(len(y), "")
+        if self.weight is not None:
+            w = weights(batch.column(self.weight), self.weight, tally)
+            keep &= (w >= 0) & (w < np.inf)
+        if self.site is not None:
+            place, absent = labels(batch.column(self.site), self.site)
+            tally.missing[self.site] += int(absent.sum())
+            keep &= ~absent
+        for name in np.unique(place[keep]).tolist():
+            here = keep & (place == name)
+            yield name, score_rows(self.model, X[here], y[here], w[here])

@@ -1,0 +1,203 @@
+"""Predictions for rows in files, batch by batch, written to a file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from otmoe.arrays.numerics import Floats
+from otmoe.data.features import FeatureSpec, Tally
+from otmoe.data.shards.files import find, named, names_for
+from otmoe.data.shards.sources import open_source
+from otmoe.data.shards.writing import write_batches
+from otmoe.estimators import MoEClassifier, MoERegressor
+from otmoe.model.mixture import MoE
+from otmoe.workers.gather import Progress
+
+
+def spec_of(model: MoE, features: FeatureSpec | None) -> FeatureSpec:
+    """Return how columns become the features of a model; plain numbers if nothing is said."""
+    spec = features or FeatureSpec.of_names(model.terms[1:])
+    if spec.feature_names != model.terms[1:]:
+        raise ValueError(
+            "the features are not those of the model; give the specification it was fitted with."
+        )
+    return spec
+
+
+@dataclass(frozen=True)
+class Predictor:
+    """What to predict, and which columns to take along.
+
+    Attributes
+    ----------
+    model : MoE
+    features : FeatureSpec, optional
+        How columns become features; by default the columns ``model.terms[1:]`` are numbers.
+    quantiles : sequence of float
+        Levels between 0 and 1, for regressions.
+    expert : bool
+        Whether to tell which expert is the most probable, from 0.
+    proba : bool
+        Whether to give the probability of every class, for classifiers.
+    keep : sequence of str
+        Columns of the data to take along. From CSV they are text, as they stand in the file,
+        unless they are numbers among the features.
+    missing : {"error", "keep"}
+        What to do about rows in which a feature is missing: refuse, or leave their prediction
+        empty.
+
+    Examples
+    --------
+    >>> from otmoe import simulate
+    >>> truth = simulate(10, 2, 3, random_state=0).truth
+    >>> Predictor(truth, quantiles=(0.05, 0.95), expert=True).columns
+    ('prediction', 'q0.05', 'q0.95', 'expert')
+    """
+
+    model: MoE
+    features: FeatureSpec | None = None
+    quantiles: Sequence[float] = ()
+    expert: bool = False
+    proba: bool = False
+    keep: Sequence[str] = ()
+    missing: Literal["error", "keep"] = "error"
+
+    def __post_init__(self) -> None:
+        labelled = self.model.classes is not None
+        if labelled and len(self.quantiles):
+            raise ValueError("quantiles are for numbers, and this model is a classifier's.")
+        if self.proba and not labelled:
+            raise ValueError("proba is for classes, and this model is a regression.")
+        for level in self.quantiles:
+            if not 0 < level < 1:
+                raise ValueError(f"quantiles has {level}; give numbers between 0 and 1.")
+        if self.missing not in ("error", "keep"):
+            raise ValueError(f'missing is {self.missing!r}; give "error" or "keep".')
+        spec_of(self.model, self.features)
+        names = [*self.keep, *self.columns]
+        twice = [name for i, name in enumerate(names) if name in names[:i]]
+        if twice:
+            raise ValueError(f"the output would have two columns {twice[0]!r}; keep another.")
+
+    @property
+    def spec(self) -> FeatureSpec:
+        """How columns become features."""
+        return spec_of(self.model, self.features)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns that are predicted."""
+        classes = () if self.model.classes is None or not self.proba else self.model.classes
+        return (
+            "prediction",
+            *(f"q{level:g}" for level in self.quantiles),
+            *(f"p({label})" for label in np.asarray(classes).tolist()),
+            *(("expert",) if self.expert else ()),
+        )
+
+    def predict(self, X: Floats) -> dict[str, Floats]:
+        """Return what is predicted at rows without gaps, by column.
+
+        Parameters
+        ----------
+        X : ndarray of shape (n, d)
+        """
+        model = replace(self.model, feature_names=None)  # X has no names
+        if model.classes is not None:
+            classifier = MoEClassifier.from_model(model)
+            found = [classifier.predict(X)]
+            if self.proba:
+                found += list(classifier.predict_proba(X).T)
+        else:
+            regressor = MoERegressor.from_model(model)
+            found = [regressor.predict(X)]
+            if len(self.quantiles):
+                found += list(regressor.predict_quantile(X, self.quantiles).T)
+        if self.expert:
+            found.append(np.argmax(model.gate_prob(X), axis=1))
+        return dict(zip(self.columns, found, strict=True))
+
+    def write(
+        self, data: Any, path: str | os.PathLike[str], progress: Progress | None = None
+    ) -> int:
+        """Predict all rows of some files, write them in their order, and return their number.
+
+        Memory does not grow with the rows. If anything fails, nothing is left behind, and an older
+        file stays as it was.
+
+        Parameters
+        ----------
+        data : path, or sequence of paths
+            As in :func:`otmoe.shards_from`.
+        path : str or path
+            Parquet or CSV, by its name.
+        progress : callable, optional
+            Called as progress(files done, files in all, name of the one that has just ended).
+        """
+        files = find(data)
+        names = names_for(files)
+        with named(names[0]):
+            source = open_source(files[0])
+            fields = source.fields(list(self.keep), self._texts)
+        types = {field.name: _plain(field.type) for field in fields}
+        types |= {name: pa.array(v).type for name, v in self.predict(self._any_row).items()}
+        schema = pa.schema(types)
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            for i, (file, name) in enumerate(zip(files, names, strict=True)):
+                with named(name):
+                    yield from self._batches(file, schema)
+                if progress is not None:
+                    progress(i + 1, len(files), name)
+
+        return write_batches(path, schema, batches())
+
+    @property
+    def _any_row(self) -> Floats:
+        return np.zeros((1, self.model.n_features))
+
+    @property
+    def _texts(self) -> list[str]:
+        """Columns that are read as text."""
+        spec = self.spec
+        categories = [column.name for column in spec.columns if column.kind == "category"]
+        return categories + [name for name in self.keep if name not in spec.names]
+
+    def _batches(self, file: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        spec, tally, wrong = self.spec, Tally(), False
+        columns = list(dict.fromkeys([*spec.names, *self.keep]))
+        for batch in open_source(file).batches(columns, self._texts):
+            X = np.empty((batch.num_rows, len(spec.feature_names)))
+            spec.encode_batch(batch, tally, X)
+            wrong = wrong or not self._fine(tally)
+            if not wrong:  # else the rest is only counted, for the error
+                yield self._predicted(batch, X, schema)
+        tally.check(self.missing, spec.unknown)
+
+    def _fine(self, tally: Tally) -> bool:
+        try:
+            tally.check(self.missing, self.spec.unknown)
+        except ValueError:
+            return False
+        return True
+
+    def _predicted(self, batch: pa.RecordBatch, X: Floats, schema: pa.Schema) -> pa.RecordBatch:
+        arrays = [batch.column(name).cast(schema.field(name).type) for name in self.keep]
+        there = np.isfinite(X).all(axis=1)
+        if there.any():
+            rows = pa.array(np.cumsum(there) - 1, mask=~there)
+            arrays += [pa.array(found).take(rows) for found in self.predict(X[there]).values()]
+        else:
+            arrays += [pa.nulls(len(X), schema.field(name).type) for name in self.columns]
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    """Return the type of the values of a dictionary, which CSV cannot write; others as they are."""
+    return kind.value_type if pa.types.is_dictionary(kind) else kind

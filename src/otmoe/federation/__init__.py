@@ -1,0 +1,1 @@
+"""Sites that exchange files, by hand or by Flower."""

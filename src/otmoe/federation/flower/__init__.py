@@ -1,0 +1,1 @@
+"""Flower: sites as nodes of a SuperLink."""

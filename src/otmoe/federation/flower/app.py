@@ -1,0 +1,293 @@
+"""Flower: every node fits its own rows and replies with its message; the server merges them.
+
+One round of queries, and refine rounds after it if they are asked for. A node replies with the very
+text that ``otmoe fit`` or ``otmoe refine answer`` would have written, and the server keeps it as a
+file, so that the same model can be made of the files again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from warnings import catch_warnings, simplefilter
+
+import numpy as np
+
+from otmoe.aggregation import Aggregation, aggregate
+from otmoe.arrays.numerics import Floats
+from otmoe.data.shards import draw_features
+from otmoe.documents.message import LocalModel
+from otmoe.documents.rounds import RefineRequest
+from otmoe.federation.flower.nodes import (
+    RECORD,
+    connected,
+    exchange,
+    file_name,
+    flower,
+    log,
+    sent_as,
+    who,
+    words,
+)
+from otmoe.federation.flower.rounds import refine
+from otmoe.federation.requests import (
+    Offer,
+    Plan,
+    Request,
+    answer,
+    answer_round,
+    classes_as,
+    configured,
+)
+from otmoe.text.outputs import whole
+from otmoe.text.strict_json import shown
+from otmoe.workers.gather import Failure, TasksFailed, sentence
+
+_ABOUT = 5000  # characters about sites in a model file
+
+
+# -- the node --------------------------------------------------------------------------------------
+
+
+def client_app() -> Any:
+    """Return the ClientApp of a site: it replies with the site's message, or to a refine request.
+
+    The node config of the SuperNode has the fields of :class:`otmoe.federation.requests.Offer`:
+    the site's name, where its rows are, and what may leave.
+
+    Returns
+    -------
+    flwr.clientapp.ClientApp
+
+    Examples
+    --------
+    >>> from otmoe.federation.flower.app import client_app
+    >>> app = client_app()  # doctest: +SKIP
+    """
+    flwr, clientapp, _ = flower()
+    app = clientapp.ClientApp()
+
+    @app.query()
+    def reply(message: Any, context: Any) -> Any:
+        explain, record = True, dict[str, str | bytes]()
+        try:
+            offer = Offer.from_config(context.node_config, "node config")
+            explain = offer.explain
+            asked = message.content[RECORD]
+            request = Request.from_json(asked["request"])
+            if "refine" in asked:
+                found = answer_round(request, RefineRequest.from_json(asked["refine"]), offer)
+                record["reply"] = found.to_json().encode()
+            else:
+                record["message"] = answer(request, offer).to_json().encode()
+        except Exception as error:  # the server should get a sentence, not the repr of an exception
+            log.exception("otmoe: the query failed")
+            record["error"] = sentence(error) if explain else "failed, and does not say why"
+        content = flwr.RecordDict({RECORD: flwr.ConfigRecord(record)})
+        return flwr.Message(content, reply_to=message)
+
+    return app
+
+
+# -- the server ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What a node sent.
+
+    Attributes
+    ----------
+    node : str
+        Its number, and the name under which it was registered.
+    text : bytes
+        As it came.
+    message : LocalModel
+    number : int
+        Of the node.
+    """
+
+    node: str
+    text: bytes
+    message: LocalModel
+    number: int
+
+
+def ask(
+    grid: Any, request: Request, *, nodes: int = 1, wait: float = 60, timeout: float = 3600
+) -> tuple[list[Reply], list[Failure]]:
+    """Ask every node that is connected, and wait for the replies.
+
+    Parameters
+    ----------
+    grid : flwr.serverapp.Grid
+    request : Request
+    nodes : int
+        How many to wait for; whoever is connected then is asked.
+    wait : float
+        Seconds to wait for them.
+    timeout : float
+        Seconds to wait for the replies.
+
+    Returns
+    -------
+    replies : list of Reply
+        Sorted by site, whoever was first.
+    failures : list of Failure
+        Nodes that did not connect, died, were too slow, failed, or replied anything else.
+    """
+    found = connected(grid, nodes, wait)
+    failures = []
+    if len(found) < nodes:
+        cause = f"{len(found)} of {nodes} connected within {wait:g} s; start the others"
+        failures.append(Failure("nodes", cause))
+    replies, more = exchange(
+        grid,
+        found,
+        {"request": request.model_dump_json()},
+        lambda record, node: _read(record, node, request),
+        timeout,
+    )
+    replies, twice = _distinct(replies)
+    return replies, failures + more + twice
+
+
+def _read(record: Mapping[str, Any], node: Any, request: Request) -> Reply:
+    """Return what a node sent, if that is what it was asked for."""
+    sent = sent_as(record, "message")
+    message = LocalModel.from_json(sent, who(node))
+    if node.name and message.site != node.name:
+        raise ValueError(f"calls itself {shown(message.site)}, which is not its registered name")
+    model, family = message.model, message.model.experts.family
+    asked = ("logistic", "multinomial") if request.family == "classes" else (request.family,)
+    if family not in asked or model.n_experts != request.experts:
+        raise ValueError(
+            f"sent {model.n_experts} {family} experts, and was asked for {request.experts} "
+            f"({request.family})"
+        )
+    if message.features != request.spec:
+        raise ValueError("sent a model of other features than it was asked for")
+    if request.family == "classes":
+        classes = np.asarray(model.classes)
+        text = classes.dtype.kind == "U"
+        if not np.array_equal(np.sort(classes), classes_as(request.classes, text)):
+            raise ValueError("sent a model of other classes than were declared")
+    return Reply(who(node), sent, message, node.node_id)
+
+
+def _distinct(replies: Iterable[Reply]) -> tuple[list[Reply], list[Failure]]:
+    """Return the replies by site, and those of nodes that use one name, of which none is sure."""
+    replies = sorted(replies, key=lambda reply: (reply.message.site, reply.node))
+    counts = Counter(reply.message.site for reply in replies)
+    failures = [
+        Failure(reply.node, f"another node too calls itself {shown(reply.message.site)}")
+        for reply in replies
+        if counts[reply.message.site] > 1
+    ]
+    return [reply for reply in replies if counts[reply.message.site] == 1], failures
+
+
+def server_app() -> Any:
+    """Return the ServerApp: one query to every node, one model of their messages, refine rounds.
+
+    What to ask and what to do is in the run config, as :func:`otmoe.federation.requests.configured`
+    reads it.
+
+    Returns
+    -------
+    flwr.serverapp.ServerApp
+
+    Examples
+    --------
+    >>> from otmoe.federation.flower.app import server_app
+    >>> app = server_app()  # doctest: +SKIP
+    """
+    _, _, serverapp = flower()
+    app = serverapp.ServerApp()
+
+    @app.main()
+    def main(grid: Any, context: Any) -> None:
+        serve(grid, context.run_config)
+
+    return app
+
+
+def serve(grid: Any, config: Mapping[str, Any]) -> Aggregation:
+    """Ask every node, keep what they send, and write the model made of it.
+
+    Parameters
+    ----------
+    grid : flwr.serverapp.Grid
+    config : dict
+        The run config.
+
+    Returns
+    -------
+    Aggregation
+    """
+    request, plan = configured(config)
+    support = _support(plan, request)
+    folder = Path(plan.output)
+    if folder.exists() and any(folder.iterdir()):
+        raise ValueError(f"run config: the folder {folder} is not empty; name another as output.")
+    (folder / "messages").mkdir(parents=True, exist_ok=True)
+    replies, failures = ask(grid, request, nodes=plan.nodes, wait=plan.wait, timeout=plan.timeout)
+    for i, reply in enumerate(replies):
+        name = file_name(i, reply.message.site)
+        with whole(folder / "messages" / f"{name}.moe.json") as file:
+            file.write(reply.text)
+    for failure in failures:
+        log.error("otmoe: %s", failure)
+    if failures and (plan.on_error == "raise" or not replies):
+        raise TasksFailed(failures)
+    weight = {"rows": None, "equal": np.ones(len(replies)), "covariate": "covariate"}
+    with catch_warnings():
+        simplefilter("ignore", UserWarning)  # they are in the result, one by one
+        result = aggregate(
+            [reply.message for reply in replies],
+            support,
+            method=plan.method,
+            site_weight=weight[plan.site_weight],
+            outliers=plan.outliers,
+            random_state=request.seed,
+        )
+    for warning in result.warnings:
+        log.warning("otmoe: %s", warning)
+    about: dict[str, Any] = {
+        "made by": "otmoe.federation.flower.app",
+        "target": request.target,
+        "method": plan.method,
+        "seed": request.seed,
+        "sites": words(", ".join(record.site for record in result.sites), _ABOUT),
+        "left out": words("; ".join(map(": ".join, result.left_out.items())), _ABOUT),
+        "failed": words("; ".join(map(str, failures)), _ABOUT),
+    }
+    failed = {failure.name: failure.cause for failure in failures}
+    result = replace(result, left_out={**result.left_out, **failed})
+    if plan.refine:
+        result.save(folder / "merged.json", about, request.spec)
+        numbers = {reply.message.site: reply.number for reply in replies}
+        state = refine(grid, request, plan, result, numbers, support)
+        result = result.refined(state.refinement, plan.refine)
+        missing = (f"{site} (round {r})" for r, site in state.refinement.missing)
+        about |= {"rounds": state.refinement.rounds, "status": state.refinement.status}
+        about["missing"] = words(", ".join(missing), _ABOUT)
+    result.save(folder / "model.json", about, request.spec)
+    log.info("otmoe: %s; the model is in %s", result.status, folder / "model.json")
+    return result
+
+
+def _support(plan: Plan, request: Request) -> Floats | int:
+    """Return the rows of x that the server has, (S, d), or how many to draw from the messages."""
+    if plan.support is None:
+        return plan.points
+    return draw_features(
+        plan.support,
+        request.spec,
+        plan.points,
+        missing=request.missing,
+        random_state=request.seed,
+    )[0]

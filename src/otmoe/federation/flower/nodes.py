@@ -1,0 +1,141 @@
+"""Flower's nodes: who is connected, a query to each, and what comes back."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from otmoe.workers.gather import Failure, sentence
+
+RECORD = "otmoe"
+"""The record of a query, and of a reply."""
+
+_POLL = 1.0  # seconds between two looks at what has come
+_GRACE = 60.0  # seconds for which Flower keeps a query that nobody waits for
+_LONGEST = 500  # characters of a node's words that are shown
+
+log = logging.getLogger("flwr")
+"""Flower's, so that `flwr log` shows it."""
+
+T = TypeVar("T")
+
+
+def flower() -> tuple[Any, Any, Any]:
+    """Return the modules of Flower that are used here."""
+    try:
+        from flwr import app, clientapp, serverapp
+    except ImportError as error:
+        raise ImportError(
+            "Flower is not installed: pip install 'otmoe[flower]', or send the messages as files."
+        ) from error
+    return app, clientapp, serverapp
+
+
+def connected(grid: Any, nodes: int, wait: float) -> list[Any]:
+    """Return the nodes that are connected, when they are enough or it is late."""
+    end = time.monotonic() + wait
+    while True:
+        found = sorted(grid.get_nodes(), key=lambda node: node.node_id)
+        if len(found) >= nodes or time.monotonic() >= end:
+            return found
+        time.sleep(_POLL)
+
+
+def who(node: Any) -> str:
+    """Return the number of a node, and the name under which it was registered."""
+    return f"node {node.node_id}" + (f" ({words(node.name)})" if node.name else "")
+
+
+def words(text: str, most: int = _LONGEST) -> str:
+    """Return what a node says as one line, which can forge no other."""
+    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    return line if len(line) <= most else f"{line[:most]}..."
+
+
+def exchange(
+    grid: Any,
+    nodes: Sequence[Any],
+    query: Mapping[str, str],
+    read: Callable[[Mapping[str, Any], Any], T],
+    timeout: float,
+) -> tuple[list[T], list[Failure]]:
+    """Send a query to each node, and wait for the replies.
+
+    Parameters
+    ----------
+    grid : flwr.serverapp.Grid
+    nodes : sequence of nodes
+    query : dict of str
+    read : callable, (record of a reply, node) -> T
+        Raises an error that says why a reply is not what was asked for.
+    timeout : float
+        Seconds to wait.
+
+    Returns
+    -------
+    replies : list of T
+        In the order in which they came.
+    failures : list of Failure
+        Nodes that died, were too slow, failed, or replied anything else.
+    """
+    app, _, _ = flower()
+    log.info("otmoe: asking %s", ", ".join(map(who, nodes)) or "nobody")
+    record = app.ConfigRecord(dict(query))
+    queries = [
+        app.Message(
+            app.RecordDict({RECORD: record}),
+            dst_node_id=node.node_id,
+            message_type=app.MessageType.QUERY,
+            ttl=timeout + _GRACE,
+        )
+        for node in nodes
+    ]
+    waiting = dict(zip(grid.push_messages(queries) if queries else (), nodes, strict=True))
+    replies: list[T] = []
+    failures: list[Failure] = []
+    end = time.monotonic() + timeout
+    while waiting:
+        late = time.monotonic() >= end
+        for number, node in list(waiting.items()):
+            name = who(node)
+            try:
+                # One by one: a reply that Flower cannot unpack is no reason to lose the others.
+                came = list(grid.pull_messages([number]))
+                if not came and not late:
+                    continue
+                if not came:
+                    raise ValueError(f"no reply within {timeout:g} s")
+                replies.append(read(_content(came[0]), node))
+                log.info("otmoe: %s has replied", name)
+            except Exception as error:
+                failures.append(Failure(name, words(sentence(error)).removeprefix(f"{name}: ")))
+            del waiting[number]
+        if waiting:
+            time.sleep(_POLL)
+    return replies, failures
+
+
+def _content(reply: Any) -> Mapping[str, Any]:
+    """Return what a node sent, unless it is an error."""
+    if reply.has_error():
+        raise ValueError(reply.error.reason or f"error {reply.error.code} of Flower")
+    record: Mapping[str, Any] = reply.content.get(RECORD, {})
+    if isinstance(record.get("error"), str):
+        raise ValueError(record["error"])
+    return record
+
+
+def sent_as(record: Mapping[str, Any], name: str) -> bytes:
+    """Return a part of what a node sent."""
+    sent = record.get(name)
+    if not isinstance(sent, bytes):
+        raise ValueError(f"its reply holds no {name}; run the same app at all nodes")
+    return sent
+
+
+def file_name(i: int, site: str) -> str:
+    """Return a name that is no path, whatever the site calls itself."""
+    return f"{i + 1:03d}-" + re.sub(r"[^\w-]+", "_", site)[:60]

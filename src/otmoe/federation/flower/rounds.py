@@ -1,0 +1,95 @@
+"""Refine rounds by Flower: the server asks the nodes again, and keeps what they say as files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from otmoe.aggregation import Aggregation
+from otmoe.aggregation.support import support_from
+from otmoe.arrays.numerics import Floats
+from otmoe.documents.rounds import RefineReply, RefineState
+from otmoe.federation.flower.nodes import connected, exchange, file_name, log, sent_as, who, words
+from otmoe.federation.requests import Plan, Request
+from otmoe.federation.rounds import begin, check_reply, request_of, step
+from otmoe.likelihood.rows import Scaling
+from otmoe.text.strict_json import shown
+from otmoe.workers.gather import Failure, TasksFailed
+
+
+def refine(
+    grid: Any,
+    request: Request,
+    plan: Plan,
+    result: Aggregation,
+    numbers: Mapping[str, int],
+    support: Floats | int,
+) -> RefineState:
+    """Lead a merged model on towards the answer of all rows, round by round.
+
+    Requests, replies and the state are kept as files, as `otmoe refine` would have them.
+
+    Parameters
+    ----------
+    grid : flwr.serverapp.Grid
+    request : Request
+        What was asked before; it says which columns are meant.
+    plan : Plan
+    result : Aggregation
+        Its sites are asked.
+    numbers : dict of int
+        The node of each site.
+    support : ndarray of shape (S, d), or int
+        Rows of x, for a common scale of the features; or how many to draw from the messages.
+    """
+    if isinstance(support, int):
+        support = support_from(result.messages, support, random_state=request.seed)
+    sites = {message.site: message.n_samples for message in result.messages}
+    features = request.spec
+    state = begin(result.model, sites, Scaling.of(support), plan.refine, features=features)
+    folder = Path(plan.output) / "rounds"
+    folder.mkdir()
+    while not state.done:
+        asked = request_of(state)
+        asked.save(folder / f"round{asked.round}.request.json")
+        replies, failures = _ask_round(grid, request, state, numbers, plan.timeout)
+        for failure in failures:
+            log.error("otmoe: round %d: %s", asked.round, failure)
+        for i, site in enumerate(state.sites):
+            if site in replies:
+                name = f"{file_name(i, site)}.round{asked.round}.reply.json"
+                replies[site].save(folder / name)
+        if failures and (plan.on_error == "raise" or not replies):
+            raise TasksFailed(failures)
+        state = step(state, list(replies.values()), allow_missing=True)
+        state.save(folder / "state.json")
+        log.info("otmoe: %s", state.refinement.status)
+    return state
+
+
+def _ask_round(
+    grid: Any, request: Request, state: RefineState, numbers: Mapping[str, int], timeout: float
+) -> tuple[dict[str, RefineReply], list[Failure]]:
+    """Ask the nodes of the sites that are connected; return their replies by site."""
+    asked = request_of(state)
+    site_of = {numbers[site]: site for site in state.sites}
+    nodes = [node for node in connected(grid, 0, 0) if node.node_id in site_of]
+    gone = [
+        Failure(f"node {number} ({words(site)})", "is not connected any more")
+        for number, site in site_of.items()
+        if number not in {node.node_id for node in nodes}
+    ]
+
+    def read(record: Mapping[str, Any], node: Any) -> RefineReply:
+        reply = RefineReply.from_json(sent_as(record, "reply"), who(node))
+        if reply.site != site_of[node.node_id]:
+            raise ValueError(
+                f"calls itself {shown(reply.site)}, and was {shown(site_of[node.node_id])} before"
+            )
+        check_reply(state, reply)
+        return reply
+
+    query = {"request": request.model_dump_json(), "refine": asked.to_json()}
+    found, failures = exchange(grid, nodes, query, read, timeout)
+    return {reply.site: reply for reply in found}, gone + failures

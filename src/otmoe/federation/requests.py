@@ -1,0 +1,287 @@
+"""What a server asks of a site, what the site allows, and its answer; whoever carries them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import AfterValidator, Field
+from pydantic_core import PydanticCustomError
+
+from otmoe.aggregation import METHODS
+from otmoe.aggregation.support import N_POINTS
+from otmoe.arrays.numerics import Floats
+from otmoe.data.features import FeatureSpec, FeaturesRecord, check_features
+from otmoe.data.shards import FileShard, shards_from
+from otmoe.distributed.task import ROWS_PER_PARAMETER, Task, fit_local, joined
+from otmoe.documents.message import LocalModel, load_features
+from otmoe.documents.rounds import RefineReply, RefineRequest
+from otmoe.federation.replying import reply_from
+from otmoe.text.records import List, Name, Record, Site, Whole, typed
+from otmoe.text.strict_json import parse, shown
+
+Count = Annotated[Whole, Field(ge=0)]
+AtLeastOne = Annotated[Whole, Field(ge=1)]
+
+
+def _rounds(value: Any) -> Any:
+    if value == "auto" or (type(value) is int and value >= 0):
+        return value
+    raise PydanticCustomError(
+        "otmoe", 'is {value}; give a number of rounds, or "auto".', {"value": shown(value)}
+    )
+
+
+Rounds = Annotated[Any, AfterValidator(_rounds)]
+
+
+class Request(Record):
+    """What a server asks of every site.
+
+    Attributes
+    ----------
+    target : str
+        Column of the response.
+    experts : int
+    features : FeaturesRecord
+        How columns become features, the same at every site.
+    family : {"gaussian", "poisson", "classes"}
+    classes : list of str
+        All classes, for that family.
+    weight : str, optional
+        Column of case weights.
+    missing : {"error", "drop"}
+        What to do about rows with missing values.
+    starts : int, optional
+        Of the search for the maximum.
+    seed : int
+    sketch, grams : bool
+        Whether to send these parts too, if the site allows it.
+    share : int
+        Rows of x to send, as far as the site allows it.
+    """
+
+    target: Name
+    experts: AtLeastOne
+    features: FeaturesRecord
+    family: Literal["gaussian", "poisson", "classes"] = "gaussian"
+    classes: List[Name] = []
+    weight: Name | None = None
+    missing: Literal["error", "drop"] = "error"
+    starts: AtLeastOne | None = None
+    seed: Count = 0
+    sketch: bool = False
+    grams: bool = False
+    share: Count = 0
+
+    @property
+    def spec(self) -> FeatureSpec:
+        """How columns become features."""
+        check_features(self.features, "request", "features.")
+        return FeatureSpec.from_record(self.features)
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Request:
+        """Read a request, or raise a :class:`~otmoe.documents.message.MessageError`."""
+        return typed(cls, parse(text, "request"), "request")
+
+
+class Offer(Record):
+    """What a site brings, and what may leave it, whatever the server asks for.
+
+    Attributes
+    ----------
+    site : str
+        Its name.
+    data : str
+        Its rows: a file, a folder or a pattern.
+    sketch, grams : bool
+        Whether these parts may leave.
+    share : int
+        How many rows of x may leave.
+    refine : bool
+        Whether the site answers refine rounds: sums over its rows, again and again.
+    rows_per_parameter : int
+        Fewer than these, and nothing leaves: the parameters would tell too much about y.
+    explain : bool
+        Whether the server is told why a fit failed; the sentence may quote a value.
+    """
+
+    site: Site
+    data: str
+    sketch: bool = False
+    grams: bool = False
+    share: Count = 0
+    refine: bool = False
+    rows_per_parameter: Count = ROWS_PER_PARAMETER
+    explain: bool = True
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any], source: str) -> Offer:
+        """Read what is ours of a configuration; a hyphen may stand for an underscore."""
+        given = {key.replace("-", "_"): value for key, value in config.items()}
+        return typed(cls, {k: v for k, v in given.items() if k in cls.model_fields}, source)
+
+
+class Plan(Record):
+    """What the server does, besides asking.
+
+    Attributes
+    ----------
+    output : str
+        Folder for the messages and the model.
+    support : str, optional
+        Rows of x: a file, a folder or a pattern. By default, points are drawn from what the
+        messages bring.
+    points : int
+        How many.
+    method, outliers : str
+        Of :func:`otmoe.aggregate`.
+    site_weight : {"rows", "equal", "covariate"}
+        How much a site counts: by its rows, as much as any other, or by rows and sketch.
+    refine : int or "auto"
+        Refine rounds after the merging; "auto" for as many as it takes.
+    nodes, wait, timeout
+        How many nodes to wait for, how long, and how long for their replies, in seconds.
+    on_error : {"raise", "skip"}
+        A node that fails, or misses a refine round: stop, or go on without it.
+    """
+
+    output: Name
+    support: Name | None = None
+    points: AtLeastOne = N_POINTS
+    method: Name = "reduction"
+    outliers: Literal["flag", "exclude"] = "flag"
+    site_weight: Literal["rows", "equal", "covariate"] = "rows"
+    refine: Rounds = 0
+    nodes: AtLeastOne = 1
+    wait: Annotated[float, Field(ge=0)] = 60.0
+    timeout: Annotated[float, Field(gt=0)] = 3600.0
+    on_error: Literal["raise", "skip"] = "raise"
+
+
+def configured(config: Mapping[str, Any]) -> tuple[Request, Plan]:
+    """Return what to ask and what to do, from one flat configuration.
+
+    Parameters
+    ----------
+    config : dict
+        Fields of both, with the path of a file as `features` and commas between `classes`; a
+        hyphen may stand for an underscore, and an empty text stands for nothing.
+
+    Returns
+    -------
+    Request, Plan
+    """
+    source = "run config"
+    given = {key.replace("-", "_"): value for key, value in config.items() if value != ""}
+    unknown = sorted(given.keys() - Request.model_fields.keys() - Plan.model_fields.keys())
+    if unknown:
+        raise ValueError(f"{source}: there is no option {shown(unknown[0])}; remove it.")
+    plan = typed(Plan, {k: v for k, v in given.items() if k in Plan.model_fields}, source)
+    if plan.method not in METHODS or plan.method == "ensemble":
+        choice = sorted(METHODS.keys() - {"ensemble"})
+        raise ValueError(f"{source}: `method` is {shown(plan.method)}; choose one of {choice}.")
+    asked = {k: v for k, v in given.items() if k in Request.model_fields}
+    if "classes" in asked:
+        asked["classes"] = [name.strip() for name in str(asked["classes"]).split(",")]
+    spec = load_features(asked["features"]) if "features" in asked else None
+    if spec is None:
+        raise ValueError(f"{source}: `features` has to name a file that `otmoe features` wrote.")
+    return typed(Request, {**asked, "features": spec.document()}, source), plan
+
+
+def answer(request: Request, offer: Offer) -> LocalModel:
+    """Fit the rows of a site, and return all that leaves it.
+
+    Parameters
+    ----------
+    request : Request
+    offer : Offer
+
+    Returns
+    -------
+    LocalModel
+    """
+    shard = _shard(request, offer)
+    options: dict[str, Any] = {"family": request.family, "n_init": request.starts}
+    options["n_threads"] = os.cpu_count() or 1  # which changes no number
+    classes = classes_as(request.classes, shard.labels) if request.family == "classes" else None
+    if classes is not None:
+        options["family"] = "logistic" if len(classes) == 2 else "multinomial"
+        options["n_classes"] = len(classes)
+    fit = fit_local(
+        Task(
+            shard,
+            request.seed,
+            request.experts,
+            classes=classes,
+            coded=False,
+            options=options,
+            sketch=request.sketch and offer.sketch,
+            grams=request.grams and offer.grams,
+            share=min(request.share, offer.share),
+        )
+    )
+    _check_rows(fit.n_rows, fit.message.model.n_parameters, offer)
+    return fit.message
+
+
+def answer_round(request: Request, asked: RefineRequest, offer: Offer) -> RefineReply:
+    """Answer a refine request from the rows of a site.
+
+    Parameters
+    ----------
+    request : Request
+        Which columns are meant.
+    asked : RefineRequest
+    offer : Offer
+
+    Returns
+    -------
+    RefineReply
+    """
+    if not offer.refine:
+        raise ValueError("it answers no refine rounds; its node config has to say refine = true.")
+    if asked.features != request.spec:
+        raise ValueError("the refine request is about other features than the request beside it.")
+    reply, rows = reply_from(asked, _shard(request, offer))
+    _check_rows(int(rows.X.shape[0]), asked.model.n_parameters, offer)
+    return reply
+
+
+def _shard(request: Request, offer: Offer) -> FileShard:
+    """Return the rows of a site, with the columns that are asked for."""
+    shards = shards_from(
+        offer.data,
+        target=request.target,
+        features=request.spec,
+        weight=request.weight,
+        missing=request.missing,
+    )
+    return joined(shards, offer.site)
+
+
+def _check_rows(n_rows: int, n_parameters: int, offer: Offer) -> None:
+    """Refuse to speak about fewer rows than the site likes."""
+    if n_rows < offer.rows_per_parameter * n_parameters:
+        raise ValueError(
+            f"it has {n_rows} rows for {n_parameters} parameters, fewer than the "
+            f"{offer.rows_per_parameter} rows per parameter it asks for; use fewer experts."
+        )
+
+
+def classes_as(declared: Sequence[str], text: bool) -> Floats:
+    """Return the classes that a server has declared, sorted, as text or as numbers."""
+    try:
+        classes = np.unique(np.array(declared, dtype=str if text else np.float64))
+    except ValueError:
+        raise ValueError(
+            f"the target holds numbers, and the classes are declared as {shown(declared[0])} and "
+            "so on; declare the numbers."
+        ) from None
+    if len(classes) < 2:
+        raise ValueError("the request has fewer than two classes; declare all of them.")
+    return classes

@@ -1,0 +1,222 @@
+"""One refine round by files: the server asks, sites reply, the server takes a step (maths 14).
+
+Examples
+--------
+>>> from otmoe import simulate
+>>> from otmoe.likelihood.rows import Rows, Scaling
+>>> data = simulate(2000, 2, 3, softness=1.0, random_state=0)
+>>> sites = {"Lyon": Rows(data.X[:800], data.y[:800]), "Nantes": Rows(data.X[800:], data.y[800:])}
+>>> state = begin(data.truth, {"Lyon": 800, "Nantes": 1200}, Scaling.of(data.X))
+>>> while not state.done:
+...     request = request_of(state)  # goes to the sites
+...     replies = [reply_to(request, rows, name) for name, rows in sites.items()]  # come back
+...     state = step(state, replies)
+>>> state.refinement.converged
+True
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from otmoe.data.features import FeatureSpec
+from otmoe.documents.aggregation import AggregationRecord
+from otmoe.documents.message import LocalModel
+from otmoe.documents.rounds import RefineReply, RefineRequest, RefineState
+from otmoe.likelihood.fit import ALPHA
+from otmoe.likelihood.rounds import Refinement, advance, answer
+from otmoe.likelihood.rows import Rows, Scaling
+from otmoe.model.mixture import MoE
+from otmoe.text.strict_json import MessageError, shown
+
+_SAME = 1e-6  # relative: what rounding leaves of a number of rows
+
+
+def begin(
+    model: MoE,
+    sites: Mapping[str, float],
+    scaling: Scaling,
+    rounds: int | str = "auto",
+    *,
+    alpha: float = ALPHA,
+    features: FeatureSpec | None = None,
+    aggregation: AggregationRecord | None = None,
+) -> RefineState:
+    """Return the state before the first round.
+
+    Parameters
+    ----------
+    model : MoE
+        Where to begin, on the user's scale: the merged model.
+    sites : dict of float
+        The sites that will be asked, and the rows that each has (the sum of their weights).
+    scaling : Scaling
+        Some standardisation of the features, such as that of support points.
+    rounds : int or "auto"
+        "auto" stops a thousandth of a standard error from the maximum.
+    alpha : float
+        As in :func:`otmoe.likelihood.fit.em`.
+    features : FeatureSpec, optional
+        How columns become the model's features.
+    aggregation : AggregationRecord, optional
+        How the model was merged, as its file has it; the state keeps it.
+    """
+    rows = {site: float(n) for site, n in sites.items()}
+    return RefineState(Refinement(model, scaling, alpha), rows, rounds, features, aggregation)
+
+
+def check_merged(
+    model: MoE, features: FeatureSpec | None, messages: Sequence[LocalModel], source: str
+) -> None:
+    """Refuse a model that was not merged of messages like these.
+
+    Parameters
+    ----------
+    model : MoE
+    features : FeatureSpec, optional
+        Of the model.
+    messages : sequence of LocalModel
+    source : str
+        Where the model comes from; an error begins with it.
+    """
+    for message in messages:
+        theirs = message.model
+        for what, same in (
+            ("another family", theirs.experts.family == model.experts.family),
+            ("other features", theirs.terms == model.terms and message.features == features),
+            ("other classes", _labels(theirs) == _labels(model)),
+        ):
+            if not same:
+                raise MessageError(
+                    f"{source}: has {what} than the message of site {shown(message.site)}; give "
+                    "the model that was merged of these messages."
+                )
+
+
+def _labels(model: MoE) -> list[object]:
+    return [] if model.classes is None else np.sort(model.classes).tolist()
+
+
+def request_of(state: RefineState) -> RefineRequest:
+    """Return what the sites are asked next."""
+    if state.done:
+        raise MessageError("the rounds are over: there is nothing more to ask.")
+    known = state.refinement
+    return RefineRequest(known.rounds + 1, known.model, known.scaling, state.features)
+
+
+def reply_to(request: RefineRequest, rows: Rows, site: str) -> RefineReply:
+    """Return what a site replies, in one pass over its rows.
+
+    Parameters
+    ----------
+    request : RefineRequest
+    rows : Rows
+        On the user's scale, with the weights and the offset of the site's fit; y holds numbers,
+        for classes those from 0.
+    site : str
+        Its name, as in its message.
+    """
+    with np.errstate(all="ignore"):  # what is not finite is refused
+        found = answer(site, request.model, request.scaling, rows)
+    return RefineReply(request.round, request.digest, found)
+
+
+def step(
+    state: RefineState, replies: Sequence[RefineReply], *, allow_missing: bool = False
+) -> RefineState:
+    """Return the state after one more round, or refuse a reply that does not belong to it.
+
+    Parameters
+    ----------
+    state : RefineState
+    replies : sequence of RefineReply
+        In any order.
+    allow_missing : bool
+        Whether to go on without sites that have not replied; the state names them.
+    """
+    request = request_of(state)
+    seen: dict[str, RefineReply] = {}
+    for reply in replies:
+        _check_belongs(state, request, reply)
+        if reply.site in seen:
+            raise MessageError(
+                f"{seen[reply.site].name} and {reply.name} are both from site "
+                f"{shown(reply.site)}; a site replies once a round, so leave one out."
+            )
+        _check_content(state, request, reply)
+        seen[reply.site] = reply
+    missing = [site for site in state.sites if site not in seen]
+    if missing and not (allow_missing and seen):
+        more = "" if allow_missing else ", or go on without (allow_missing)"
+        raise MessageError(
+            f"round {request.round}: no reply from {', '.join(missing)}; wait for it{more}."
+        )
+    try:
+        with np.errstate(all="ignore"):  # what is not finite is refused
+            after = advance(
+                state.refinement, [reply.answer for reply in replies], list(state.sites)
+            )
+        return replace(state, refinement=after)
+    except (ValueError, np.linalg.LinAlgError) as error:
+        raise MessageError(
+            f"round {request.round}: no step can be taken from what {', '.join(seen)} replied "
+            f"({' '.join(str(error).split())[:200]}); somebody sent wrong numbers."
+        ) from error
+
+
+def check_reply(state: RefineState, reply: RefineReply) -> None:
+    """Refuse a reply that :func:`step` would refuse, whatever the others are."""
+    request = request_of(state)
+    _check_belongs(state, request, reply)
+    _check_content(state, request, reply)
+
+
+def _check_belongs(state: RefineState, request: RefineRequest, reply: RefineReply) -> None:
+    """Refuse a reply of somebody else, or to something else."""
+    if reply.site not in state.sites:
+        raise MessageError(
+            f"{reply.name}: {shown(reply.site)} is not among the sites that were asked "
+            f"({', '.join(state.sites)}); leave it out, or begin anew with its message."
+        )
+    if reply.round != request.round:
+        when = "over" if reply.round < request.round else "still to come"
+        raise MessageError(
+            f"{reply.name}: replies to round {reply.round}, which is {when}; ask "
+            f"{shown(reply.site)} for its reply to round {request.round}."
+        )
+    if reply.digest != request.digest:
+        raise MessageError(
+            f"{reply.name}: replies to another request than that of round {request.round} "
+            f"(digest {shown(reply.digest)}, not {shown(request.digest)}); send "
+            f"{shown(reply.site)} the request again."
+        )
+
+
+def _check_content(state: RefineState, request: RefineRequest, reply: RefineReply) -> None:
+    """Refuse a reply about a model of another size, about other rows, or impossible."""
+    model, found = request.model, reply.answer
+    sizes = {
+        "score": (len(found.information.score), model.n_parameters, "free parameters"),
+        "mass": (len(found.information.mass), model.n_experts, "experts"),
+        "x_mean": (len(found.x_mean), model.n_features, "features"),
+    }
+    for name, (size, wanted, what) in sizes.items():
+        if size != wanted:
+            raise MessageError(
+                f"{reply.name}: `{name}` has {size} numbers, but the model has {wanted} {what}; "
+                f"ask {shown(reply.site)} to answer again."
+            )
+    if abs(found.n_samples - state.sites[reply.site]) > _SAME * state.sites[reply.site]:
+        raise MessageError(
+            f"{reply.name}: is about {found.n_samples:.10g} rows, but {shown(reply.site)} fitted "
+            f"{state.sites[reply.site]:.10g}; answer with the same rows and weights."
+        )
+    if model.experts.discrete and found.information.log_likelihood > 0:
+        raise MessageError(
+            f"{reply.name}: `log_likelihood` is {found.information.log_likelihood:g}; that of "
+            "classes or counts is at most 0."
+        )

@@ -1,1 +1,0 @@
-"""Adapters to other packages; each is imported by name, and only where its package is."""

@@ -1,0 +1,1 @@
+"""Maximum likelihood from sums that add up over blocks, shards and sites."""

@@ -1,0 +1,417 @@
+"""Maximum likelihood on one machine: starts, EM, Newton finish (maths 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from threading import Lock
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from scipy import linalg
+from threadpoolctl import ThreadpoolController
+
+from otmoe.arrays.newton import RANK_TOLERANCE
+from otmoe.arrays.numerics import Array, Floats
+from otmoe.likelihood.rows import Rows, Scaling
+from otmoe.likelihood.starts import candidates, led_on, plan_for, subsample
+from otmoe.likelihood.statistics import (
+    VARIANCE_FLOOR,
+    Passes,
+    Report,
+    RowPasses,
+    Run,
+    climb,
+    newton_serves,
+    on_floor,
+    polish,
+)
+from otmoe.model.experts import FAMILIES
+from otmoe.model.mixture import MoE
+
+Progress = Callable[[str, int, float], None]
+"""Called as progress(stage, iteration, penalised log-likelihood)."""
+
+# Measured defaults; docs/benchmarks.md has the tables behind them.
+ALPHA = 0.03
+MAX_ITER = 300
+TOL = 1e-10
+
+_WARM_UP = 20  # EM iterations before Newton takes over
+_FEW = 2  # the same, where a fit to some of the rows has led the way
+_SOME = 10_000  # rows of the first such fit; the next one has _GROWTH times as many
+_GROWTH = 7
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A fitted mixture of experts.
+
+    Attributes
+    ----------
+    model : MoE
+        On the user's scale, experts ordered by mass, largest first.
+    log_likelihood : float
+        Weighted sum of log f(y | x), without the penalty.
+    trace : ndarray
+        Penalised log-likelihood at the start that won and after every iteration on all rows.
+    n_samples : float
+        Sum of the weights.
+    mass : ndarray of shape (K,)
+        Rows each expert answers for: its summed responsibilities.
+    decrement : float
+        Squared distance to the maximum in standard errors, as the last Newton step sees it.
+    converged : bool
+    status : str
+        What happened, in a sentence.
+    warnings : tuple of str
+        What the user should know, a sentence each.
+    timings : dict
+        Seconds spent on starts, EM, Newton steps.
+    constant : dict
+        Columns of X, from 0, that are constant in the rows of positive weight, and their value.
+    """
+
+    model: MoE
+    log_likelihood: float
+    trace: Floats = field(repr=False)
+    n_samples: float
+    mass: Floats
+    decrement: float
+    converged: bool
+    status: str
+    warnings: tuple[str, ...] = ()
+    timings: dict[str, float] = field(default_factory=dict, repr=False)
+    constant: dict[int, float] = field(default_factory=dict, repr=False)
+
+    @property
+    def n_iter(self) -> int:
+        """Number of accepted iterations on all rows."""
+        return len(self.trace) - 1
+
+
+class Clock:
+    """Seconds between laps."""
+
+    def __init__(self) -> None:
+        self.laps: dict[str, float] = {}
+        self._last = perf_counter()
+
+    def lap(self, name: str) -> None:
+        """Note the seconds since the last lap under a name."""
+        now = perf_counter()
+        self.laps[name] = now - self._last
+        self._last = now
+
+
+@contextmanager
+def threads(n_threads: int) -> Iterator[ThreadPoolExecutor | None]:
+    """Give a pool of `n_threads`, each of which uses BLAS and OpenMP with a single thread."""
+    with _SINGLE:
+        if n_threads == 1:
+            yield None
+        else:
+            with ThreadPoolExecutor(n_threads) as pool:
+                yield pool
+
+
+class _SingleThreaded:
+    """BLAS and OpenMP have one thread while anybody is inside; the last to leave restores them.
+
+    The limit is one for the whole process: fits that overlap in time, each restoring what it found,
+    would leave it set for good.
+    """
+
+    def __init__(self) -> None:
+        self._libraries = ThreadpoolController()
+        self._lock = Lock()
+        self._inside = 0
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._inside == 0:
+                self._limit = self._libraries.limit(limits=1)
+            self._inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if self._inside == 0:
+                self._limit.restore_original_limits()
+
+
+_SINGLE = _SingleThreaded()
+
+
+def em(
+    X: Array,
+    y: Array,
+    n_experts: int = 2,
+    *,
+    family: str = "gaussian",
+    init: MoE | None = None,
+    gate_columns: tuple[int, ...] | None = None,
+    alpha: float = ALPHA,
+    n_init: int | None = None,
+    max_iter: int = MAX_ITER,
+    tol: float = TOL,
+    sample_weight: Array | None = None,
+    offset: Array | None = None,
+    n_classes: int = 2,
+    random_state: np.random.Generator | int | None = None,
+    n_threads: int = 1,
+    progress: Progress | None = None,
+) -> Fit:
+    """Fit a mixture of experts by (penalised) maximum likelihood.
+
+    Starts are screened on a subsample; the best is improved on all rows by EM and finished by
+    Newton's method on the observed likelihood. Inside, X and y are standardised.
+
+    Parameters
+    ----------
+    X : array of shape (n, d)
+        Without a column of ones.
+    y : array of shape (n,)
+    n_experts : int
+    family : {"gaussian", "logistic", "multinomial", "poisson"}
+        y is a number, 0 or 1, a class number from 0, or a count.
+    init : MoE, optional
+        Start here, on the user's scale, instead of searching; its experts and gate columns are
+        those of the fit.
+    gate_columns : tuple of int, optional
+        Columns of the design that the gate uses; 0 is the intercept, j is feature j - 1. None: all.
+    alpha : float
+        Centred ridge of the gate, on standardised features (maths 3).
+    n_init : int, optional
+        Number of starts; by default 9, or 20 for the logistic and multinomial families.
+    max_iter : int
+        Bound on the passes over all rows.
+    tol : float
+        The fit has converged when its squared distance to the maximum, in standard errors, is
+        below this.
+    sample_weight : array of shape (n,), optional
+    offset : array of shape (n,), optional
+        Known part of the experts' linear predictors, such as the log of an exposure.
+    n_classes : int
+        Number of classes, for the multinomial family.
+    random_state : numpy Generator or int, optional
+    n_threads : int
+    progress : callable, optional
+        Called as progress(stage, iteration, penalised log-likelihood).
+
+    Returns
+    -------
+    Fit
+    """
+    rng = np.random.default_rng(random_state)
+    blank = FAMILIES[family].blank(n_experts, X.shape[1] + 1, n_classes)
+    clock = Clock()
+    with threads(n_threads) as pool:
+        rows, correlation = Rows(X, y, sample_weight, offset, pool=pool).standardised(blank)
+        scaling = rows.scaling
+        constant = rows.log_base(blank)  # what the iterations leave out of the log-likelihood
+
+        def report(stage: str) -> Report | None:
+            return progress and (lambda i, value: progress(stage, i, value + constant))
+
+        # 1) starts, screened on a subsample
+        if init is not None:
+            starts = [scaling.from_user(init)]
+        else:
+            starts = candidates(blank, rows, gate_columns, alpha, n_init, rng, report("starts"))
+        clock.lap("starts")
+
+        # 2) where rows are many, the best starts compete on some of them
+        warm_up = _WARM_UP
+        if init is None and len(rows) >= 2 * _SOME:
+            rivals = starts[: plan_for(blank).rivals]
+            starts = [_fitted_to_some(rows, rivals, alpha, rng), *starts]
+            warm_up = _FEW
+
+        # 3) to the maximum on all rows
+        search = Search(RowPasses(rows), alpha, max_iter, tol, rows.total_weight, warm_up)
+        run = search.run(starts, report, clock)
+
+    return finished(run, search, scaling, correlation, constant, len(rows), clock)
+
+
+@dataclass(frozen=True)
+class Search:
+    """How a maximum is searched: EM first, then Newton on the observed likelihood.
+
+    Attributes
+    ----------
+    passes : Passes
+    alpha : float
+    max_iter : int
+        Bound on the passes over all rows.
+    tol : float
+    total_weight : float
+        Of all rows.
+    warm_up : int
+        EM iterations before Newton takes over.
+    """
+
+    passes: Passes
+    alpha: float
+    max_iter: int
+    tol: float
+    total_weight: float
+    warm_up: int = _WARM_UP
+
+    def run(
+        self, starts: list[MoE], report: Callable[[str], Report | None], clock: Clock | None = None
+    ) -> Run:
+        """Return the iterations from the first start that keeps its experts."""
+        clock = clock or Clock()
+        run = self._climb_best(starts, report("em"))
+        clock.lap("em")
+        options: dict[str, Any] = {"alpha": self.alpha, "tol": self.tol, "report": report("newton")}
+        left = self.max_iter - run.n_iter
+        if newton_serves(run.model):
+            run = run.then(polish(self.passes, run.model, max_iter=left, **options))
+        left = self.max_iter - run.n_iter
+        if not run.converged and left > 0:  # EM goes on where Newton does not serve
+            run = run.then(climb(self.passes, run.model, max_iter=left, **options))
+        clock.lap("newton")
+        return run
+
+    def _climb_best(self, starts: list[MoE], report: Report | None) -> Run:
+        """Run EM from the first start that keeps its experts; if none does, take the likeliest."""
+        least = _least_mass(self.total_weight, starts[0])
+        n_iter = min(self.warm_up, self.max_iter)
+        runs: list[Run] = []
+        for start in starts:
+            runs.append(
+                climb(
+                    self.passes,
+                    start,
+                    alpha=self.alpha,
+                    max_iter=n_iter,
+                    tol=self.tol,
+                    report=report,
+                )
+            )
+            if runs[-1].mass.min() >= least:
+                return runs[-1]
+        return max(runs, key=lambda run: run.trace[-1])
+
+
+def finished(
+    run: Run,
+    search: Search,
+    scaling: Scaling,
+    correlation: Floats,
+    base: float,
+    n_rows: int,
+    clock: Clock,
+) -> Fit:
+    """Return a run as a fit: experts by mass, parameters on the user's scale.
+
+    Parameters
+    ----------
+    run : Run
+    search : Search
+    scaling : Scaling
+    correlation : ndarray of shape (p, p)
+        Of the standardised design, intercept first.
+    base : float
+        What the iterations leave out of the log-likelihood.
+    n_rows : int
+    clock : Clock
+    """
+    order = np.argsort(-run.mass, kind="stable")
+    model = _minimum_norm(run.model.take(order), correlation)
+    return Fit(
+        model=scaling.to_user(model),
+        log_likelihood=run.log_likelihood + base,
+        trace=np.array(run.trace) + base,
+        n_samples=search.total_weight,
+        mass=run.mass[order],
+        decrement=run.decrement,
+        converged=run.converged,
+        status=_status(run, search.max_iter),
+        warnings=_warnings(run, n_rows, search.total_weight, correlation),
+        timings=clock.laps,
+        constant=scaling.constant,
+    )
+
+
+def _fitted_to_some(rows: Rows, starts: list[MoE], alpha: float, rng: np.random.Generator) -> MoE:
+    """Return the best start, fitted to more and more of the rows, so that all need few passes."""
+    size = _SOME
+    while size <= len(rows) / 2:
+        some = subsample(rows, size, rng)
+        least = _least_mass(some.total_weight, starts[0])
+        runs = [led_on(some, start, alpha) for start in starts]
+        starts = [max(runs, key=lambda run: (run.mass.min() >= least, run.trace[-1])).model]
+        size *= _GROWTH
+    return starts[0]
+
+
+def _least_mass(total: float, model: MoE) -> float:
+    """Rows below which an expert counts as lost: twice its coefficients, if there are as many."""
+    return min(2.0 * model.experts.n_columns, total / (5 * model.n_experts))
+
+
+def _minimum_norm(model: MoE, correlation: Floats) -> MoE:
+    """Drop the part of the coefficients that no row can see (constant or collinear columns)."""
+
+    def project(coef: Floats, columns: list[int]) -> Floats:
+        values, vectors = linalg.eigh(correlation[np.ix_(columns, columns)])
+        blind = vectors[:, values <= RANK_TOLERANCE * values[-1]]
+        coef = coef.copy()
+        coef[..., columns] -= (coef[..., columns] @ blind) @ blind.T
+        return coef
+
+    everything = list(range(len(correlation)))
+    gate = model.gate
+    gate_columns = everything if gate.columns is None else list(gate.columns)
+    return replace(
+        model,
+        gate=replace(gate, coef=project(gate.coef, gate_columns)),
+        experts=replace(model.experts, coef=project(model.experts.coef, everything)),
+    )
+
+
+def _status(run: Run, max_iter: int) -> str:
+    if not run.converged and run.n_iter >= max_iter:
+        return f"stopped after {max_iter} passes over the rows, before convergence"
+    if not run.converged:
+        return f"stopped after {run.n_iter} iterations where no step raises the likelihood any more"
+    if np.isnan(run.decrement):
+        return f"converged after {run.n_iter} iterations"
+    distance = f"{np.sqrt(run.decrement):.1g} standard errors from the maximum"
+    return f"converged after {run.n_iter} iterations, {distance}"
+
+
+def _warnings(run: Run, n_rows: int, total: float, correlation: Floats) -> tuple[str, ...]:
+    """Say what the user should know about this fit, a sentence each."""
+    found = []
+    p, model = len(correlation), run.model
+    rank = int(np.linalg.matrix_rank(correlation, tol=RANK_TOLERANCE, hermitian=True))
+    if rank < p:
+        found.append(
+            f"the {p} columns of the design (intercept included) span only {rank} dimensions: "
+            "columns are constant or collinear, or rows are few; coefficients are those of minimum "
+            "norm."
+        )
+    elif n_rows < model.n_parameters:
+        found.append(
+            f"there are {n_rows} rows for {model.n_parameters} parameters: use fewer experts or "
+            "features, or trust predictions only."
+        )
+    lost = int(np.sum(run.mass < _least_mass(total, model)))
+    if lost:
+        found.append(
+            f"{lost} of {model.n_experts} experts answer for hardly any row: use fewer experts."
+        )
+    if on_floor(model):
+        found.append(
+            "an expert fits its rows exactly, so that its variance stopped at the floor "
+            f"({VARIANCE_FLOOR:g} of the variance of y): use fewer experts or more rows."
+        )
+    return tuple(found)

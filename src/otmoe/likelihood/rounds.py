@@ -1,0 +1,337 @@
+"""Refine rounds: the server's side of Newton's method on the likelihood of all sites (maths 14).
+
+Every round the server asks about one model, each site answers with its log-likelihood, score and
+information there, and the server takes a safeguarded step. Nothing here knows how questions and
+answers travel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from hashlib import sha256
+
+import numpy as np
+
+from otmoe.arrays.newton import NewtonPoint, bounded_step, length
+from otmoe.arrays.numerics import Floats, block_sum, to_numpy
+from otmoe.likelihood.fit import ALPHA
+from otmoe.likelihood.information import Information, observed_information
+from otmoe.likelihood.rows import Rows, Scaling
+from otmoe.likelihood.statistics import penalty_matrix
+from otmoe.model.mixture import MoE
+
+TOL = 1e-6
+"""Squared distance to the maximum, in standard errors, below which "auto" stops."""
+
+MOST_ROUNDS = 50
+"""Rounds after which "auto" gives up."""
+
+_WIDE = 0.1  # bound on a step once one has failed, in standard errors of a single row
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a site says about a model.
+
+    Attributes
+    ----------
+    site : str
+    information : Information
+        On the scale of the question, base measure included in the log-likelihood.
+    n_samples : float
+        Sum of the weights.
+    x_mean, x_var : ndarray of shape (d,)
+        Moments of the site's features.
+    """
+
+    site: str
+    information: Information = field(repr=False)
+    n_samples: float
+    x_mean: Floats = field(repr=False)
+    x_var: Floats = field(repr=False)
+
+
+def answer(site: str, model: MoE, scaling: Scaling, rows: Rows) -> Answer:
+    """Return what a site says about a model, in one pass over its rows.
+
+    Parameters
+    ----------
+    site : str
+    model : MoE
+        On the user's scale.
+    scaling : Scaling
+        Of the parameters in which score and information are expressed.
+    rows : Rows
+        On the user's scale.
+    """
+    there = replace(rows, scaling=scaling)
+    found = observed_information(scaling.from_user(model), there)
+    base = there.log_base(model.experts)
+    mean, var = _moments(rows)
+    return Answer(
+        site,
+        replace(found, log_likelihood=found.log_likelihood + base),
+        rows.total_weight,
+        mean,
+        var,
+    )
+
+
+def _moments(rows: Rows) -> tuple[Floats, Floats]:
+    """Return weighted mean and variance of the features."""
+    slices = list(rows.slices())
+    shift = to_numpy(rows.X[:1, :])[0].astype(np.float64)
+
+    def sums(some: slice) -> Floats:
+        X = to_numpy(rows.X[some, :]) - shift
+        if rows.weight is None:
+            return np.stack([X.sum(axis=0), np.einsum("nd,nd->d", X, X)])
+        weight = to_numpy(rows.weight[some])
+        return np.stack([weight @ X, np.einsum("n,nd,nd->d", weight, X, X)])
+
+    first, second = block_sum(sums, iter(slices), rows.pool) / rows.total_weight
+    return shift + first, np.maximum(second - first**2, 0.0)
+
+
+@dataclass(frozen=True)
+class Best:
+    """The best model so far, and what the sites said about it.
+
+    Attributes
+    ----------
+    theta : ndarray of shape (P,)
+        Its parameters, on the scale of the questions.
+    information : Information
+        Summed over the sites that answered, without the penalty.
+    log_likelihood : dict of float
+        Of each of these sites.
+    n_samples : float
+        Sum of their weights.
+    """
+
+    theta: Floats = field(repr=False)
+    information: Information = field(repr=False)
+    log_likelihood: Mapping[str, float] = field(repr=False)
+    n_samples: float
+
+
+@dataclass(frozen=True)
+class Refinement:
+    """Refine rounds, as far as they have come.
+
+    Attributes
+    ----------
+    model : MoE
+        What the sites are asked about next, on the user's scale; the answer, once it is done.
+    scaling : Scaling
+        Of the parameters in which sites answer.
+    alpha : float
+        Centred ridge of the gate, on features standardised over all sites.
+    rounds : int
+        Rounds that have been answered.
+    best : Best, optional
+    pooled : Scaling, optional
+        Standardisation of the features over all sites.
+    radius : float
+        Bound on the next step, in standard errors of the single parameters; infinite for none.
+    decrement : float
+        Squared distance from the best model to the maximum in standard errors, as its Newton step
+        sees it; infinite where the information is not positive definite.
+    trace : tuple of float
+        Penalised log-likelihood at the start and after every step that was accepted.
+    missing : tuple of (int, str)
+        Rounds, and the sites that did not answer them.
+    """
+
+    model: MoE
+    scaling: Scaling
+    alpha: float = ALPHA
+    rounds: int = 0
+    best: Best | None = None
+    pooled: Scaling | None = None
+    radius: float = np.inf
+    decrement: float = np.inf
+    trace: tuple[float, ...] = ()
+    missing: tuple[tuple[int, str], ...] = ()
+
+    @property
+    def converged(self) -> bool:
+        """Whether the best model is a thousandth of a standard error from the maximum, or less."""
+        return self.decrement < TOL
+
+    def is_done(self, rounds: int | str) -> bool:
+        """Say whether as many rounds have been answered as were asked for, or enough."""
+        if rounds == "auto":
+            return self.converged or self.rounds >= MOST_ROUNDS
+        return self.rounds >= int(rounds)
+
+    @property
+    def penalty(self) -> Floats:
+        """The matrix of the ridge in the parameters of `scaling`, (P, P)."""
+        if self.pooled is None:
+            raise ValueError("no round has been answered yet: the scale of the ridge is not known.")
+        here = self.scaling.from_user(self.model)
+        return _penalty(here, self.scaling, self.pooled, self.alpha)
+
+    @property
+    def status(self) -> str:
+        """What happened, in a sentence."""
+        if self.best is None:
+            return "no round has been answered yet"
+        many = f"{self.rounds} refine round{'s' if self.rounds > 1 else ''}"
+        if not np.isfinite(self.decrement):
+            return f"after {many} the information is not positive definite yet"
+        distance = f"{np.sqrt(max(self.decrement, 0.0)):.1g} standard errors"
+        said = f"after {many} the last step was {distance} long"
+        if not self.converged:
+            return said
+        gone = dict.fromkeys(s for _, s in self.missing if s not in self.best.log_likelihood)
+        but = f" but those of {', '.join(gone)}" if gone else ""
+        return f"{said}: this is the maximum-likelihood answer of all rows{but}"
+
+
+def advance(
+    state: Refinement, answers: Sequence[Answer], expected: Sequence[str] = ()
+) -> Refinement:
+    """Return the rounds after one more has been answered.
+
+    A model that is less likely than the best so far, at the sites that answered about both, is
+    given up and a shorter step tried (a trust region, maths 14).
+
+    Parameters
+    ----------
+    state : Refinement
+    answers : sequence of Answer
+        About `state.model`; their order does not matter.
+    expected : sequence of str
+        Sites that were asked.
+    """
+    answers = sorted(answers, key=lambda a: a.site)
+    here = state.scaling.from_user(state.model)
+    found = Best(
+        here.to_vector(),
+        sum((a.information for a in answers[1:]), start=answers[0].information),
+        {a.site: a.information.log_likelihood for a in answers},
+        sum(a.n_samples for a in answers),
+    )
+    pooled = state.pooled or _pooled_scaling(answers)
+    penalty = replace(state, pooled=pooled).penalty
+    best, radius, trace = state.best, state.radius, state.trace
+    wide = _WIDE * np.sqrt(found.n_samples)
+    if best is None:
+        best = found
+    else:
+        gain = _gain(best, found.theta, found.log_likelihood, penalty)
+        slack = _slack(best)
+        before, step = _point(best, penalty), found.theta - best.theta
+        long = length(before.information, step)
+        promise = float(before.score @ step - 0.5 * step @ before.information @ step)
+        if not gain >= -slack:
+            radius = min(long / 4, wide)
+        else:
+            best = found
+            if gain < 0.25 * promise and promise > 100 * slack:
+                radius = long / 2
+            elif gain > 0.75 * promise:
+                radius = max(radius, 3 * long)
+    if best is found:
+        trace = (*trace, found.information.log_likelihood - _charge(found.theta, penalty))
+    step, decrement = bounded_step(_point(best, penalty), radius, wide)
+    names = {a.site for a in answers}
+    return replace(
+        state,
+        model=state.scaling.to_user(here.with_vector(best.theta + step)),
+        rounds=state.rounds + 1,
+        best=best,
+        pooled=pooled,
+        radius=radius,
+        decrement=decrement,
+        trace=trace,
+        missing=(
+            *state.missing,
+            *((state.rounds + 1, site) for site in expected if site not in names),
+        ),
+    )
+
+
+def judged(state: Refinement, log_likelihood: Mapping[str, float]) -> Refinement:
+    """Return the rounds with the last step taken back, if sites find it less likely.
+
+    After a given number of rounds nobody has seen the last step; where the start was far off, it
+    may be a bad one.
+
+    Parameters
+    ----------
+    state : Refinement
+        One round has been answered at least.
+    log_likelihood : dict of float
+        Of `state.model`, site by site.
+    """
+    if state.best is None:
+        raise ValueError("no round has been answered yet: there is no step to judge.")
+    here = state.scaling.from_user(state.model)
+    gain = _gain(state.best, here.to_vector(), log_likelihood, state.penalty)
+    if gain >= -_slack(state.best):
+        return state
+    return replace(state, model=state.scaling.to_user(here.with_vector(state.best.theta)))
+
+
+def _gain(best: Best, theta: Floats, log_likelihood: Mapping[str, float], penalty: Floats) -> float:
+    """Return what the penalised log-likelihood gains, at the sites that answered about both."""
+    both = sorted(set(best.log_likelihood) & set(log_likelihood))
+    gain = sum(log_likelihood[site] - best.log_likelihood[site] for site in both)
+    return gain - _charge(theta, penalty) + _charge(best.theta, penalty)
+
+
+def _slack(best: Best) -> float:
+    """Return what rounding leaves of a log-likelihood."""
+    return 1e-12 * (1 + abs(best.information.log_likelihood))
+
+
+def digest(model: MoE, scaling: Scaling) -> str:
+    """Return a hash of a question, by which answers to another one are told.
+
+    It is that of the parameters on the user's scale and of the standardisation, bit by bit.
+    """
+    experts = (getattr(model.experts, part.name) for part in fields(model.experts))
+    arrays = (model.gate.coef, *experts, scaling.x_center, scaling.x_scale)
+    text = b"".join(np.asarray(a, "<f8").tobytes() for a in arrays if a is not None)
+    return sha256(text).hexdigest()[:16]
+
+
+def _point(best: Best, penalty: Floats) -> NewtonPoint:
+    return NewtonPoint(
+        0.0,
+        best.information.score - penalty @ best.theta,
+        best.information.matrix + penalty,
+    )
+
+
+def _charge(theta: Floats, penalty: Floats) -> float:
+    return 0.5 * float(theta @ penalty @ theta)
+
+
+def _pooled_scaling(answers: Sequence[Answer]) -> Scaling:
+    """Return the standardisation of the rows of all sites."""
+    n = np.array([a.n_samples for a in answers])
+    mean = np.average([a.x_mean for a in answers], axis=0, weights=n)
+    within = np.average([a.x_var for a in answers], axis=0, weights=n)
+    between = np.average([(a.x_mean - mean) ** 2 for a in answers], axis=0, weights=n)
+    sd = np.sqrt(within + between)
+    return Scaling(mean, np.where(sd > 1e-10 * np.abs(mean), sd, 1.0))
+
+
+def _penalty(model: MoE, scaling: Scaling, pooled: Scaling, alpha: float) -> Floats:
+    """Return the penalty on features standardised by `pooled`, in parameters of `scaling`.
+
+    The map from one standardisation to another is linear in the coefficients.
+    """
+    there = penalty_matrix(model, alpha)
+    zero = model.with_vector(np.zeros(model.n_parameters))
+    columns = [
+        pooled.from_user(scaling.to_user(zero.with_vector(e))).to_vector()
+        for e in np.eye(model.n_parameters)
+    ]
+    L = np.array(columns).T
+    return L.T @ there @ L

@@ -1,0 +1,275 @@
+"""Rows to fit: where they are, on which scale, block by block."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import Executor
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy import linalg
+
+from otmoe.arrays.numerics import (
+    Array,
+    Floats,
+    block_sum,
+    design,
+    like,
+    namespace,
+    row_blocks,
+    take,
+    to_numpy,
+    weighted_gram,
+)
+from otmoe.model.experts import Experts
+from otmoe.model.mixture import MoE
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """Standardisation of X (and of y, for families with a scale), undone in the parameters.
+
+    Attributes
+    ----------
+    x_center, x_scale : ndarray of shape (d,), or None for the identity
+        An infinite scale makes a (constant) column exactly zero.
+    y_center, y_scale : float
+    """
+
+    x_center: Floats | None = None
+    x_scale: Floats | None = None
+    y_center: float = 0.0
+    y_scale: float = 1.0
+
+    @classmethod
+    def of(cls, X: Array) -> Scaling:
+        """Return the standardisation of some rows (n, d); constant columns keep their unit."""
+        xp = namespace(X)
+        center = to_numpy(xp.mean(xp.astype(X, xp.float64), axis=0))
+        scale = to_numpy(xp.std(xp.astype(X, xp.float64), axis=0))
+        return cls(center, np.where(scale > 1e-10 * np.abs(center), scale, 1.0))
+
+    @property
+    def constant(self) -> dict[int, float]:
+        """Columns of X that are constant, and their value."""
+        if self.x_center is None or self.x_scale is None:
+            return {}
+        return {int(j): float(self.x_center[j]) for j in np.flatnonzero(np.isinf(self.x_scale))}
+
+    @property
+    def transform(self) -> Floats:
+        """The matrix that takes a row of the design to the standardised one, (p, p)."""
+        if self.x_center is None or self.x_scale is None:
+            raise ValueError("the identity has no matrix: the number of columns is not known.")
+        T = np.diag(np.append(1.0, 1 / self.x_scale))
+        T[1:, 0] = -self.x_center / self.x_scale
+        return T
+
+    @property
+    def inverse(self) -> Floats:
+        """The matrix that takes a standardised row back, (p, p); constant columns stay away."""
+        if self.x_center is None or self.x_scale is None:
+            raise ValueError("the identity has no matrix: the number of columns is not known.")
+        T = np.diag(np.append(1.0, np.where(np.isinf(self.x_scale), 0.0, self.x_scale)))
+        T[1:, 0] = self.x_center
+        return T
+
+    @property
+    def log_jacobian(self) -> float:
+        """What a log density of the standardised y lacks on the user's scale."""
+        return -float(np.log(self.y_scale))
+
+    def to_user(self, model: MoE) -> MoE:
+        """Return a model of the standardised rows on the user's scale."""
+        if self.x_center is None:
+            return model
+        return model.rescaled(self.transform, self.y_center, self.y_scale)
+
+    def from_user(self, model: MoE) -> MoE:
+        """Return a model of the user's rows on the standardised scale."""
+        if self.x_center is None:
+            return model
+        return model.rescaled(self.inverse, -self.y_center / self.y_scale, 1 / self.y_scale)
+
+
+@dataclass(frozen=True)
+class Block:
+    """Some rows, ready for computing.
+
+    Attributes
+    ----------
+    X : array of shape (n, p)
+        Design, standardised, intercept first.
+    y : array of shape (n,)
+    weight : array of shape (n,), or None for 1
+    offset : array of shape (n,), or None for 0
+        Known part of the experts' linear predictors.
+    """
+
+    X: Array
+    y: Array
+    weight: Array | None = None
+    offset: Array | None = None
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows in memory, read in standardised blocks; the data are never copied whole.
+
+    Attributes
+    ----------
+    X : array of shape (n, d)
+    y : array of shape (n,)
+    weight : array of shape (n,), optional
+        Case weights; None means 1.
+    offset : array of shape (n,), optional
+        Known part of the experts' linear predictors.
+    scaling : Scaling
+        The identity unless given.
+    pool : Executor, optional
+        Threads over which sums of blocks are spread.
+    """
+
+    X: Array
+    y: Array
+    weight: Array | None = None
+    offset: Array | None = None
+    scaling: Scaling = Scaling()
+    pool: Executor | None = field(default=None, repr=False)
+
+    def __len__(self) -> int:
+        return int(self.X.shape[0])
+
+    @cached_property
+    def total_weight(self) -> float:
+        """Sum of the weights."""
+        return float(len(self)) if self.weight is None else float(np.sum(to_numpy(self.weight)))
+
+    def take(self, index: Floats) -> Rows:
+        """Return some rows, as NumPy arrays."""
+        return replace(
+            self,
+            X=take_rows(self.X, index),
+            y=take_rows(self.y, index),
+            weight=None if self.weight is None else take_rows(self.weight, index),
+            offset=None if self.offset is None else take_rows(self.offset, index),
+        )
+
+    def slices(self) -> Iterator[slice]:
+        """Cut the rows into blocks; the cuts depend on the shape alone."""
+        on_device = not isinstance(self.X, np.ndarray)
+        return row_blocks(len(self), self.X.shape[1] + 1, on_device=on_device)
+
+    def block(self, rows: slice) -> Block:
+        """Read one block."""
+        scaling = self.scaling
+        X = design(self.X[rows, :], scaling.x_center, scaling.x_scale)
+        y = (like(self.y[rows], X) - scaling.y_center) / scaling.y_scale
+        weight = None if self.weight is None else like(self.weight[rows], X)
+        offset = None if self.offset is None else like(self.offset[rows], X) / scaling.y_scale
+        return Block(X, y, weight, offset)
+
+    def log_base(self, experts: Experts) -> float:
+        """Return what the log-likelihood of standardised blocks leaves out, summed over the rows.
+
+        That is the base measure of the family and the Jacobian of scaling y.
+        """
+
+        def block(rows: slice) -> float:
+            y = self.y[rows]
+            base = experts.log_base(y) * (1.0 if self.weight is None else self.weight[rows])
+            return float(namespace(y).sum(base))
+
+        base = 0.0 if type(experts).log_base is Experts.log_base else sum(map(block, self.slices()))
+        return base + self.total_weight * self.scaling.log_jacobian
+
+    def _first_that_count(self) -> tuple[slice, Any]:
+        """Return the first block with a row of positive weight, and which of its rows are such."""
+        for rows in self.slices():
+            if self.weight is None:
+                return rows, slice(None)
+            counts = to_numpy(self.weight[rows]) > 0
+            if np.any(counts):
+                return rows, counts
+        raise ValueError("every row has weight zero: there is nothing to fit.")
+
+    def moments(self) -> Moments:
+        """Return the moments of X and y, in one pass."""
+        first, counts = self._first_that_count()
+        shift = np.append(
+            to_numpy(self.X[first, :])[counts].mean(axis=0, dtype=np.float64),
+            to_numpy(self.y[first])[counts].mean(),
+        )
+        unit = np.ones(len(shift))
+
+        def block(rows: slice) -> Floats:
+            xp = namespace(self.X)
+            y = like(self.y[rows], self.X)
+            together = xp.concat([xp.astype(self.X[rows, :].T, y.dtype), y[None, :]]).T
+            Z = design(together, shift, unit)
+            w = xp.ones_like(y) if self.weight is None else like(self.weight[rows], y)
+            return to_numpy(weighted_gram(Z, w[:, None]))[0]
+
+        return Moments(shift, block_sum(block, self.slices(), self.pool))
+
+    def standardised(self, experts: Experts) -> tuple[Rows, Floats]:
+        """Return the rows on a scale of mean 0 and variance 1, and the correlations of the design.
+
+        A constant column becomes zero. y is scaled too if the family allows it.
+
+        Returns
+        -------
+        rows : Rows
+        correlation : ndarray of shape (p, p)
+            Second moments of the standardised design, intercept first.
+        """
+        scaling, correlation = self.moments().standardisation(experts)
+        return replace(self, scaling=scaling), correlation
+
+
+@dataclass(frozen=True)
+class Moments:
+    """First and second moments of X and y; they add up over shards.
+
+    Attributes
+    ----------
+    shift : ndarray of shape (d + 1,)
+        A point near the mean of (x, y), so that rounding does no harm.
+    gram : ndarray of shape (d + 2, d + 2)
+        Weighted Gram matrix of (1, (x, y) - shift).
+    """
+
+    shift: Floats
+    gram: Floats
+
+    @property
+    def total_weight(self) -> float:
+        """Sum of the weights."""
+        return float(self.gram[0, 0])
+
+    def __add__(self, other: Moments) -> Moments:
+        T = np.eye(len(self.gram))
+        T[1:, 0] = other.shift - self.shift
+        return Moments(self.shift, self.gram + T @ other.gram @ T.T)
+
+    def standardisation(self, experts: Experts) -> tuple[Scaling, Floats]:
+        """Return the scale of mean 0 and variance 1, and the correlations of the design (p, p)."""
+        gram, d = self.gram, len(self.shift) - 1
+        mean = gram[0, 1:] / gram[0, 0]
+        covariance = gram[1:, 1:] / gram[0, 0] - np.outer(mean, mean)
+        center = self.shift + mean
+        sd = np.sqrt(np.maximum(np.diagonal(covariance), 0.0))
+        constant = sd <= 1e-10 * np.abs(center)
+        sd[constant] = 1.0
+        covariance[constant] = covariance[:, constant] = 0.0
+        scaling = Scaling(center[:d], np.where(constant, np.inf, sd)[:d])
+        if experts.has_scale:
+            scaling = replace(scaling, y_center=float(center[d]), y_scale=float(sd[d]))
+        return scaling, linalg.block_diag(1.0, (covariance / np.outer(sd, sd))[:d, :d])
+
+
+def take_rows(array: Array, index: Floats) -> Floats:
+    """Return some rows of an array of any namespace, in NumPy."""
+    return to_numpy(take(array, index))

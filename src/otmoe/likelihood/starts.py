@@ -1,0 +1,241 @@
+"""Where EM begins: first labels and a short EM on a subsample, the most likely start first.
+
+Starts decide which optimum a fit ends in, so they are searched widely where rows are few and
+cheap (maths 4).
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import ceil
+
+import numpy as np
+from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
+
+from otmoe.arrays.numerics import Floats, scaled, to_numpy
+from otmoe.likelihood.rows import Block, Rows
+from otmoe.likelihood.statistics import (
+    VARIANCE_FLOOR,
+    Report,
+    RowPasses,
+    Run,
+    climb,
+    newton_serves,
+    polish,
+)
+from otmoe.model.experts import Experts
+from otmoe.model.gate import SoftmaxGate
+from otmoe.model.mixture import MoE
+
+_CONFIDENCE = 0.98
+_NEGLIGIBLE = 0.1  # nats on which no ranking depends
+_CLOSE = 10.0  # squared standard errors from the maximum; one more step makes little of them
+_FEW, _MOST = 3, 15  # iterations of EM and of Newton's method that lead a start there
+_RIDGE = 1.0  # first gates and experts only point the way; hard labels would separate them
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How starts are searched; measured for each kind of family (docs/benchmarks.md).
+
+    Attributes
+    ----------
+    n_init : int
+        Starts, unless the user asks for another number.
+    subsample : int
+        Rows to search on.
+    ways : tuple of (callable, int)
+        What makes first labels and how often rows are then handed on, used in turn. Different ways
+        miss different optima.
+    em : int
+        Iterations after which a start is judged.
+    finalists : float
+        Share of the starts, the best, that are led to their maximum and judged again.
+    rivals : int
+        How many of these compete once more where there are more rows to judge by.
+    """
+
+    n_init: int
+    subsample: int
+    ways: tuple[tuple[Callable[[Experts, Block, np.random.Generator], Floats], int], ...]
+    em: int
+    finalists: float
+    rivals: int
+
+
+def subsample(rows: Rows, size: int, rng: np.random.Generator) -> Rows:
+    """Return at most `size` rows of positive weight, drawn without replacement."""
+    index = np.arange(len(rows))
+    if rows.weight is not None:
+        index = index[to_numpy(rows.weight) > 0]
+    if len(index) > size:
+        index = np.sort(rng.choice(index, size, replace=False))
+    return rows.take(index)
+
+
+def k_planes(
+    experts: Experts, block: Block, labels: Floats, n_sweeps: int
+) -> tuple[Experts, Floats]:
+    """Alternate between fitting an expert to its rows and giving each row to its best expert.
+
+    Parameters
+    ----------
+    experts : Experts
+        Where the fits begin.
+    block : Block
+    labels : ndarray of int of shape (n,)
+        First assignment.
+    n_sweeps : int
+
+    Returns
+    -------
+    experts : Experts
+    labels : ndarray of int of shape (n,)
+    """
+    response = experts.observe(block.y)
+    for _ in range(n_sweeps):
+        weight = scaled(_one_hot(labels, experts.n_experts), block.weight)
+        experts = _roughly_fitted(experts, block, weight).neutral()
+        eta = experts.predictor(block.X, block.offset)
+        previous, labels = labels, np.argmax(experts.expected_log_prob(eta, response), axis=1)
+        if np.array_equal(previous, labels):
+            break
+    return experts, labels
+
+
+def plane_labels(experts: Experts, block: Block, rng: np.random.Generator) -> Floats:
+    """Give each row to the nearest of random planes.
+
+    A plane is the least-squares fit to as many random rows as it has coefficients.
+    """
+    n, p = block.X.shape
+    y = experts.working(block.y)
+    if block.offset is not None:
+        y = y - block.offset
+    planes = []
+    for _ in range(experts.n_experts):
+        some = rng.choice(n, min(n, p + 1), replace=False)
+        planes.append(np.linalg.lstsq(block.X[some], y[some], rcond=1e-6)[0])
+    return np.argmin(np.abs(y[:, None] - block.X @ np.array(planes).T), axis=1)
+
+
+def cluster_labels(experts: Experts, block: Block, rng: np.random.Generator) -> Floats:
+    """Give each row to its k-means cluster of x."""
+    seed = int(rng.integers(2**31))
+    clusters = KMeans(experts.n_experts, n_init=1, max_iter=20, random_state=seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct rows than clusters
+        return np.asarray(clusters.fit_predict(block.X[:, 1:]))
+
+
+def region_labels(experts: Experts, block: Block, rng: np.random.Generator) -> Floats:
+    """Give each row to a region of x cut by random hyperplanes."""
+    normals = rng.standard_normal((block.X.shape[1], experts.n_experts))
+    return np.argmax(block.X @ normals, axis=1)
+
+
+def model_from_labels(
+    experts: Experts, block: Block, labels: Floats, columns: tuple[int, ...] | None
+) -> MoE:
+    """Return a model whose experts and gate are fitted to softened labels."""
+    K = experts.n_experts
+    rest = (1 - _CONFIDENCE) / max(K - 1, 1)
+    soft = rest + (1 - rest * K) * _one_hot(labels, K)
+    weight = scaled(soft, block.weight)
+    experts = _roughly_fitted(experts.neutral(), block, weight)
+    gate = SoftmaxGate.blank(K, block.X.shape[1], columns)
+    gate = gate.step(gate.statistics(block.X, weight), alpha=_RIDGE)
+    return MoE(gate, experts.floored(VARIANCE_FLOOR))
+
+
+# A number or a count tells its expert, so rows can be handed from plane to plane, and EM soon
+# shows what a start is worth. A class hardly does: more rows are needed, and convergence.
+TELLING = Plan(
+    n_init=9,
+    subsample=2000,
+    ways=((plane_labels, 15), (region_labels, 15), (region_labels, 1)),
+    em=20,
+    finalists=0.2,
+    rivals=1,
+)
+NOT_TELLING = Plan(
+    n_init=20,
+    subsample=5000,
+    ways=((region_labels, 1), (cluster_labels, 1)),
+    em=20,
+    finalists=1.0,
+    rivals=3,
+)
+
+
+def plan_for(family: Experts | type[Experts]) -> Plan:
+    """Return how starts of a family are searched."""
+    return TELLING if family.telling else NOT_TELLING
+
+
+def candidates(
+    blank: Experts,
+    rows: Rows,
+    columns: tuple[int, ...] | None,
+    alpha: float,
+    n_init: int | None,
+    rng: np.random.Generator,
+    report: Report | None = None,
+) -> list[MoE]:
+    """Return `n_init` models fitted to a subsample, the most likely first."""
+    plan = plan_for(blank)
+    n_init = plan.n_init if n_init is None else n_init
+    block = subsample(rows, plan.subsample, rng).block(slice(None))
+    few = Rows(block.X[:, 1:], block.y, block.weight, block.offset)  # standardised for good
+
+    # 1) a short EM from each start
+    found: list[Run] = []
+    for attempt in range(n_init if blank.n_experts > 1 else 1):
+        first_labels, n_sweeps = plan.ways[attempt % len(plan.ways)]
+        experts, labels = k_planes(blank, block, first_labels(blank, block, rng), n_sweeps)
+        start = model_from_labels(experts, block, labels, columns)
+        found.append(climb(RowPasses(few), start, alpha=alpha, max_iter=plan.em, tol=_NEGLIGIBLE))
+        if report is not None:
+            best = max(map(_value, found))
+            report(len(found), best * rows.total_weight / few.total_weight)  # as for all rows
+
+    # 2) the best of them close to their maxima, and judged again
+    found.sort(key=_value, reverse=True)
+    last = ceil(plan.finalists * len(found))
+    found[:last] = [led_on(few, run.model, alpha) for run in found[:last]]
+    return [run.model for run in sorted(found, key=_value, reverse=True)]
+
+
+def led_on(rows: Rows, model: MoE, alpha: float) -> Run:
+    """Return a start led close to its maximum on these rows, which may be some of all.
+
+    From where fewer rows have led, EM first takes the way that Newton's method would overshoot.
+    """
+    passes = RowPasses(rows)
+    run = climb(passes, model, alpha=alpha, max_iter=_FEW, tol=_NEGLIGIBLE)
+    if not newton_serves(run.model):
+        return run
+    return run.then(polish(passes, run.model, alpha=alpha, max_iter=_MOST, tol=_CLOSE))
+
+
+def _value(run: Run) -> float:
+    return run.trace[-1]
+
+
+def _roughly_fitted(experts: Experts, block: Block, weight: Floats) -> Experts:
+    return experts.fit(
+        block.X,
+        experts.observe(block.y),
+        weight,
+        offset=block.offset,
+        ridge=_RIDGE,
+        tol=1e-2,
+    )
+
+
+def _one_hot(labels: Floats, n_experts: int) -> Floats:
+    """Return indicators of the labels, (n, K), laid out column by column."""
+    return (labels == np.arange(n_experts)[:, None]).astype(float).T

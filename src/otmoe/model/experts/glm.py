@@ -1,0 +1,238 @@
+"""Regression experts of canonical exponential families: logistic, Poisson, and the next one.
+
+With natural parameter eta = x' beta_k and cumulant b, log phi = y eta - b(eta) + base(y), so that
+mean, score and curvature are b', y - b' and b''. A family is those three functions.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from scipy import special, stats
+
+from otmoe.arrays.nearest import nearest_linear
+from otmoe.arrays.newton import NewtonPoint, newton, solve_psd
+from otmoe.arrays.numerics import Array, Floats, like, namespace, to_numpy
+from otmoe.model.experts.base import Derivatives, Experts, FitStatistics, Response
+
+_LARGEST_LOG_MEAN = 300.0  # a Poisson mean beyond e^300 overflows in sums before a step is refused
+_LARGEST_DRAWN = 1e15  # NumPy draws no counts beyond 1e18; from here on they are their mean
+
+
+@dataclass(frozen=True)
+class NewtonExperts(Experts):
+    """Experts without dispersions, whose weighted fit is a concave problem: Newton solves it."""
+
+    @staticmethod
+    @abstractmethod
+    def cumulant(eta: Array) -> Array:
+        """Return b(eta): elementwise, or over the last axis where that holds classes."""
+
+    def log_affinity(self, eta: Array, other: Self, other_eta: Array) -> Array:
+        # The root of a product of two densities is the density halfway, but for its constant.
+        halfway = self.cumulant(0.5 * (eta[:, :, None, ...] + other_eta[:, None, ...]))
+        ends = self.cumulant(eta)[:, :, None] + self.cumulant(other_eta)[:, None, :]
+        return halfway - 0.5 * ends
+
+    def nearest(self, eta: Array, response: Response) -> tuple[Array, Array]:
+        return nearest_linear(response.mean, eta, self.cumulant(eta))
+
+    def step(self, statistics: FitStatistics, *, floor: float = 0.0, ridge: float = 0.0) -> Self:
+        # One Newton step for each expert; the caller halves it where it overshoots.
+        free = self.to_vector().reshape(self.n_experts, -1)
+        penalty = self.expert_penalty_matrix(ridge)
+        information = statistics.information.swapaxes(2, 3).reshape(-1, *penalty.shape)
+        score = statistics.score.reshape(free.shape) - free @ penalty
+        increment = solve_psd(information + penalty, score)
+        some = statistics.weight[:, None] > 0
+        return self.with_vector(np.where(some, free + increment, free).ravel())
+
+    def fit(
+        self,
+        X: Array,
+        response: Response,
+        weight: Array,
+        *,
+        offset: Array | None = None,
+        ridge: float = 0.0,
+        tol: float = 1e-12,
+    ) -> Self:
+        xp = namespace(X)
+        penalty = self.expert_penalty_matrix(ridge)
+
+        def fit_one(k: int) -> Floats:
+            start, w = self.take([k]), weight[:, k : k + 1]
+            own = response.column(k)
+
+            def evaluate(theta: Floats) -> NewtonPoint:
+                expert = start.with_vector(theta)
+                sums = expert.statistics(X, own, w, offset)
+                log_prob = expert.expected_log_prob(expert.predictor(X, offset), own)
+                return NewtonPoint(
+                    float(xp.sum(w * log_prob)) - 0.5 * float(theta @ penalty @ theta),
+                    sums.score.ravel() - penalty @ theta,
+                    sums.information[0].swapaxes(1, 2).reshape(penalty.shape) + penalty,
+                )
+
+            return start.with_vector(newton(evaluate, start.to_vector(), tol=tol).theta).coef
+
+        return replace(self, coef=np.concatenate([fit_one(k) for k in range(self.n_experts)]))
+
+    def expert_penalty_matrix(self, ridge: float) -> Floats:
+        """Return the Hessian of one expert's ridge in its free coefficients."""
+        return ridge * np.eye(self.n_columns)
+
+    def penalty_matrix(self, ridge: float) -> Floats:
+        return np.kron(np.eye(self.n_experts), self.expert_penalty_matrix(ridge))
+
+    def to_vector(self) -> Floats:
+        return self.coef.ravel()
+
+    def with_vector(self, vector: Floats) -> Self:
+        return replace(self, coef=vector.reshape(self.coef.shape))
+
+    def rescaled(self, T: Floats, center: float = 0.0, scale: float = 1.0) -> Self:
+        return replace(self, coef=self.coef @ T)
+
+
+@dataclass(frozen=True)
+class CanonicalExperts(NewtonExperts):
+    """K generalised linear models with the canonical link and known dispersion.
+
+    Attributes
+    ----------
+    coef : ndarray of shape (K, p)
+        Coefficients, intercept in column 0.
+    """
+
+    @staticmethod
+    @abstractmethod
+    def mean(eta: Array) -> Array:
+        """Return b'(eta), elementwise."""
+
+    @staticmethod
+    @abstractmethod
+    def variance(eta: Array) -> Array:
+        """Return b''(eta), elementwise."""
+
+    @staticmethod
+    @abstractmethod
+    def distribution(mean: Floats) -> Any:
+        """Return the distribution of y, in the manner of :mod:`scipy.stats`."""
+
+    @classmethod
+    def blank(cls, n_experts: int, n_columns: int, n_classes: int = 2) -> Self:
+        return cls(np.zeros((n_experts, n_columns)))
+
+    def response(self, eta: Array) -> Response:
+        return Response(self.mean(eta), self.variance(eta))
+
+    def expected_log_prob(self, eta: Array, response: Response) -> Array:
+        log_prob = response.mean * eta
+        log_prob -= self.cumulant(eta)
+        return log_prob
+
+    def derivatives(self, eta: Array, response: Response) -> Derivatives:
+        return Derivatives((response.mean - self.mean(eta),), {(0, 0): self.variance(eta)})
+
+    def sample(self, eta: Array, rng: np.random.Generator) -> Floats:
+        mean = to_numpy(self.mean(eta))
+        return np.asarray(self.distribution(mean).rvs(mean.shape, random_state=rng))
+
+    def cdf(self, eta: Array, y: Array) -> Array:
+        return self.distribution(to_numpy(self.mean(eta))).cdf(to_numpy(y))
+
+    def quantile(self, eta: Array, level: float) -> Array:
+        return self.distribution(to_numpy(self.mean(eta))).ppf(level)
+
+
+@dataclass(frozen=True)
+class LogisticExperts(CanonicalExperts):
+    """K logistic regressions of a y that is 0 or 1.
+
+    Examples
+    --------
+    >>> experts = LogisticExperts(np.array([[0.0, 1.0]]))
+    >>> np.exp(experts.log_prob(np.array([[1.0, 0.0]]), np.array([1.0])))
+    array([[0.5]])
+    """
+
+    family: ClassVar[str] = "logistic"
+    discrete: ClassVar[bool] = True
+    telling: ClassVar[bool] = False
+
+    @staticmethod
+    def cumulant(eta: Array) -> Array:
+        xp = namespace(eta)
+        return xp.logaddexp(xp.zeros_like(eta), eta)
+
+    @staticmethod
+    def mean(eta: Array) -> Array:
+        if isinstance(eta, np.ndarray):
+            return special.expit(eta)
+        xp = namespace(eta)
+        small = xp.exp(-xp.abs(eta))
+        return xp.where(eta >= 0, xp.ones_like(eta), small) / (1.0 + small)
+
+    @staticmethod
+    def variance(eta: Array) -> Array:
+        mean = LogisticExperts.mean(eta)
+        return mean * (1.0 - mean)
+
+    @staticmethod
+    def distribution(mean: Floats) -> Any:
+        return stats.bernoulli(mean)
+
+
+@dataclass(frozen=True)
+class PoissonExperts(CanonicalExperts):
+    """K log-linear regressions of counts.
+
+    Examples
+    --------
+    >>> experts = PoissonExperts(np.array([[np.log(2.0), 0.0]]))
+    >>> np.exp(experts.log_prob(np.array([[1.0, 5.0]]), np.array([0.0]))).round(4)
+    array([[0.1353]])
+    """
+
+    family: ClassVar[str] = "poisson"
+    discrete: ClassVar[bool] = True
+
+    @staticmethod
+    def mean(eta: Array) -> Array:
+        xp = namespace(eta)
+        return xp.exp(xp.where(eta < _LARGEST_LOG_MEAN, eta, xp.full_like(eta, _LARGEST_LOG_MEAN)))
+
+    cumulant = variance = mean
+
+    def log_affinity(self, eta: Array, other: Self, other_eta: Array) -> Array:
+        # As above, written as a square so that large means do not cancel.
+        own, others = self.mean(0.5 * eta), self.mean(0.5 * other_eta)  # roots of the means
+        gap = own[:, :, None] - others[:, None, :]
+        return -0.5 * gap * gap
+
+    def sample(self, eta: Array, rng: np.random.Generator) -> Floats:
+        mean = to_numpy(self.mean(eta))
+        if np.all(mean < _LARGEST_DRAWN):
+            return super().sample(eta, rng)
+        drawn = rng.poisson(np.minimum(mean, _LARGEST_DRAWN))
+        return np.where(mean < _LARGEST_DRAWN, drawn, np.floor(mean))
+
+    def working(self, y: Array) -> Array:
+        return namespace(y).log(y + 0.5)
+
+    @staticmethod
+    def log_base(y: Array) -> Array:
+        return -like(special.gammaln(to_numpy(y) + 1.0), y)
+
+    @staticmethod
+    def distribution(mean: Floats) -> Any:
+        return stats.poisson(mean)
+
+    def quantile(self, eta: Array, level: float) -> Array:
+        mean = to_numpy(self.mean(eta))
+        exact = super().quantile(eta, level)  # NaN where SciPy gives up, from means of about 1e9
+        return np.where(mean < 1e9, exact, np.ceil(stats.norm(mean, np.sqrt(mean)).ppf(level)))

@@ -1,0 +1,305 @@
+"""MoE = gate + experts: densities, responsibilities, prediction, sampling, comparison.
+
+Gate and experts work on designs (n, p) with the intercept in column 0; an :class:`MoE` takes the
+user's X (n, d) and goes over it block by block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+from scipy.optimize import elementwise, linear_sum_assignment
+
+from otmoe.arrays.numerics import (
+    Array,
+    Floats,
+    design,
+    like,
+    namespace,
+    row_blocks,
+    sample_rows,
+    softmax,
+    to_numpy,
+)
+from otmoe.model.experts import Experts, Response
+from otmoe.model.gate import SoftmaxGate
+from otmoe.text.html import html_lines, html_table
+
+_SHOWN = 50  # coefficients of an expert in the table of a notebook
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """The E-step at some rows.
+
+    Attributes
+    ----------
+    log_density : array of shape (n,)
+        log f(y | x), up to the base measure of the family.
+    responsibilities : array of shape (n, K)
+        Probability that expert k produced y.
+    gate_prob : array of shape (n, K)
+    eta : array of shape (n, K)
+        Linear predictors of the experts.
+    """
+
+    log_density: Array
+    responsibilities: Array
+    gate_prob: Array
+    eta: Array
+
+
+@dataclass(frozen=True)
+class MoE:
+    """A mixture of experts, f(y | x) = sum_k pi_k(x) phi_k(y | x) (maths 1).
+
+    Attributes
+    ----------
+    gate : SoftmaxGate
+    experts : Experts
+    feature_names : tuple of str, optional
+        Names of the d columns of X.
+    classes : ndarray of shape (C,), optional
+        Class labels of a classifier; class c of the experts is ``classes[c]``.
+
+    Examples
+    --------
+    >>> from otmoe.model.experts import GaussianExperts
+    >>> model = MoE(
+    ...     SoftmaxGate(np.array([[0.0, 1.0], [0.0, 0.0]])),
+    ...     GaussianExperts(np.array([[0.0, 2.0], [1.0, 0.0]]), np.array([1.0, 1.0])),
+    ... )
+    >>> model.predict(np.array([[0.0], [100.0]]))
+    array([  0.5, 200. ])
+    """
+
+    gate: SoftmaxGate
+    experts: Experts
+    feature_names: tuple[str, ...] | None = None
+    classes: Floats | None = None
+
+    @property
+    def n_experts(self) -> int:
+        """Number of experts, K."""
+        return self.experts.n_experts
+
+    @property
+    def n_features(self) -> int:
+        """Number of features, d."""
+        return self.experts.n_columns - 1
+
+    @property
+    def n_parameters(self) -> int:
+        """Number of free parameters."""
+        return self.gate.n_parameters + self.experts.n_parameters
+
+    @property
+    def terms(self) -> tuple[str, ...]:
+        """Names of the p columns of the design: the intercept, then the features."""
+        names = self.feature_names or tuple(f"x{j}" for j in range(self.n_features))
+        return ("intercept", *names)
+
+    def _repr_html_(self) -> str:
+        K, family = self.n_experts, self.experts.family
+        title = f"Mixture of {K} {family} expert{'' if K == 1 else 's'}"
+        heads = [f"expert {k}" for k in range(K)]
+        tables = []
+        for name, part in self.coefficients.items():
+            rows = [[term, *(f"{v:.4g}" for v in row)] for term, row in part.items()]
+            left = len(rows) - _SHOWN
+            more = f"and {left:,} more" if left > 0 else ""
+            tables.append(html_table([name, *heads], rows[:_SHOWN], more))
+        return html_lines(title) + "".join(tables)
+
+    # -- densities ----------------------------------------------------------------------------
+
+    def posterior(self, X: Array, response: Response, offset: Array | None = None) -> Posterior:
+        """Return the E-step at the rows of a design (n, p)."""
+        eta = self.experts.predictor(X, offset)
+        logits = self.gate.logits(X)
+        gate_prob, gate_sum = softmax(logits)
+        joint = self.experts.expected_log_prob(eta, response)
+        joint += logits
+        responsibilities, joint_sum = softmax(joint)
+        return Posterior(joint_sum - gate_sum, responsibilities, gate_prob, eta)
+
+    def _rowwise(self, function: Callable[..., Array], X: Array, *columns: Array | None) -> Array:
+        """Apply a function of (design, *columns) block by block and concatenate."""
+        xp = namespace(X)
+        if X.ndim != 2 or X.shape[1] != self.n_features:
+            raise ValueError(
+                f"X has shape {tuple(X.shape)}; this model was fitted to {self.n_features} "
+                f"features, so give it an array of shape (n, {self.n_features})."
+            )
+        on_device = not isinstance(X, np.ndarray)
+        blocks = list(row_blocks(X.shape[0], X.shape[1] + 1, on_device=on_device)) or [slice(0, 0)]
+        parts = [
+            function(design(X[s, :]), *(None if c is None else c[s] for c in columns))
+            for s in blocks
+        ]
+        return parts[0] if len(parts) == 1 else xp.concat(parts)
+
+    def log_density(self, X: Array, y: Array, offset: Array | None = None) -> Array:
+        """Return log f(y | x), (n,).
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+        y : array of shape (n,)
+            Class numbers 0..C-1 for a classifier.
+        offset : array of shape (n,), optional
+            Known part of the experts' linear predictors, such as the log of an exposure.
+        """
+
+        def block(X: Array, y: Array, offset: Array | None) -> Array:
+            posterior = self.posterior(X, self.experts.observe(y), offset)
+            return posterior.log_density + self.experts.log_base(y)
+
+        return self._rowwise(block, X, like(y, X), offset)
+
+    def responsibilities(self, X: Array, y: Array, offset: Array | None = None) -> Array:
+        """Return the probability that expert k produced y at x, (n, K)."""
+
+        def block(X: Array, y: Array, offset: Array | None) -> Array:
+            return self.posterior(X, self.experts.observe(y), offset).responsibilities
+
+        return self._rowwise(block, X, like(y, X), offset)
+
+    def gate_prob(self, X: Array) -> Array:
+        """Return the gate's probabilities pi_k(x), (n, K)."""
+        return self._rowwise(self.gate.prob, X)
+
+    # -- prediction ---------------------------------------------------------------------------
+
+    def expert_mean(self, X: Array, offset: Array | None = None) -> Array:
+        """Return the mean of y under each expert, (n, K), or class probabilities, (n, K, C)."""
+
+        def block(X: Array, offset: Array | None) -> Array:
+            return self.experts.response(self.experts.predictor(X, offset)).mean
+
+        return self._rowwise(block, X, offset)
+
+    def predict(self, X: Array, offset: Array | None = None) -> Array:
+        """Return the mean of y, sum_k pi_k(x) mu_k(x), (n,), or class probabilities, (n, C)."""
+
+        def block(X: Array, offset: Array | None) -> Array:
+            mean = self.experts.response(self.experts.predictor(X, offset)).mean
+            gate = self.gate.prob(X)
+            return namespace(X).sum((gate if mean.ndim == 2 else gate[:, :, None]) * mean, axis=1)
+
+        return self._rowwise(block, X, offset)
+
+    def quantile(self, X: Array, level: float, offset: Array | None = None) -> Floats:
+        """Return the quantile of the mixture itself, (n,).
+
+        It lies between the smallest and the largest quantile of the experts. Of counts, it is the
+        smallest number at which the distribution function reaches the level.
+        """
+        if not 0 < level < 1:
+            raise ValueError(f"level is {level}; give a number strictly between 0 and 1.")
+
+        def block(X: Array, offset: Array | None) -> Floats:
+            eta = to_numpy(self.experts.predictor(X, offset))
+            gate = to_numpy(self.gate.prob(X))
+            ends = to_numpy(self.experts.quantile(eta, level))
+            low, high = ends.min(axis=1), ends.max(axis=1)
+
+            def excess(y: Floats, row: Floats) -> Floats:
+                index = row.astype(int)
+                return (
+                    np.sum(gate[index] * self.experts.cdf(eta[index], y[..., None]), axis=-1)
+                    - level
+                )
+
+            rows = np.arange(len(low), dtype=float)
+            if self.experts.discrete:
+                return _first_nonnegative(lambda y: excess(y, rows), low, high)
+            margin = 1e-12 * (1 + np.abs(high) + np.abs(low))  # both ends may be the root
+            bracket = (low - margin, high + margin)
+            return np.asarray(elementwise.find_root(excess, bracket, args=(rows,)).x)
+
+        return self._rowwise(block, X, offset)
+
+    def sample(
+        self, X: Array, rng: np.random.Generator, offset: Array | None = None
+    ) -> tuple[Floats, Floats]:
+        """Draw an expert z and a response y at every row.
+
+        Returns
+        -------
+        y : ndarray of shape (n,)
+        z : ndarray of int of shape (n,)
+        """
+        z = sample_rows(to_numpy(self.gate_prob(X)), rng)
+
+        def block(X: Array, offset: Array | None) -> Floats:
+            return self.experts.sample(self.experts.predictor(X, offset), rng)
+
+        return self._rowwise(block, X, offset)[np.arange(len(z)), z], z
+
+    # -- parameters ---------------------------------------------------------------------------
+
+    @property
+    def coefficients(self) -> dict[str, dict[str, Floats]]:
+        """Coefficients of `gate` and `experts` by name, (K,) each; variances are there as well."""
+        gate = dict(zip(self.terms, np.asarray(self.gate.coef).T, strict=True))
+        return {"gate": gate, "experts": self.experts.named_parameters(self.terms)}
+
+    def to_vector(self) -> Floats:
+        """Return the free parameters: gate, expert coefficients, log dispersions (maths 5)."""
+        return np.concatenate([self.gate.to_vector(), self.experts.to_vector()])
+
+    def with_vector(self, vector: Floats) -> Self:
+        """Return a model of the same shape with these free parameters."""
+        split = self.gate.n_parameters
+        return replace(
+            self,
+            gate=self.gate.with_vector(vector[:split]),
+            experts=self.experts.with_vector(vector[split:]),
+        )
+
+    def take(self, order: Any) -> Self:
+        """Return the model with its experts in another order."""
+        return replace(self, gate=self.gate.take(order), experts=self.experts.take(order))
+
+    def rescaled(self, T: Floats, center: float = 0.0, scale: float = 1.0) -> Self:
+        """Return the model for x and ``center + scale * y``, given this one for ``T @ x`` and y."""
+        return replace(
+            self, gate=self.gate.rescaled(T), experts=self.experts.rescaled(T, center, scale)
+        )
+
+    def aligned_to(self, reference: MoE, X: Array) -> Self:
+        """Return the model with its experts in the order of those of `reference` (maths 6)."""
+        return self.take(self.order_like(reference, X))
+
+    def order_like(self, reference: MoE, X: Array) -> Floats:
+        """Return the expert that matches each of those of `reference`, (K,) (maths 6).
+
+        Experts are matched one to one by the symmetric KL divergence averaged over the rows of X.
+        """
+        if self.n_experts != reference.n_experts:
+            raise ValueError(
+                f"cannot align {self.n_experts} experts to {reference.n_experts}: "
+                "both models need the same number."
+            )
+
+        def block(X: Array) -> Array:
+            there = reference.experts.kl_cost(X, self.experts)  # (n, reference, self)
+            back = self.experts.kl_cost(X, reference.experts)  # (n, self, reference)
+            xp = namespace(X)
+            return (xp.sum(there, axis=0) + xp.sum(back, axis=0).T)[None, :, :]
+
+        cost = to_numpy(self._rowwise(block, X)).sum(axis=0) / X.shape[0]
+        return np.asarray(linear_sum_assignment(np.log1p(cost))[1])
+
+
+def _first_nonnegative(function: Callable[[Floats], Floats], low: Floats, high: Floats) -> Floats:
+    """Return the smallest whole numbers in [low, high] at which an increasing function is >= 0."""
+    while np.any(low < high):
+        middle = np.floor((low + high) / 2)
+        enough = function(middle) >= 0
+        low, high = np.where(enough, low, middle + 1), np.where(enough, middle, high)
+    return high

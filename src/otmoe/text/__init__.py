@@ -1,0 +1,1 @@
+"""JSON and files, checks of arguments, progress and HTML: all that is about text."""

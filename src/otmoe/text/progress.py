@@ -1,0 +1,61 @@
+"""A line in the terminal that shows how far a long fit has come."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from math import isnan
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+)
+
+STAGES = {"starts": "searching starts", "em": "EM", "newton": "Newton finish"}
+
+
+@contextmanager
+def fit_progress(
+    show: bool, totals: dict[str, int], console: Console | None = None
+) -> Iterator[Callable[[str, int, float], None] | None]:
+    """Give the callback that a fit reports to, or None if nothing is to be shown.
+
+    Parameters
+    ----------
+    show : bool
+    totals : dict
+        Largest number of iterations, by stage.
+    console : rich Console, optional
+        Where to show it; by default standard output.
+    """
+    if not show:
+        yield None
+        return
+    columns = (
+        TextColumn("{task.description:<16}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[value]}"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console) as bars:
+        tasks: dict[str, TaskID] = {}
+
+        def report(stage: str, iteration: int, value: float) -> None:
+            shown = "" if isnan(value) else f"log-likelihood {value:,.1f}"
+            if stage not in tasks:
+                for done in tasks.values():  # earlier stages end when the next begins
+                    bars.update(done, total=bars.tasks[done].completed)
+                tasks[stage] = bars.add_task(
+                    STAGES.get(stage, stage), total=totals.get(stage), value=shown
+                )
+            bars.update(tasks[stage], completed=iteration, value=shown)
+
+        yield report
+        for done in tasks.values():
+            bars.update(done, total=bars.tasks[done].completed)

@@ -1,0 +1,227 @@
+"""Records: fields of JSON documents with strict types, and one sentence on what is wrong."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from itertools import islice
+from math import isfinite, isnan
+from typing import Annotated, Any, TypeVar
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    WithJsonSchema,
+    WrapValidator,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
+
+from otmoe.text.strict_json import Twice, fail, path_of, shown
+
+SCHEMA_VERSION = 1
+
+LONGEST_NAME = 200
+"""Characters that the name of a site or of a class may have."""
+
+LARGEST = 1e30
+"""Magnitude up to which numbers are read: squared predictors over variances have to be finite."""
+
+IGNORED = "x-"
+"""How the names of fields begin that everybody may add and that nobody reads."""
+
+# What could forge lines, colours or the direction of writing on somebody's screen; the second also
+# lets tabs and line breaks pass. The backslashes are for `re` and for a JSON Schema alike.
+_UNSEEN = r"\u007f-\u009f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
+_LINE = rf"[\u0000-\u001f{_UNSEEN}]"
+_TEXT = rf"[\u0000-\u0008\u000b\u000c\u000e-\u001f{_UNSEEN}]"
+
+_PART = 100  # entries of an object that are checked at a time, so that few errors are gathered
+
+
+def _whole(value: Any) -> Any:
+    """Let 3.0 pass for 3: languages with one type of number write that."""
+    return int(value) if type(value) is float and value.is_integer() else value
+
+
+def _without(pattern: str) -> Callable[[str], str]:
+    """Refuse control characters."""
+    forbidden = re.compile(pattern)
+
+    def check(text: str) -> str:
+        if found := forbidden.search(text):
+            raise PydanticCustomError(
+                "otmoe",
+                "holds the control character U+{code}; remove it.",
+                {"code": f"{ord(found[0]):04X}"},
+            )
+        return text
+
+    return check
+
+
+def _site(site: str) -> str:
+    if not site.strip():
+        raise PydanticCustomError("otmoe", "is empty; give the site a name.")
+    if len(site) > LONGEST_NAME:
+        raise PydanticCustomError(
+            "otmoe",
+            "has {length} characters; give a name of at most {most}.",
+            {"length": len(site), "most": LONGEST_NAME},
+        )
+    return site
+
+
+def _label(value: Any) -> Any:
+    if isinstance(value, str):
+        return _without(_TEXT)(value)
+    if isinstance(value, int) or (isinstance(value, float) and isfinite(value)):
+        return value
+    raise PydanticCustomError(
+        "otmoe", "is {value}; give text, a number, true or false.", {"value": shown(value)}
+    )
+
+
+def _in_parts(value: Any, check: Callable[[Any], Any]) -> Any:
+    """Check the entries of an object some at a time, so that a million wrong ones are not gathered.
+
+    Lists have ``fail_fast`` for that.
+    """
+    if not isinstance(value, dict) or len(value) <= _PART:
+        return check(value)
+    items, found = iter(value.items()), dict[Any, Any]()
+    while part := dict(islice(items, _PART)):
+        found |= check(part)
+    return found
+
+
+def _schema(pattern: str, **more: Any) -> WithJsonSchema:
+    """Say in a JSON Schema that text holds no control characters."""
+    return WithJsonSchema({"type": "string", **more, "not": {"type": "string", "pattern": pattern}})
+
+
+T = TypeVar("T")
+V = TypeVar("V")
+List = Annotated[list[T], Field(fail_fast=True)]
+Map = Annotated[dict[T, V], WrapValidator(_in_parts)]
+Number = Annotated[float, Field(ge=-LARGEST, le=LARGEST)]
+Row = List[Number]
+Matrix = List[Row]
+Positive = Annotated[float, Field(ge=1e-60, le=1e60)]  # squares of numbers, such as variances
+Whole = Annotated[int, BeforeValidator(_whole)]
+Version = Annotated[Whole, WithJsonSchema({"const": SCHEMA_VERSION})]
+Line = Annotated[str, AfterValidator(_without(_LINE)), _schema(_LINE)]
+Name = Annotated[str, AfterValidator(_without(_TEXT)), _schema(_TEXT)]
+Label = Annotated[Any, AfterValidator(_label), _schema(_TEXT, type=["string", "number", "boolean"])]
+Site = Annotated[Line, AfterValidator(_site), _schema(_LINE, minLength=1, maxLength=LONGEST_NAME)]
+
+
+class Record(BaseModel):
+    """Fields and their types, exactly: nothing converted, nothing more, nothing infinite.
+
+    Fields whose names begin with ``x-`` may stand beside them and are not looked at.
+    """
+
+    model_config = ConfigDict(
+        strict=True,
+        extra="forbid",
+        allow_inf_nan=False,
+        frozen=True,
+        json_schema_extra={"patternProperties": {f"^{IGNORED}": True}},
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known(cls, value: Any) -> Any:
+        """Leave out what is to be ignored, and refuse the first field that is not known."""
+        if not isinstance(value, dict) or value.keys() <= cls.model_fields.keys():
+            return value
+        value = {k: v for k, v in value.items() if not k.startswith(IGNORED)}
+        for key in value:
+            if key not in cls.model_fields:
+                # as ASCII: pydantic wants text that UTF-8 can hold
+                raise PydanticCustomError("unknown", "is unknown", {"key": json.dumps(key)})
+        return value
+
+
+R = TypeVar("R", bound=Record)
+
+
+def typed(
+    schema: type[R], value: dict[str, Any], source: str, place: tuple[int | str, ...] = ()
+) -> R:
+    """Let pydantic check a part of a document, and report the first thing that it finds."""
+    try:
+        return schema.model_validate(value)
+    except ValidationError as error:
+        errors = error.errors(include_url=False)
+    twice = [error for error in errors if isinstance(error["input"], Twice)]
+    first = (twice or errors)[0]
+    where = (*place, *first["loc"])
+    if twice:
+        where = (*where, first["input"].key)
+    elif first["type"] == "unknown":
+        where = (*where, json.loads(first["ctx"]["key"]))
+    fail(source, path_of(where), "occurs twice; keep one of the two." if twice else _problem(first))
+
+
+def _problem(error: Any) -> str:
+    """Return the rest of a sentence that begins with a place."""
+    kind, value, context = error["type"], error["input"], error.get("ctx", {})
+    if kind == "otmoe":
+        return str(error["msg"])
+    if kind == "greater_than_equal" and value <= 0 < context["ge"]:
+        kind = "not_positive"
+    elif kind == "finite_number" and not isnan(value):
+        kind = "infinite"
+    if kind not in _PROBLEMS:
+        return f"is {shown(value)}; {error['msg']}."
+    return _PROBLEMS[kind].format(**{"value": shown(value), **context})
+
+
+_PROBLEMS = {
+    "missing": "is missing; add it.",
+    "unknown": f"is not a field of schema version {SCHEMA_VERSION}; remove it, or update otmoe if "
+    "a newer one wrote it.",
+    "float_type": "is {value}; give a number.",
+    "finite_number": "is {value}; give a finite number.",
+    "infinite": "is infinite or too large; give a finite number.",
+    "not_positive": "is {value}; give a number above 0.",
+    "greater_than_equal": "is {value}; give a number of at least {ge:g}.",
+    "less_than_equal": "is {value}; give a number of at most {le:g}.",
+    "int_type": "is {value}; give a whole number.",
+    "bool_type": "is {value}; give true or false.",
+    "string_type": "is {value}; give text.",
+    "string_unicode": "is {value}; give text.",
+    "list_type": "is {value}; give a list.",
+    "dict_type": "is {value}; give an object.",
+    "model_type": "is {value}; give an object.",
+    "literal_error": "is {value}; give {expected}.",
+}
+"""What to say about the errors of pydantic, by their names there, and about a few of our own."""
+
+
+def check_version(document: dict[str, Any], source: str) -> None:
+    """Refuse a document of another version of the schema, or of none."""
+    version = document.get("schema_version")
+    if type(version) not in (int, float) or version != SCHEMA_VERSION:
+        fail(
+            source,
+            "schema_version",
+            f"is {shown(version)}; this version of otmoe reads {SCHEMA_VERSION}: update otmoe, or "
+            f"ask for the file in version {SCHEMA_VERSION}.",
+        )
+
+
+def check_distinct(values: list[Any], path: str, source: str) -> None:
+    """Refuse a list that holds a value twice."""
+    seen = set()
+    for i, value in enumerate(values):
+        if value in seen:
+            fail(source, f"{path}[{i}]", f"is {shown(value)} a second time; give each once.")
+        seen.add(value)

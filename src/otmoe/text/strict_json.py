@@ -1,0 +1,314 @@
+"""JSON text, read with suspicion and written for people."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any, NoReturn
+
+from otmoe.text.arguments import check_whole
+from otmoe.text.outputs import whole
+
+_QUOTED = 40  # characters of an offending value that are shown
+_DIGITS = 300  # an integer of more digits may be too large even for a float
+_PART = 1 << 20  # bytes that are read at a time
+
+BRACES = 3
+"""Bytes of a document's file beside its fields: braces and ends of lines, less the last comma."""
+
+
+class MessageError(ValueError):
+    """A file that cannot be used; the error names the place and says what to do."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much of a file from elsewhere is read; what goes beyond is refused.
+
+    The text is measured before it is parsed, and a file before it is read. Files that this machine
+    writes are not limited.
+
+    Attributes
+    ----------
+    bytes : int
+        Size of the file.
+    depth : int
+        Lists and objects inside each other.
+    values : int
+        Numbers, texts, lists and objects, all told.
+    text : int
+        Characters of a text, as it is written in the file.
+    experts, features, classes : int
+        Of a model.
+
+    Examples
+    --------
+    >>> from otmoe import Limits, LocalModel
+    >>> LocalModel.from_json("[[[[0]]]]", source="upload 7", limits=Limits(depth=3))
+    Traceback (most recent call last):
+    otmoe.text.strict_json.MessageError: upload 7: has more than 3 levels of lists and objects; if \
+it should, read it with limits=otmoe.Limits(depth=...) and a larger number.
+    """
+
+    bytes: int = 32 * 2**20
+    depth: int = 16
+    values: int = 2_000_000
+    text: int = 10_000
+    experts: int = 100
+    features: int = 5_000
+    classes: int = 1_000
+
+    def __post_init__(self) -> None:
+        for limit in fields(self):
+            check_whole(f"limits.{limit.name}", getattr(self, limit.name))
+
+    def check(self, name: str, found: int, source: str) -> None:
+        """Refuse a file of which more is found than the limit of that name allows."""
+        if found > getattr(self, name):
+            self.refuse(name, source)
+
+    def refuse(self, name: str, source: str) -> NoReturn:
+        """Raise a :class:`MessageError` that names a limit and says how to raise it."""
+        raise MessageError(
+            f"{source}: has {_MORE_THAN[name].format(getattr(self, name))}; if it should, read it "
+            f"with limits=otmoe.Limits({name}=...) and a larger number."
+        )
+
+
+LIMITS = Limits()
+"""What is read unless the caller says otherwise."""
+
+_MORE_THAN = {
+    "bytes": "more than {:,} bytes",
+    "depth": "more than {} levels of lists and objects",
+    "values": "more than {:,} values",
+    "text": "a text of more than {:,} characters",
+    "experts": "more than {:,} experts",
+    "features": "more than {:,} features",
+    "classes": "more than {:,} classes",
+}
+
+
+def path_of(place: Sequence[int | str]) -> str:
+    """Return a place in a document as one would write it in code.
+
+    Examples
+    --------
+    >>> path_of(["model", "gate", "coef", 0, 2])
+    'model.gate.coef[0][2]'
+    """
+    path = ""
+    for part in place:
+        if isinstance(part, int):
+            path += f"[{part}]"
+        elif part.isidentifier() and len(part) <= _QUOTED:
+            path += f".{part}"
+        elif part != "[key]":  # so pydantic says that it means a key and not its value
+            path += f"[{shown(part)}]"
+    return path.removeprefix(".")
+
+
+def fail(source: str, path: str, problem: str) -> NoReturn:
+    """Raise a :class:`MessageError` about one place of a document."""
+    raise MessageError(f"{source}: `{path}` {problem}")
+
+
+@dataclass(frozen=True)
+class Twice:
+    """Stands for an object in which a key occurs twice, so that no check lets it pass.
+
+    Attributes
+    ----------
+    key : str
+    """
+
+    key: str
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any] | Twice:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            return Twice(key)
+        found[key] = value
+    return found
+
+
+def _integer(digits: str) -> int | float:
+    return int(digits) if len(digits) < _DIGITS else float(digits)
+
+
+# A text, whose end may be missing, or what opens and closes. No step can be undone, so that the
+# time is linear in the length whatever the text is.
+_TOKEN = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[][{}]', re.DOTALL)
+
+
+def _measure(text: str, source: str, limits: Limits) -> None:
+    """Refuse a text that holds too much, before anything is made of it.
+
+    Where the text stops being JSON the measure may stop as well, since the parser will.
+    """
+    depth = values = texts = end = 0
+    for token in _TOKEN.finditer(text):
+        before, (start, end) = end, token.span()
+        values += text.count(",", before, start)  # n values have n - 1 commas, and one opening
+        mark = text[start]
+        if mark == '"':
+            texts += 1
+            if end - start - 2 > limits.text:
+                limits.refuse("text", source)
+        elif mark in "[{":
+            values, depth = values + 1, depth + 1
+            if depth > limits.depth:
+                limits.refuse("depth", source)
+        else:
+            depth -= 1
+        if values > limits.values:
+            limits.refuse("values", source)
+        if depth < 0 or texts > 2 * values + 1:  # a name and a text for each value
+            return
+    limits.check("values", values + text.count(",", end), source)
+
+
+def named(path: str | os.PathLike[str]) -> str:
+    """Return a path as errors begin with it, on one line whatever somebody has called the file."""
+    return "".join(c if c.isprintable() else "?" for c in str(path))
+
+
+def read(path: str | os.PathLike[str], limits: Limits = LIMITS) -> bytes:
+    """Return what a file holds, if that is within the limit.
+
+    Parameters
+    ----------
+    path : str or path
+        Of a file; or of a pipe or device, of which no more is read than the limit and one byte.
+    limits : Limits
+    """
+    source = named(path)
+    with open(path, "rb", buffering=0) as file:
+        limits.check("bytes", os.fstat(file.fileno()).st_size, source)
+        parts, found = [], 0
+        while part := file.read(min(_PART, limits.bytes + 1 - found)):
+            parts.append(part)
+            found += len(part)
+            limits.check("bytes", found, source)  # it may grow, and a pipe has no size
+    return b"".join(parts)
+
+
+def parse(text: str | bytes, source: str, limits: Limits = LIMITS) -> dict[str, Any]:
+    """Return the JSON object that a text holds.
+
+    Parameters
+    ----------
+    text : str or bytes
+        Bytes are UTF-8.
+    source : str
+        Where the text comes from; errors begin with it.
+    limits : Limits
+    """
+    if not isinstance(text, str | bytes):
+        raise TypeError(
+            f"{source}: the text is a {type(text).__name__}; give str or bytes, or the path of a "
+            "file to `load`."
+        )
+    limits.check("bytes", len(text), source)
+    try:
+        decoded = text.decode() if isinstance(text, bytes) else text
+    except UnicodeDecodeError as error:
+        raise MessageError(
+            f"{source}: byte {error.start} is not UTF-8 text; save the file as UTF-8 JSON."
+        ) from None
+    decoded = decoded.removeprefix("\ufeff").strip()  # some editors put a mark before UTF-8
+    _measure(decoded, source, limits)
+    try:
+        document = json.loads(decoded, object_pairs_hook=_object, parse_int=_integer)
+    except RecursionError:
+        raise MessageError(
+            f"{source}: lists or objects lie too deep inside each other; no otmoe file is like "
+            "this, so ask for it again."
+        ) from None
+    except ValueError as error:
+        raise MessageError(f"{source}: {_not_json(decoded, error)}") from None
+    if isinstance(document, Twice):
+        fail(source, path_of([document.key]), "occurs twice; keep one of the two.")
+    if not isinstance(document, dict):
+        raise MessageError(
+            f"{source}: holds {shown(document)}; an otmoe file is one JSON object, in braces."
+        )
+    return document
+
+
+def _not_json(text: str, error: ValueError) -> str:
+    if not text:
+        return "is empty; ask for it again."
+    at_end = isinstance(error, json.JSONDecodeError) and error.pos >= len(text)
+    if text[:1] == "{" and (at_end or text[-1:] != "}"):
+        return f"ends too early, after {len(text)} characters; ask for it again."
+    return f"is not valid JSON ({error}); ask for it again."
+
+
+def to_text(document: Any, indent: str = "") -> str:
+    """Return a document as JSON, two spaces for each level and rows of numbers on one line.
+
+    Examples
+    --------
+    >>> print(to_text({"a": [[0.1, 2.0], [3.0, 4.0]], "b": None}))
+    {
+      "a": [
+        [0.1, 2.0],
+        [3.0, 4.0]
+      ],
+      "b": null
+    }
+    """
+    deeper = indent + "  "
+    if isinstance(document, dict) and document:
+        items = [f"{_scalar(key)}: {to_text(value, deeper)}" for key, value in document.items()]
+        opening, closing = "{}"
+    elif isinstance(document, list) and any(isinstance(item, dict | list) for item in document):
+        items = [to_text(item, deeper) for item in document]
+        opening, closing = "[]"
+    else:
+        return _scalar(document)
+    inside = f",\n{deeper}".join(items)
+    return f"{opening}\n{deeper}{inside}\n{indent}{closing}"
+
+
+def sizes_of(document: dict[str, Any]) -> dict[str, int]:
+    """Return the bytes of each field of a document, as :func:`to_text` writes it.
+
+    Examples
+    --------
+    >>> sizes_of({"a": [1, 2], "b": 3})
+    {'a': 15, 'b': 10}
+    """
+    return {
+        name: len(f"  {_scalar(name)}: {to_text(value, '  ')},\n".encode())
+        for name, value in document.items()
+    }
+
+
+def _scalar(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+
+
+def shown(value: Any) -> str:
+    """Return a value as short JSON, or what kind of thing it is."""
+    if isinstance(value, dict):
+        return "an object"
+    if isinstance(value, list):
+        return f"a list of {len(value)}"
+    try:
+        text = json.dumps(value)
+    except (TypeError, ValueError):
+        text = " ".join(repr(value).split())
+    return text if len(text) <= _QUOTED else f"{text[:_QUOTED]}..."
+
+
+def write_whole(path: str | os.PathLike[str], text: str) -> None:
+    """Write a text file, whole or not at all."""
+    with whole(path) as file:
+        file.write(text.encode())

@@ -1,0 +1,346 @@
+"""What aggregate is given: awkward support points, and mistakes, each named."""
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from families import FAMILIES
+from numpy.testing import assert_allclose
+from oracles import message, messages, random_model, relaxed_cost
+
+from otmoe import aggregate
+from otmoe.aggregation import METHODS
+from otmoe.model.experts import GaussianExperts
+from otmoe.model.gate import SoftmaxGate
+
+# The result holds the warnings; test_problem.py checks that they are also given.
+pytestmark = pytest.mark.filterwarnings("ignore:aggregate:UserWarning")
+
+MERGING = [name for name in METHODS if name != "ensemble"]
+
+
+@pytest.fixture(params=list(FAMILIES))
+def family(request):
+    return request.param
+
+
+def sites(rng, family="gaussian", d=2, n_sites=3, noise=0.1, **changes):
+    truth = replace(random_model(rng, 2, d, family=family), **changes)
+    return [
+        truth.with_vector(truth.to_vector() + noise * rng.normal(size=truth.n_parameters))
+        for _ in range(n_sites)
+    ]
+
+
+# -- awkward support ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", MERGING)
+def test_a_collinear_support_gives_the_same_predictions(rng, family, method):
+    models = sites(rng, family, d=3)
+    X = rng.normal(size=(80, 3))
+    X[:, 2] = X[:, 0] - 2 * X[:, 1]
+    result = aggregate(messages(models), X, method=method)
+    assert np.all(np.isfinite(result.model.to_vector()))
+    assert_allclose(result.cost, relaxed_cost(models, np.ones(3), result.model.experts, X))
+    if method in ("reduction", "greedy"):
+        # The same problem in two features, which is all that the support shows.
+        T = np.array([[1.0, 0, 0], [0, 1, 0], [0, 0, 1], [0, 1, -2]])
+        plain = aggregate(messages([m.rescaled(T) for m in models]), X[:, :2], method=method)
+        assert_allclose(result.cost, plain.cost, rtol=1e-6)
+        assert_allclose(result.model.predict(X), plain.model.predict(X[:, :2]), atol=1e-6)
+
+
+@pytest.mark.parametrize("method", MERGING)
+def test_one_site_returns_its_predictions_on_a_collinear_support(rng, family, method):
+    model, X = random_model(rng, 2, 3, family=family), rng.normal(size=(80, 3))
+    X[:, 2] = X[:, 0] - 2 * X[:, 1]
+    found = aggregate(messages([model]), X, method=method).model
+    assert_allclose(found.predict(X), model.predict(X), rtol=1e-8)
+    assert_allclose(found.gate_prob(X).max(axis=1), model.gate_prob(X).max(axis=1), rtol=1e-8)
+
+
+@pytest.mark.parametrize("method", ["reduction", "greedy", "weighted_average", "aligned_average"])
+def test_coefficients_of_a_column_that_the_support_does_not_vary_are_averaged(rng, family, method):
+    # Otherwise they are those of whichever start happens to win.
+    models, weight = sites(rng, family), np.array([1.0, 2.0, 3.0])
+    X = np.column_stack([rng.normal(size=60), np.full(60, 0.5)])
+    found = aggregate(messages(models, weight), X, method=method).model
+    mean = np.average([m.experts.coef for m in models], axis=0, weights=weight)
+    found = found.aligned_to(models[0], X)
+    if method in ("reduction", "greedy"):  # each site's expert counts by its mass
+        mass = np.array(
+            [w * m.gate_prob(X).mean(axis=0) for w, m in zip(weight, models, strict=True)]
+        )
+        coef = np.array([m.experts.coef for m in models])
+        mean = np.array([np.average(coef[:, k], axis=0, weights=mass[:, k]) for k in range(2)])
+    assert_allclose(found.experts.coef[..., 2], mean[..., 2], atol=1e-9)
+
+
+@pytest.mark.parametrize("method", MERGING)
+@pytest.mark.parametrize("n_points", [5, 6, 7])
+def test_hardly_more_points_than_columns_are_enough_for_an_answer(rng, family, method, n_points):
+    models = sites(rng, family, d=5)
+    result = aggregate(messages(models), rng.normal(size=(n_points, 5)), method=method)
+    assert np.all(np.isfinite(result.model.to_vector()))
+    assert result.warnings[0].startswith(
+        f"the support has {n_points} points for 6 columns (intercept included): give at least 60"
+    )
+
+
+def test_the_warnings_of_the_result_are_given_as_one(rng):
+    with pytest.warns(UserWarning, match="^aggregate: the support has 9 points") as given:
+        result = aggregate(messages(sites(rng)), rng.normal(size=(9, 2)), n_experts=50)
+    assert len(result.warnings) == 2  # few points, and experts without mass
+    assert [str(w.message) for w in given] == [
+        " ".join(f"aggregate: {warning}" for warning in result.warnings)
+    ]
+    assert given[0].filename == __file__
+
+
+def test_enough_points_give_no_warning(rng):
+    models = sites(rng)
+    assert aggregate(messages(models), rng.normal(size=(30, 2))).warnings == ()
+    assert "at least 30" in aggregate(messages(models), rng.normal(size=(29, 2))).warnings[0]
+
+
+def test_a_support_of_equal_points_gives_an_answer(rng, family):
+    models = sites(rng, family)
+    X = np.ones((40, 2))
+    for method in MERGING:
+        result = aggregate(messages(models), X, method=method)
+        assert np.all(np.isfinite(result.model.to_vector()))
+        assert np.all(np.isfinite(result.model.predict(X)))
+
+
+def test_no_feature_at_all(rng, family):
+    models = [random_model(rng, 2, 0, family=family) for _ in range(3)]
+    result = aggregate(messages(models), np.empty((30, 0)))
+    assert np.all(np.isfinite(result.model.to_vector()))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int64, bool, object])
+def test_support_of_any_number_type(rng, dtype):
+    models = sites(rng)
+    X = rng.integers(0, 2, (60, 2)).astype(dtype)
+    found = aggregate(messages(models), X).model
+    expected = aggregate(messages(models), X.astype(float)).model
+    assert_allclose(found.to_vector(), expected.to_vector(), rtol=1e-12)
+
+
+@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])
+def test_a_frame_is_read_by_the_names_of_its_columns(rng, frame):
+    models = sites(rng, feature_names=("age", "dose"))
+    X = rng.normal(size=(60, 2)) * [1, 3]
+    given = frame({"dose": X[:, 1], "other": np.ones(60), "age": X[:, 0]})
+    found, expected = aggregate(messages(models), given), aggregate(messages(models), X)
+    assert_allclose(found.model.to_vector(), expected.model.to_vector(), rtol=1e-12)
+    with pytest.raises(ValueError, match=r"support lacks the columns \['age'\].*\['age', 'dose'\]"):
+        aggregate(messages(models), given[["dose", "other"]])
+
+
+def test_lists_and_generators_are_taken(rng):
+    models, X = sites(rng), rng.normal(size=(40, 2))
+    a = aggregate((m for m in messages(models)), X.tolist())
+    assert_allclose(a.model.to_vector(), aggregate(messages(models), X).model.to_vector())
+
+
+def test_a_gate_on_some_columns_stays_there(rng, family):
+    models = [random_model(rng, 2, 3, columns=(0, 2), family=family) for _ in range(3)]
+    X = rng.normal(size=(60, 3))
+    for method in MERGING:
+        gate = aggregate(messages(models), X, method=method).model.gate
+        assert gate.columns == (0, 2)
+        assert np.all(gate.coef[:, [1, 3]] == 0)
+    one = aggregate(messages(models[:1]), X).model.aligned_to(models[0], X)
+    assert_allclose(one.gate.coef, models[0].gate.coef, atol=1e-8)
+    assert message(one).to_json()  # the zeros of the gate are exact
+
+
+# -- mistakes ----------------------------------------------------------------------------------
+
+RNG = np.random.default_rng(0)
+A, B = (random_model(RNG, 2, 2) for _ in range(2))
+X0 = RNG.normal(size=(40, 2))
+COUNTS, LABELS = (random_model(RNG, 2, 2, family=f) for f in ("poisson", "multinomial"))
+
+
+def named(model, *names):
+    return replace(model, feature_names=names)
+
+
+def labelled(*classes):
+    return replace(LABELS, classes=np.array(classes))
+
+
+def broken(part, **changes):
+    """Return a message whose model was spoiled after it had been checked."""
+    sent = message(random_model(np.random.default_rng(1), 2, 2), "broken")
+    for name, (index, value) in changes.items():
+        getattr(getattr(sent.model, part), name)[index] = value
+    return sent
+
+
+def fewer_classes():
+    experts = replace(LABELS.experts, coef=LABELS.experts.coef[:, 1:])
+    return replace(LABELS, experts=experts)
+
+
+@pytest.mark.parametrize(
+    ("models", "sentence"),
+    [
+        ([A, COUNTS], "site 'site 1' has poisson experts, but site 'site 0' has gaussian ones"),
+        (
+            [A, random_model(RNG, 2, 3)],
+            "site 'site 1' has 3 features, but site 'site 0' has 2: fit all sites to the same",
+        ),
+        (
+            [named(A, "age", "dose"), named(B, "dose", "age")],
+            r"site 'site 1' has the features of site 'site 0' in another order \(feature 0 is "
+            "'dose' instead of 'age'",
+        ),
+        (
+            [named(A, "age", "dose"), named(B, "age", "height")],
+            r"site 'site 1' has the features \['height'\] where site 'site 0' has \['dose'\]",
+        ),
+        (
+            [named(A, "age", "dose"), B],
+            "site 'site 1' has no feature names, but site 'site 0' has",
+        ),
+        (
+            [A, named(B, "age", "dose")],
+            "site 'site 0' has no feature names, but site 'site 1' has",
+        ),
+        (
+            [labelled("a", "b", "c"), labelled("a", "c", "b")],
+            r"site 'site 1' has the classes \['a', 'c', 'b'\], but site 'site 0' has "
+            r"\['a', 'b', 'c'\]: declare the same classes",
+        ),
+        (
+            [labelled("a", "b", "c"), LABELS],
+            r"site 'site 1' has the classes None, but site 'site 0' has \['a', 'b', 'c'\]",
+        ),
+        ([LABELS, fewer_classes()], "site 'site 1' has 2 classes, but site 'site 0' has 3"),
+    ],
+)
+def test_models_that_do_not_match_are_named(models, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        aggregate(messages(models), X0)
+
+
+@pytest.mark.parametrize(
+    ("sent", "sentence"),
+    [
+        ([], "there is no message to aggregate: give at least one LocalModel"),
+        (
+            [message(A, "Lyon"), message(B, "Paris"), message(B, "Lyon")],
+            "two messages come from site 'Lyon'",
+        ),
+        (
+            [message(A), broken("experts", var=(1, -2.0))],
+            "site 'broken': the variance of expert 1 is -2; it must be positive",
+        ),
+        (
+            [message(A), broken("experts", var=(0, np.nan))],
+            "site 'broken': the variance of expert 0 is nan; it must be positive",
+        ),
+        (
+            [message(A), broken("experts", var=(0, np.inf))],
+            "site 'broken': the variance of expert 0 is inf",
+        ),
+        (
+            [message(A), broken("experts", coef=((0, 1), np.nan))],
+            "site 'broken': a coefficient of the experts is NaN",
+        ),
+        (
+            [message(A), broken("gate", coef=((0, 1), np.inf))],
+            "site 'broken': a coefficient of the gate is NaN",
+        ),
+    ],
+)
+def test_messages_that_cannot_be_merged_are_named(sent, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        aggregate(sent, X0)
+
+
+@pytest.mark.parametrize("wrong", [A, "lyon.moe.json", None, {"site": "a"}])
+def test_what_is_no_message_is_named(wrong):
+    with pytest.raises(TypeError, match=f"message 1 is a {type(wrong).__name__}, not a LocalModel"):
+        aggregate([message(A), wrong], X0)
+
+
+def test_a_single_message_that_is_not_in_a_list_is_explained():
+    with pytest.raises(TypeError, match="messages is a LocalModel; give a list of them"):
+        aggregate(message(A), X0)
+
+
+def spoiled(value):
+    X = X0.copy()
+    X[7, 1] = value
+    return X
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "sentence"),
+    [
+        ({"site_weight": [1.0, -2.0]}, "the weight of site 'site 1' is -2.0: give numbers that"),
+        ({"site_weight": [1.0, np.nan]}, "the weight of site 'site 1' is nan"),
+        ({"site_weight": [np.inf, 1.0]}, "the weight of site 'site 0' is inf"),
+        ({"site_weight": [0.0, 0.0]}, "every site has weight zero: there is nothing to aggregate"),
+        ({"site_weight": [1.0]}, r"site_weight has shape \(1,\), but there are 2 messages"),
+        ({"site_weight": 1.0}, r"site_weight has shape \(\), but there are 2 messages"),
+        (
+            {"site_weight": {"site 0": 1, "site 1": 1, "Lyon": 2}},
+            r"site_weight names unknown sites \['Lyon'\]",
+        ),
+        ({"site_weight": {"site 0": 1}}, r"site_weight lacks the sites \['site 1'\]"),
+        ({"site_weight": ["a", "b"]}, "site_weight must hold numbers"),
+        ({"support": None}, r"support is missing: give covariates.*shape \(S, d\)"),
+        ({"support": X0[:, :1]}, r"support has shape \(40, 1\), but the models have 2 features"),
+        (
+            {"support": np.column_stack([X0, X0[:, 0]])},
+            r"support has shape \(40, 3\).*without y",
+        ),
+        ({"support": X0[:, 0]}, r"support has shape \(40,\)"),
+        ({"support": spoiled(np.nan)}, "support holds NaN or infinity in row 7"),
+        ({"support": spoiled(-np.inf)}, "support holds NaN or infinity in row 7"),
+        ({"support": X0[:1]}, "support has 1 rows for 2 columns: give more rows than columns"),
+        ({"support": X0[:0]}, "support has 0 rows for 2 columns"),
+        ({"support": [["low", "high"]] * 9}, "support must hold numbers only.*'low'"),
+        ({"method": "mean"}, r"method is 'mean'; choose one of \['aligned_average', 'ensemble'"),
+        ({"n_experts": 0}, "n_experts is 0; give a whole number of at least 1"),
+        ({"n_experts": -1}, "n_experts is -1; give a whole number of at least 1"),
+        ({"n_experts": 2.0}, "n_experts is 2.0; give a whole number of at least 1"),
+        ({"n_experts": "2"}, "n_experts is '2'; give a whole number of at least 1"),
+    ],
+)
+def test_a_mistake_is_named(kwargs, sentence):
+    known = {"messages": messages([A, B]), "support": X0}
+    with pytest.raises(ValueError, match=sentence):
+        aggregate(**known | kwargs)
+
+
+def test_a_torch_support_with_nan_is_named():
+    torch = pytest.importorskip("torch")
+    with pytest.raises(ValueError, match="NaN or infinity in row 7"):
+        aggregate(messages([A, B]), torch.asarray(spoiled(np.nan)))
+
+
+def test_a_variance_near_zero_is_no_mistake(rng):
+    # A site whose expert fits its rows exactly: tiny, but right.
+    experts = GaussianExperts(rng.normal(size=(2, 3)), np.array([1e-12, 1.0]))
+    model = replace(A, experts=experts)
+    result = aggregate(messages([model, B]), X0)
+    assert np.all(np.isfinite(result.model.to_vector()))
+    assert np.all(result.model.experts.var >= 1e-12 * (1 - 1e-9))
+
+
+def test_a_gate_that_is_nearly_a_partition_gives_a_finite_gate(rng):
+    coef = np.array([[50.0, 900.0, -400.0], [0, 0, 0]])
+    models = [replace(m, gate=SoftmaxGate(coef * s)) for m, s in ((A, 1.0), (A, 1.1))]
+    for method in MERGING:
+        model = aggregate(messages(models), X0, method=method).model
+        assert np.all(np.isfinite(model.to_vector()))
+        assert_allclose(model.predict(X0), models[0].predict(X0), atol=1e-3)

@@ -1,0 +1,194 @@
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import optimize
+
+from otmoe.arrays.newton import NewtonPoint, bounded_step, length, newton, solve_psd
+
+
+def random_psd(rng, size, rank):
+    A = rng.normal(size=(size, rank))
+    return A @ A.T
+
+
+# -- solve_psd ---------------------------------------------------------------------------------
+
+
+def test_a_definite_system_is_solved(rng):
+    H, g = random_psd(rng, 5, 8), rng.normal(size=5)
+    assert_allclose(solve_psd(H, g), np.linalg.solve(H, g), rtol=1e-9)
+
+
+@pytest.mark.parametrize("rank", [0, 1, 3, 5])
+def test_a_singular_system_gets_the_shortest_solution(rng, rank):
+    H = random_psd(rng, 6, rank)
+    g = H @ rng.normal(size=6)
+    assert_allclose(solve_psd(H, g), np.linalg.pinv(H, hermitian=True, rcond=1e-9) @ g, atol=1e-9)
+
+
+@pytest.mark.parametrize("scale", [1e-280, 1e-289, 1e-291, 1e-305, 1e-310, 5e-324])
+def test_a_system_that_underflows_has_a_finite_solution(scale):
+    for H in (np.diag([1.0, 0.5]), np.ones((2, 2)), np.diag([1.0, 0.0])):
+        solution = solve_psd(scale * H, scale * np.ones(2))
+        assert np.all(np.isfinite(solution))
+        if scale < 1e-290:
+            assert not solution.any()
+
+
+def test_systems_in_a_batch_do_not_disturb_each_other(rng):
+    H = np.array([random_psd(rng, 4, rank) for rank in (6, 2, 0)])
+    g = np.einsum("nij,nj->ni", H, rng.normal(size=(3, 4)))
+    alone = [solve_psd(H[i], g[i]) for i in range(3)]
+    assert_allclose(solve_psd(H, g), alone, rtol=1e-8, atol=1e-10)
+
+
+# -- newton ------------------------------------------------------------------------------------
+
+
+def quadratic(H, top):
+    """Return a concave quadratic with its maximum at `top`."""
+
+    def evaluate(theta):
+        d = top - theta
+        return NewtonPoint(-0.5 * d @ H @ d, H @ d, H)
+
+    return evaluate
+
+
+def test_a_quadratic_takes_one_step(rng):
+    H, top = random_psd(rng, 4, 6), rng.normal(size=4)
+    found = newton(quadratic(H, top), np.zeros(4))
+    assert_allclose(found.theta, top, rtol=1e-8)
+    assert found.converged and found.n_evaluations <= 2  # the second confirms
+
+
+def test_the_decrement_is_the_squared_distance_to_the_maximum(rng):
+    H, top = random_psd(rng, 4, 6), rng.normal(size=4)
+    found = newton(quadratic(H, top), np.zeros(4), max_iter=0)
+    assert_allclose(found.decrement, top @ H @ top, rtol=1e-8)
+    assert not found.converged
+    assert_array_equal(found.theta, np.zeros(4))
+
+
+def test_nothing_to_maximise_over_is_a_maximum():
+    found = newton(lambda theta: NewtonPoint(1.0, np.empty(0), np.empty((0, 0))), np.empty(0))
+    assert found.converged and found.decrement == 0
+
+
+def test_directions_without_curvature_are_left_alone(rng):
+    H, top = random_psd(rng, 5, 2), rng.normal(size=5)
+    found = newton(quadratic(H, top), np.zeros(5))
+    assert found.converged
+    assert_allclose(H @ found.theta, H @ top, atol=1e-8)
+    assert np.linalg.norm(found.theta) < 10 * np.linalg.norm(top)
+
+
+@pytest.mark.parametrize("start", [(-1.2, 1.0), (0.0, 3.0), (2.0, -2.0)])
+def test_an_indefinite_objective_is_climbed_without_a_fall(start):
+    def evaluate(x):
+        return NewtonPoint(-optimize.rosen(x), -optimize.rosen_der(x), optimize.rosen_hess(x))
+
+    found = newton(evaluate, np.array(start))
+    assert found.converged
+    assert_allclose(found.theta, [1, 1], atol=1e-4)
+    assert len(found.trace) > 2 and np.diff(found.trace).min() >= 0
+    assert found.point.value == found.trace[-1]
+
+
+def test_a_step_out_of_the_domain_is_shortened():
+    def evaluate(x):
+        # log x - x: from 3, a full Newton step lands at -3
+        if x[0] <= 0:
+            return NewtonPoint(-np.inf, x, np.eye(1))
+        return NewtonPoint(np.log(x[0]) - x[0], 1 / x - 1, np.diag(1 / x**2))
+
+    found = newton(evaluate, np.array([3.0]))
+    assert found.converged
+    assert_allclose(found.theta, [1.0], atol=1e-5)
+
+
+def test_an_objective_without_a_maximum_is_not_called_converged():
+    def evaluate(x):
+        return NewtonPoint(-np.exp(-x[0]), np.exp(-x), np.diag(np.exp(-x)))
+
+    assert not newton(evaluate, np.zeros(1), tol=1e-12, max_iter=20).converged
+
+
+def test_progress_counts_accepted_steps():
+    seen = []
+
+    def evaluate(x):
+        return NewtonPoint(-np.sum(np.cosh(x)), -np.sinh(x), np.diag(np.cosh(x)))
+
+    found = newton(evaluate, np.array([3.0, -2.0]), report=lambda *args: seen.append(args))
+    assert seen == list(enumerate(found.trace))[1:]
+
+
+def test_borrowed_information_saves_evaluations_but_no_accuracy(rng):
+    curved, glanced = [], []
+    weight, top = rng.uniform(1, 9, 3), rng.normal(size=3)
+
+    def evaluate(x, near=None):
+        (curved if near is None else glanced).append(x)
+        e = np.exp(x - top)
+        information = np.diag(weight * e) if near is None else near.information
+        return NewtonPoint(np.sum(weight * (x - e)), weight * (1 - e), information)
+
+    exact = newton(evaluate, np.zeros(3))
+    n_curved = len(curved)
+    found = newton(evaluate, np.zeros(3), glance=evaluate)
+    assert glanced and len(curved) - n_curved < n_curved
+    assert found.converged and found.decrement < 1e-16
+    assert_allclose(found.theta, exact.theta, rtol=1e-9)
+
+
+def test_borrowed_information_that_misleads_is_replaced():
+    # Half the information makes steps twice too long.
+    def evaluate(x, near=None):
+        information = np.diag(np.cosh(x)) if near is None else near.information / 2
+        return NewtonPoint(-np.sum(np.cosh(x)), -np.sinh(x), information)
+
+    found = newton(evaluate, np.array([0.3, -0.2]), tol=1e-4, glance=evaluate)
+    assert found.converged and np.diff(found.trace).min() >= 0
+    assert_allclose(found.theta, 0, atol=1e-3)
+
+
+# -- steps within a radius ---------------------------------------------------------------------
+
+
+def random_point(rng, definite):
+    A = rng.normal(size=(5, 5)) * [1, 10, 1e-2, 3, 1]
+    H = A.T @ A if definite else A.T @ np.diag([1, 1, -1, 2, -0.5]) @ A
+    return NewtonPoint(0.0, rng.normal(size=5) * np.sqrt(np.abs(np.diagonal(H))), H)
+
+
+def promise(point, step):
+    return point.score @ step - 0.5 * step @ point.information @ step
+
+
+def test_without_a_bound_the_step_is_newtons(rng):
+    point = random_point(rng, definite=True)
+    step, decrement = bounded_step(point, np.inf, 1.0)
+    expected = np.linalg.solve(point.information, point.score)
+    assert_allclose(step, expected)
+    assert_allclose(decrement, point.score @ expected)
+
+
+@pytest.mark.parametrize("definite", [True, False])
+def test_no_step_within_the_radius_promises_more(rng, definite):
+    point = random_point(rng, definite)
+    step, decrement = bounded_step(point, 0.7, 0.7)
+    assert np.isfinite(decrement) == definite
+    assert_allclose(length(point.information, step), 0.7, rtol=1e-6)
+    unit = 1 / np.sqrt(np.abs(np.diagonal(point.information)))
+    for _ in range(300):
+        other = rng.normal(size=5)
+        other *= unit * 0.7 * rng.uniform() / np.linalg.norm(other)
+        assert promise(point, other) <= promise(point, step) + 1e-9
+
+
+def test_where_there_is_no_maximum_the_other_radius_counts(rng):
+    point = random_point(rng, definite=False)
+    step, decrement = bounded_step(point, np.inf, 0.3)
+    assert decrement == np.inf
+    assert_allclose(length(point.information, step), 0.3, rtol=1e-6)

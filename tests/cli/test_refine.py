@@ -1,0 +1,394 @@
+"""``otmoe refine``: three sites, a server, and files between them."""
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from commandline import call, fine, leftovers, refused
+from numpy.testing import assert_allclose
+
+from otmoe import FeatureSpec, load_features, load_model, observed_inference, save_model, simulate
+from otmoe.data.columns import Column
+from otmoe.documents.rounds import RefineReply, RefineState
+from otmoe.likelihood.fit import em
+from otmoe.likelihood.rounds import answer
+from otmoe.likelihood.rows import Rows, Scaling
+from otmoe.text.arguments import class_codes
+
+SITES = ["Brest", "Lyon", "Nantes"]
+SPEC = FeatureSpec((Column("x0", center=0.5, scale=2.0), Column("x1")))
+LABELS = np.array(["no", "yes"])
+
+
+def table(family):
+    kind = "logistic" if family == "classes" else family
+    data = simulate(1500, 2, 2, family=kind, softness=1.0, random_state=3)
+    y = LABELS[data.y.astype(int)] if family == "classes" else data.y
+    weight = np.tile([1.0, 2.0, 1.0], 500)
+    return pa.table({"y": y, "x0": data.X[:, 0], "x1": data.X[:, 1], "w": weight})
+
+
+def fitted(folder, family):
+    """Write rows and messages of three sites and the merged model; return all rows."""
+    rows = table(family)
+    SPEC.save(folder / "features.json")
+    how = ["--target", "y", "--weight", "w", "--experts", 2, "--family", family]
+    how += ["--features", folder / "features.json", "--sketch", "--starts", 3]
+    for i, name in enumerate(SITES):
+        pq.write_table(rows.slice(500 * i, 500), folder / f"{name}.parquet")
+        out = folder / f"{name}.moe.json"
+        fine("fit", folder / f"{name}.parquet", *how, "--site", name, "-o", out)
+    fine("aggregate", folder / "*.moe.json", "-o", folder / "model.json")
+    return rows
+
+
+@pytest.fixture(scope="module", params=["gaussian", "classes"])
+def both(request, tmp_path_factory):
+    folder = tmp_path_factory.mktemp(request.param)
+    return request.param, folder, fitted(folder, request.param)
+
+
+@pytest.fixture(scope="module")
+def sent(tmp_path_factory):
+    """Return a folder with three sites, of whom all have answered the first round."""
+    folder = tmp_path_factory.mktemp("sent")
+    fitted(folder, "gaussian")
+    begin(folder)
+    for name in SITES:
+        reply(folder, name, 1)
+    return folder
+
+
+@pytest.fixture
+def inbox(sent, tmp_path, monkeypatch):
+    """Work in a copy of it, to be spoilt."""
+    for path in sent.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("OTMOE_DEBUG", raising=False)
+    return tmp_path
+
+
+def begin(folder, *more):
+    where = ["--state", folder / "state.json", "-o", folder / "round1.request.json"]
+    return fine("refine", "start", folder / "model.json", folder / "*.moe.json", *where, *more)
+
+
+def reply(folder, name, number, *more):
+    where = ["-o", folder / f"{name}.round{number}.reply.json"]
+    return fine(
+        *("refine", "answer", folder / f"round{number}.request.json", folder / f"{name}.parquet"),
+        *("--target", "y", "--weight", "w", "--site", name, *where, *more),
+    )
+
+
+STEP = ["refine", "step", "state.json"]
+OUT = ["-o", "refined.json"]
+
+
+def merging(path):
+    """Return what a model file says about its merging, and what the report on it shows of that."""
+    page = path.with_suffix(".html")
+    fine("report", path, "-o", page, "--force")
+    text = re.search(r'<script[^>]*id="data"[^>]*>(.*?)</script>', page.read_text(), re.DOTALL)[1]
+    return json.loads(path.read_text()).get("aggregation"), json.loads(text)["aggregation"]
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_the_whole_route_ends_at_the_fit_of_all_rows(both):
+    family, folder, rows = both
+    begin(folder)
+    number = 0
+    while not (folder / "refined.json").exists():
+        number += 1
+        for name in SITES:
+            reply(folder, name, number)
+        found = fine(
+            *("refine", "step", folder / "state.json", folder / f"*.round{number}.reply.json"),
+            *("-o", folder / "refined.json", "--json"),
+        )
+    report = json.loads(found.stdout)
+    assert report["done"] and report["converged"] and report["round"] == number <= 15
+    assert not (folder / f"round{number + 1}.request.json").exists()
+    model = load_model(folder / "refined.json")
+    assert load_features(folder / "refined.json") == SPEC
+
+    X, y, w = SPEC.encode(rows), rows.column("y").to_numpy(), rows.column("w").to_numpy()
+    if family == "classes":
+        y = class_codes(y.astype(str), LABELS)
+        assert model.classes.tolist() == LABELS.tolist()
+    fit = em(X, y, 2, family=model.experts.family, sample_weight=w, init=model)
+    scaling = Scaling.of(X)
+    there = answer("", fit.model, scaling, Rows(X, y, w)).information.matrix
+    gap = scaling.from_user(model).to_vector() - scaling.from_user(fit.model).to_vector()
+    assert np.sqrt(gap @ there @ gap) < 1e-3
+    # and its standard errors are those of that fit
+    expected = observed_inference(fit.model, X, y, sample_weight=w).table()
+    assert_allclose([row["se"] for row in report["estimates"]], [e.se for e in expected], rtol=1e-3)
+    about = json.loads((folder / "refined.json").read_text())["about"]
+    assert about["number of sites"] == 3 and about["rounds"] == number
+    assert_allclose(about["rows"], w.sum())
+    assert leftovers(folder) == []
+    # and the file says of the sites what the merged one said
+    before, (after, shown) = merging(folder / "model.json")[0], merging(folder / "refined.json")
+    assert {site["site"] for site in shown["sites"]} == set(SITES)
+    assert shown["refinement"]["rounds"] == number and shown["refinement"]["trace"]
+    assert shown["status"].startswith(f"{before['status']}; after {number} refine rounds the last")
+    errors = after["inference"]["standard_errors"]
+    assert_allclose(shown["inference"]["standard_errors"], errors)
+    changed = {"refinement", "inference", "no_inference", "status"}
+    for key in before.keys() - changed:
+        assert after[key] == before[key]
+    assert after.keys() ^ before.keys() == {"refinement", "inference", "no_inference"}
+
+
+def test_a_step_makes_the_next_request_and_says_how_far_it_is(inbox):
+    found = fine(*STEP, "*.round1.reply.json", *OUT)
+    assert "after 1 refine round the last step was " in found.stdout
+    assert "the next request is round2.request.json" in found.stdout
+    assert not Path("refined.json").exists()
+    assert RefineState.load("state.json").refinement.rounds == 1
+
+
+def test_a_folder_of_replies_is_its_files(inbox):
+    Path("replies").mkdir()
+    for path in Path().glob("*.reply.json"):
+        path.rename(Path("replies") / path.name)
+    fine(*STEP, "replies", *OUT, "--request", "next.json")
+    assert Path("next.json").exists() and not Path("round2.request.json").exists()
+
+
+def test_the_last_of_so_many_rounds_writes_the_model(inbox):
+    begin(inbox, "--rounds", "1", "--force")
+    found = fine(*STEP, "*.round1.reply.json", *OUT)
+    assert "the maximum has not been reached; start again from this model" in found.stderr
+    assert "there are no standard errors: " in found.stderr
+    before = contents(inbox)
+    assert "state.json: the rounds are over; after 1 refine round" in refused(
+        *STEP, "*.round1.reply.json", "-o", "again.json"
+    )
+    assert contents(inbox) == before
+
+
+def test_a_start_that_does_not_know_its_sites_ends_in_a_model_alone(inbox):
+    fine("aggregate", "*.moe.json", "--model-only", "-o", "model.json", "--force")
+    begin(inbox, "--rounds", "1", "--force")
+    assert RefineState.load("state.json").aggregation is None
+    fine(*STEP, "*.round1.reply.json", *OUT)
+    assert merging(Path("refined.json").resolve()) == (None, None)
+
+
+def test_the_sites_can_be_left_out_of_the_last_file(inbox):
+    begin(inbox, "--rounds", "1", "--force")
+    state = Path("state.json").read_bytes()
+    fine(*STEP, "*.round1.reply.json", *OUT, "--model-only")
+    assert merging(Path("refined.json").resolve()) == (None, None)
+    alone = load_model("refined.json").to_vector()
+    Path("state.json").write_bytes(state)
+    fine(*STEP, "*.round1.reply.json", *OUT, "--force")
+    document, shown = merging(Path("refined.json").resolve())
+    assert "no_inference" in document and shown["refinement"]["rounds"] == 1
+    assert load_model("refined.json").to_vector().tolist() == alone.tolist()
+
+
+def test_a_refined_model_can_be_refined_on(inbox):
+    begin(inbox, "--rounds", "1", "--force")
+    fine(*STEP, "*.round1.reply.json", "-o", "model.json", "--force")
+    begin(inbox, "--rounds", "1", "--force", "--exclude", "Lyon")
+    for name in ("Brest", "Nantes"):
+        reply(inbox, name, 1, "--force")
+    fine(*STEP, "Brest.round1.reply.json", "Nantes.round1.reply.json", *OUT)
+    _, shown = merging(Path("refined.json").resolve())
+    assert {site["site"] for site in shown["sites"]} == set(SITES)
+    assert shown["status"].count("after 1 refine round") == 2
+    assert shown["status"].endswith("; not asked in these rounds: Lyon")
+
+
+def test_the_summary_comes_at_the_end(inbox):
+    for number in range(1, 9):
+        found = fine(*STEP, f"*.round{number}.reply.json", *OUT, "--summary")
+        if Path("refined.json").exists():
+            break
+        assert "std err" not in found.stdout
+        for name in SITES:
+            reply(inbox, name, number + 1)
+    assert "Mixture of 2 gaussian experts" in found.stdout and "std err" in found.stdout
+
+
+# -- what is refused, and changes nothing ----------------------------------------------------------
+
+
+def test_a_site_that_has_not_replied_is_named(inbox):
+    Path("Lyon.round1.reply.json").unlink()
+    before = contents(inbox)
+    line = refused(*STEP, "*.reply.json", *OUT)
+    assert "round 1: no reply from Lyon; wait for it, or go on without (--allow-missing)" in line
+    assert contents(inbox) == before
+    found = fine(*STEP, "*.reply.json", *OUT, "--allow-missing", "--json")
+    assert json.loads(found.stdout)["missing"] == ["Lyon"]
+    assert "warning: no reply from Lyon: this step is without it." in found.stderr
+    assert RefineState.load("state.json").refinement.missing == ((1, "Lyon"),)
+
+
+def test_a_model_without_a_site_says_so(inbox):
+    begin(inbox, "--rounds", "1", "--force")
+    Path("Lyon.round1.reply.json").unlink()
+    found = fine(*STEP, "*.reply.json", *OUT, "--allow-missing")
+    assert "Lyon missed the last round: the model is that of the other sites" in found.stderr
+    about = json.loads(Path("refined.json").read_text())["about"]
+    assert about["sites"] == "Brest, Nantes" and about["missing"] == "Lyon (round 1)"
+
+
+def test_a_step_taken_twice_is_refused(inbox):
+    fine(*STEP, "*.round1.reply.json", *OUT)
+    before = contents(inbox)
+    line = refused(*STEP, "*.round1.reply.json", *OUT, "--force")
+    assert "Brest.round1.reply.json: replies to round 1, which is over; ask" in line
+    assert contents(inbox) == before
+
+
+@pytest.mark.parametrize(
+    ("spoil", "sentence"),
+    [
+        (lambda text: text[:300], "Lyon.round1.reply.json: ends too early"),
+        (lambda text: text.replace("Lyon", "Metz"), '"Metz" is not among the sites'),
+        (lambda text: text.replace("Lyon", "Brest"), "are both from site"),
+        (
+            lambda text: text.replace('"log_likelihood": ', '"log_likelihood": NaN, "x-": '),
+            "Lyon.round1.reply.json: `log_likelihood` is NaN; give a finite number.",
+        ),
+    ],
+)
+def test_a_bad_reply_is_named_and_nothing_is_changed(inbox, spoil, sentence):
+    path = Path("Lyon.round1.reply.json")
+    path.write_text(spoil(path.read_text()))
+    before = contents(inbox)
+    assert sentence in refused(*STEP, "*.reply.json", *OUT)
+    assert contents(inbox) == before
+
+
+def test_a_state_with_a_spoilt_merging_is_refused(inbox):
+    document = json.loads(Path("state.json").read_text())
+    document["aggregation"]["sites"][0]["mass"] = [[0.25, 0.25]]
+    Path("state.json").write_text(json.dumps(document))
+    before = contents(inbox)
+    line = refused(*STEP, "*.reply.json", *OUT)
+    assert "state.json: `aggregation.sites[0].mass` adds up to 0.5; give shares that" in line
+    assert contents(inbox) == before
+
+
+def test_nothing_is_changed_where_an_output_is_there_already(inbox):
+    Path("round2.request.json").write_text("dear to me")
+    before = contents(inbox)
+    assert "round2.request.json is there already" in refused(*STEP, "*.reply.json", *OUT)
+    assert contents(inbox) == before
+    assert call(*STEP, "*.reply.json", "-o", "state.json", "--force").exit_code == 2
+
+
+def test_a_disk_that_fills_up_leaves_the_state_as_it_was(inbox, monkeypatch):
+    """The state is written last: a step that could not be written has not been taken."""
+
+    def full(self, path):
+        raise OSError(28, "No space left on device", str(path))
+
+    state = Path("state.json").read_bytes()
+    monkeypatch.setattr(RefineState, "save", full)
+    assert "No space left" in refused(*STEP, "*.reply.json", *OUT)
+    assert Path("state.json").read_bytes() == state
+    monkeypatch.undo()
+    monkeypatch.chdir(inbox)
+    first = Path("round2.request.json").read_bytes()
+    fine(*STEP, "*.reply.json", *OUT, "--force")
+    assert Path("round2.request.json").read_bytes() == first
+
+
+ANSWER = ["refine", "answer", "round1.request.json", "Lyon.parquet", "--target", "y"]
+
+
+def test_a_site_that_forgets_its_weights_is_told_by_the_server(inbox):
+    fine(*ANSWER, "--site", "Lyon", "-o", "Lyon.round1.reply.json", "--force")
+    line = refused(*STEP, "*.reply.json", *OUT)
+    assert 'Lyon.round1.reply.json: is about 500 rows, but "Lyon" fitted 66' in line
+
+
+def test_what_a_site_cannot_answer(inbox):
+    out = ["--site", "Lyon", "-o", "reply.json"]
+    assert "Lyon.moe.json: `otmoe` is" in refused(
+        "refine", "answer", "Lyon.moe.json", *ANSWER[3:], *out
+    )
+    assert "no column 'z'" in refused(*ANSWER[:-1], "z", *out)
+    pq.write_table(table("classes"), "Lyon.parquet")
+    assert "holds text" in refused(*ANSWER, *out)
+    assert not Path("reply.json").exists()
+
+
+def test_a_model_that_was_not_merged_of_the_messages_is_refused(inbox):
+    model = load_model("model.json")
+    where = ["*.moe.json", "--state", "s.json", "-o", "r.json"]
+    save_model(replace(model, feature_names=("x0", "x2")), "other.json")
+    assert 'other.json: has other features than the message of site "Brest"' in refused(
+        "refine", "start", "other.json", *where
+    )
+    save_model(simulate(9, 2, 2, family="poisson").truth, "other.json", features=None)
+    assert "other.json: has another family" in refused("refine", "start", "other.json", *where)
+    assert call("refine", "start", "model.json", *where[:-1], "s.json").exit_code == 2
+    assert call("refine", "start", "model.json", *where, "--rounds", "0").exit_code == 2
+    assert not Path("s.json").exists() and not Path("r.json").exists()
+
+
+def test_without_a_scale_nothing_begins(inbox):
+    for path in Path().glob("*.moe.json"):
+        document = json.loads(path.read_text())
+        del document["sketch"]
+        path.write_text(json.dumps(document))
+    start = ["refine", "start", "model.json", "*.moe.json", "--state", "s.json", "-o", "r.json"]
+    assert "there is nothing to compare the models at" in refused(*start)
+    fine(*start, "--support", "Brest.parquet", "--exclude", "Lyon")
+    state = RefineState.load("s.json")
+    assert list(state.sites) == ["Brest", "Nantes"]
+    X = SPEC.encode(pq.read_table("Brest.parquet"))
+    assert_allclose(state.refinement.scaling.x_center, X.mean(axis=0))
+
+
+# -- what a data officer sees ----------------------------------------------------------------------
+
+
+def test_inspect_shows_what_leaves_a_site(inbox):
+    found = fine("inspect", "Lyon.round1.reply.json").stdout
+    assert "a site's reply to a request: sums over its" in found
+    assert "It holds no row of x and no value of y, but sums over " in found
+    report = json.loads(fine("inspect", "Lyon.round1.reply.json", "--json").stdout)
+    size = Path("Lyon.round1.reply.json").stat().st_size
+    assert report["bytes"] == size == sum(part["bytes"] for part in report["parts"])
+    assert {"score", "information", "means"} <= {part["name"] for part in report["parts"]}
+    for name in ("round1.request.json", "state.json"):
+        report = json.loads(fine("inspect", name, "--json").stdout)
+        assert report["features"] == ["x0", "x1"] and report["experts"] == 2
+        assert report["bytes"] == sum(part["bytes"] for part in report["parts"])
+    assert "how it was merged" in [part["name"] for part in report["parts"]]
+    path = Path("Lyon.round1.reply.json")
+    path.write_text(path.read_text()[:-40])
+    assert "ends too early" in refused("inspect", "Lyon.round1.reply.json")
+
+
+def test_a_reply_about_too_few_rows_is_called_that(inbox):
+    pq.write_table(pq.read_table("Lyon.parquet").slice(0, 20), "Lyon.parquet")
+    found = fine(*ANSWER, "--site", "Lyon", "-o", "few.json")
+    assert "It sums up 20 rows for 11 parameters, 1.8 each: TOO FEW" in found.stdout
+    assert "warning: It sums up 20 rows for 11 parameters" in found.stderr
+    assert RefineReply.load("few.json").answer.n_samples == 20
+
+
+@pytest.mark.parametrize("command", ["start", "answer", "step"])
+def test_help_teaches(command):
+    text = fine("refine", command, "--help").stdout
+    assert "Example" in text and f"otmoe refine {command} " in text
+    assert max(map(len, text.splitlines())) <= 150

@@ -1,0 +1,808 @@
+"""The file route: sites fit at home, a coordinator merges what they send."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+from commandline import call, fine, leftovers, refused
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn import metrics as sk
+
+import otmoe
+from otmoe import FeatureSpec, LocalModel, load_features, load_model, save_model
+from otmoe.data.columns import Column
+from otmoe.evaluation.metrics import evaluate
+from otmoe.likelihood.fit import em
+from otmoe.text.arguments import class_codes
+
+pytestmark = pytest.mark.usefixtures("own_folder")
+
+SITES = ["Brest", "Lyon", "Nantes"]
+FIT = ["--target", "y", "--experts", 2]
+LYON = ["--columns", "x0,x1", "--site", "Lyon"]
+NUMBERS = FeatureSpec.of_names(["x0", "x1"])
+
+
+def table(family="gaussian", rows=900, seed=0):
+    """Return rows of three hospitals, with a category and a weight."""
+    labelled = family == "classes"
+    data = otmoe.simulate(
+        rows, 2, 2, family="multinomial" if labelled else family, softness=0.5, random_state=seed
+    )
+    return pa.table(
+        {
+            "y": np.array(["a", "b", "c"])[data.y.astype(int)] if labelled else data.y,
+            "x0": data.X[:, 0],
+            "x1": data.X[:, 1],
+            "wind": np.where(np.arange(rows) // 2 % 3 == 0, "N", "S"),
+            "hospital": np.array(SITES)[np.arange(rows) % 3],
+            "w": np.tile([1.0, 2.0], rows // 2),
+        }
+    )
+
+
+def changed(rows, name, values):
+    return rows.set_column(rows.column_names.index(name), name, pa.array(values))
+
+
+def part(rows, name):
+    return rows.filter(pa.compute.equal(rows.column("hospital"), name))
+
+
+@pytest.fixture(scope="module")
+def whole():
+    return table()
+
+
+@pytest.fixture(scope="module")
+def sent(whole, tmp_path_factory):
+    """Return a folder with the messages of three sites."""
+    folder = tmp_path_factory.mktemp("sent")
+    NUMBERS.save(folder / "features.json")
+    for name in SITES:
+        pq.write_table(part(whole, name), folder / f"{name}.parquet")
+        where = ["--features", folder / "features.json", "-o", folder / f"{name}.moe.json"]
+        fine("fit", folder / f"{name}.parquet", *FIT, "--site", name, *where)
+    pq.write_table(whole.select(["x1", "x0"]), folder / "support.parquet")
+    return folder
+
+
+@pytest.fixture
+def inbox(sent, tmp_path):
+    """Return a folder of its own with the three messages and the support, to be spoilt."""
+    for path in sent.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    return tmp_path
+
+
+MERGE = ["--support", "support.parquet", "-o", "model.json"]
+
+
+# -- the whole route -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("family", ["gaussian", "poisson", "classes"])
+def test_the_whole_route_equals_the_python_interface(family):
+    rows, test = table(family), table(family, 600, seed=0)
+    spec = FeatureSpec(
+        (Column("x0", center=0.5, scale=2.0), Column("x1"), Column("wind", "category", ("N", "S")))
+    )
+    spec.save("features.json")
+    pq.write_table(test, "test.parquet")
+    pa.csv.write_csv(rows.select(["wind", "x1", "x0"]), "support.csv")
+    how = [*FIT, "--family", family, "--features", "features.json", "--weight", "w", "--seed", 4]
+    classes, messages = None, []
+    if family == "classes":
+        how += ["--classes", "c,b,a"]
+        classes = np.array(["a", "b", "c"])
+    for name in SITES:
+        site = part(rows, name)
+        pq.write_table(site, "site.parquet")
+        fine("fit", "site.parquet", *how, "--site", name, "-o", f"{name}.moe.json")
+        y = site.column("y").to_numpy()
+        fitted = em(
+            spec.encode(site),
+            y if classes is None else class_codes(y.astype(str), classes),
+            2,
+            family=family if classes is None else "multinomial",
+            n_classes=3,
+            sample_weight=site.column("w").to_numpy(),
+            random_state=4,
+        )
+        messages.append(LocalModel.from_fit(fitted, name, classes=classes, features=spec))
+        received = LocalModel.load(f"{name}.moe.json")
+        assert received.to_json() == messages[-1].to_json()
+    fine("aggregate", "*.moe.json", "--support", "support.csv", "--seed", 1, "-o", "model.json")
+    result = otmoe.aggregate(messages, spec.encode(rows), random_state=1)
+    merged = load_model("model.json")
+    assert_allclose(merged.to_vector(), result.model.to_vector(), rtol=1e-9)
+    assert load_features("model.json") == spec
+
+    found = json.loads(
+        fine("evaluate", "model.json", "test.parquet", "--target", "y", "--json").stdout
+    )
+    X, y = spec.encode(test), test.column("y").to_numpy()
+    expected = evaluate(merged, X, y if classes is None else y.astype(str))
+    for name in {"log_likelihood", "rmse", "mae", "accuracy"} & set(expected):
+        assert_allclose(found[name], expected[name], rtol=1e-10)
+    assert ("accuracy" in found) == (family == "classes") != ("rmse" in found)
+
+
+def test_the_files_of_a_site_are_its_rows(whole):
+    pq.write_table(whole, "whole.parquet")
+    pq.write_table(whole.slice(0, 500), "a.parquet")
+    pq.write_table(whole.slice(500), "b.parquet")
+    pa.csv.write_csv(whole.slice(0, 500), "a.csv")
+    pa.csv.write_csv(whole.slice(500), "b.csv")
+    texts = []
+    for i, data in enumerate([["whole.parquet"], ["?.parquet"], ["a.csv", "b.csv"]]):
+        fine("fit", *data, *FIT, *LYON, "-o", f"{i}.json")
+        texts.append(Path(f"{i}.json").read_text())
+    assert texts[0] == texts[1] == texts[2]
+
+
+# -- fit -------------------------------------------------------------------------------------------
+
+
+def test_a_fit_says_what_leaves_the_site(sent):
+    result = fine("fit", sent / "Lyon.parquet", *FIT, *LYON, "-o", "m.json")
+    for words in ("Lyon", "300 rows", "parameters", "features", "no value of y", "no row of x"):
+        assert words in result.stdout
+    assert f"{Path('m.json').stat().st_size:,} bytes in all" in result.stdout
+    again = ["fit", sent / "Lyon.parquet", *FIT, *LYON, "--force", "-o", "m.json"]
+    assert fine(*again, "-q").output == ""
+    found = json.loads(fine(*again, "--json").stdout)
+    assert (found["rows"], found["n_samples"], found["rows_of_x"]) == (300, 300.0, 0)
+    assert (
+        found["bytes"] == sum(p["bytes"] for p in found["parts"]) == Path("m.json").stat().st_size
+    )
+
+
+def test_no_value_of_the_data_is_in_a_message(sent):
+    text = (sent / "Lyon.moe.json").read_text()
+    rows = pq.read_table(sent / "Lyon.parquet")
+    for name in ("y", "x0", "x1"):
+        for value in rows.column(name).to_pylist():
+            assert repr(value) not in text
+
+
+def test_a_fit_that_did_not_converge_is_a_warning(sent, monkeypatch):
+    from otmoe.cli import fit
+
+    real = fit.fit_local
+
+    def stopped(task):
+        return real(replace(task, options={**task.options, "max_iter": 1, "tol": 0.0}))
+
+    monkeypatch.setattr(fit, "fit_local", stopped)
+    result = fine("fit", sent / "Lyon.parquet", *FIT, *LYON, "--json", "-o", "m.json")
+    assert json.loads(result.stdout)["converged"] is False
+    assert "warning: the fit " in result.stderr and "--starts" in result.stderr
+    assert not LocalModel.load("m.json").converged
+    assert "NOT CONVERGED" in fine("inspect", "m.json").stdout
+
+
+def test_dropped_rows_are_counted(whole):
+    pq.write_table(changed(whole, "x1", [None, *range(899)]), "m.parquet")
+    args = ["m.parquet", *FIT, *LYON, "-o", "m.json", "--json"]
+    assert "missing in 1 of 900 rows" in refused("fit", *args)
+    result = fine("fit", *args, "--missing", "drop")
+    assert json.loads(result.stdout)["dropped"] == 1 and "1 rows with missing" in result.stderr
+
+
+def test_more_starts_are_passed_on(sent, monkeypatch):
+    from otmoe.cli import fit
+
+    seen = []
+    monkeypatch.setattr(fit, "fit_local", lambda task: seen.append(task) or 1 / 0)
+    for words in ([], ["--starts", 25]):
+        call("fit", sent / "Lyon.parquet", *FIT, *LYON, "-o", "m.json", *words)
+    assert [task.options["n_init"] for task in seen] == [None, 25]
+
+
+CLASSES = ["--family", "classes", *LYON, "-o", "m.json"]
+
+
+@pytest.mark.parametrize(
+    ("values", "declared", "classes"),
+    [
+        (["no", "yes"], None, ["no", "yes"]),
+        (["no", "yes"], "yes,no,perhaps", ["no", "perhaps", "yes"]),
+        (["no", "no"], "yes,no", ["no", "yes"]),
+        ([0, 1], None, [0.0, 1.0]),
+        ([1, 1], "1,0,2", [0.0, 1.0, 2.0]),
+    ],
+)
+def test_classes_that_occur_or_are_declared(whole, values, declared, classes):
+    pq.write_table(changed(whole, "y", values * 450), "m.parquet")
+    args = [] if declared is None else ["--classes", declared]
+    fine("fit", "m.parquet", *FIT, *CLASSES, *args)
+    assert load_model("m.json").classes.tolist() == classes
+    fine("evaluate", "m.json", "m.parquet", "--target", "y")
+
+
+@pytest.mark.parametrize(
+    ("values", "args", "words"),
+    [
+        (["no", "no"], [], "has 1 classes; where other sites have more, declare all"),
+        (["no", "yes"], ["--classes", "no,perhaps"], "the class 'yes', which is not among"),
+        (["no", "yes"], ["--classes", "no"], "one class only"),
+        ([0, 1], ["--classes", "no,yes"], "holds numbers, and --classes has names: no, yes"),
+    ],
+)
+def test_classes_that_cannot_be(whole, values, args, words):
+    pq.write_table(changed(whole, "y", values * 450), "m.parquet")
+    assert words in refused("fit", "m.parquet", *FIT, *CLASSES, *args)
+    assert not Path("m.json").exists()
+
+
+# -- faults of the data: the same in every command that reads rows ---------------------------------
+
+
+@pytest.fixture
+def data(whole, tmp_path):
+    """Return how to write two files, the second with a fault, and a model and features for them."""
+    spec = FeatureSpec((*NUMBERS.columns, Column("wind", "category", ("N", "S"))))
+    spec.save("f.json")
+    truth = otmoe.simulate(10, 2, 3, random_state=0).truth
+    save_model(replace(truth, feature_names=spec.feature_names), "model.json", features=spec)
+    (tmp_path / "data").mkdir()
+    pq.write_table(whole.slice(0, 450), "data/a.parquet")
+
+    def write(change):
+        pq.write_table(change(whole.slice(450)), "data/b.parquet")
+
+    return write
+
+
+READING = {
+    "run": ["run", "data", *FIT, "--features", "f.json", "--workers", 1, "-o", "out.json"],
+    "fit": ["fit", "data", *FIT, "--features", "f.json", "--site", "Lyon", "-o", "out.json"],
+    "evaluate": ["evaluate", "model.json", "data", "--target", "y"],
+}
+FAULTS = {
+    "unknown level": (
+        lambda t: changed(t, "wind", ["E", *t.column("wind").to_pylist()[1:]]),
+        "column 'wind' has values that are none of its levels: \"E\" (1 rows)",
+    ),
+    "negative weight": (
+        lambda t: changed(t, "w", [-1.0, -2.0, *t.column("w").to_pylist()[2:]]),
+        "column 'w', the weight, is negative in 2 rows",
+    ),
+    "missing column": (lambda t: t.drop_columns(["x1"]), "there is no column 'x1'"),
+    "text": (lambda t: changed(t, "x1", ["warm"] * len(t)), "holds text where numbers are meant"),
+    "text as target": (lambda t: changed(t, "y", ["warm"] * len(t)), "the target"),
+    "infinite": (lambda t: changed(t, "y", [np.inf] * len(t)), "'y' is infinite in 450 rows"),
+}
+
+
+@pytest.mark.parametrize("command", list(READING))
+@pytest.mark.parametrize("fault", list(FAULTS))
+def test_a_fault_of_the_data_names_the_file(data, command, fault):
+    change, words = FAULTS[fault]
+    data(change)
+    line = refused(*READING[command], "--weight", "w")
+    assert words in line
+    # All rows of a site count together: there a fault of values is the site's.
+    assert "b.parquet" in line or (command == "fit" and "Lyon" in line)
+    assert not Path("out.json").exists() and leftovers(Path()) == []
+
+
+@pytest.mark.parametrize("command", list(READING))
+def test_a_broken_file_is_named(data, command):
+    Path("data/b.parquet").write_bytes(b"no parquet")
+    line = refused(*READING[command])
+    assert "b.parquet" in line and "cannot be read" in line
+
+
+@pytest.mark.parametrize("command", ["run", "evaluate"])
+def test_rows_without_a_site(data, command):
+    data(lambda t: changed(t, "hospital", [None, None, *t.column("hospital").to_pylist()[2:]]))
+    line = refused(*READING[command], "--site", "hospital")
+    assert "b.parquet" in line and "'hospital'" in line and "missing in 2" in line
+    if command == "evaluate":
+        found = fine(*READING[command], "--site", "hospital", "--missing", "drop", "--json")
+        assert json.loads(found.stdout)["dropped"] == 2
+
+
+@pytest.mark.parametrize("command", ["run", "fit"])
+def test_text_is_no_number_to_fit(whole, command):
+    pq.write_table(changed(whole, "y", ["a", "b"] * 450), "a.parquet")
+    args = {"run": ["--workers", 1], "fit": ["--site", "Lyon"]}[command]
+    line = refused(command, "a.parquet", *FIT, "--columns", "x0,x1", *args, "-o", "m.json")
+    assert "the target holds text" in line
+
+
+def test_no_rows(whole):
+    pq.write_table(whole.slice(0, 0), "none.parquet")
+    NUMBERS.save("f.json")
+    args = [*FIT, "--site", "Lyon", "--features", "f.json", "-o", "m.json"]
+    assert "Lyon: it has no rows" in refused("fit", "none.parquet", *args)
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["fit", "a.parquet", "--target", "y", "--site", "Lyon", "-o", "m.json"],
+        ["fit", "a.parquet", *FIT, "-o", "m.json"],
+        ["fit", "a.parquet", *FIT, "--site", "Lyon", "--classes", "a,b", "-o", "m.json"],
+        ["fit", "a.parquet", *FIT, "--site", "Lyon", "--starts", "0", "-o", "m.json"],
+        ["fit", "a.parquet", *FIT, "--site", "L", "--features", "f", "--columns", "a", "-o", "m"],
+        ["aggregate", "-o", "m.json"],
+        ["aggregate", "a.json", "--method", "ensemble", "-o", "m.json"],
+        ["inspect"],
+        ["evaluate", "m.json", "a.parquet"],
+    ],
+)
+def test_wrong_usage_is_2(args):
+    result = call(*args)
+    assert result.exit_code == 2 and "Usage:" in result.stderr and result.stdout == ""
+
+
+def test_a_site_needs_a_name_that_a_message_can_carry(sent):
+    for name, words in [(" ", "is empty"), ("a\x1b[31m", "control character"), ("x" * 201, "201")]:
+        assert words in refused("fit", sent / "Lyon.parquet", *FIT, "--site", name, "-o", "m.json")
+
+
+# -- inspect ---------------------------------------------------------------------------------------
+
+
+def test_inspect_a_message(sent):
+    path = sent / "Lyon.moe.json"
+    result = fine("inspect", path)
+    for words in ("Lyon", "300", "2 gaussian", "x0, x1", "converged", "no value of y", "bytes"):
+        assert words in result.stdout
+    assert "expert 0" not in result.stdout
+    found = json.loads(fine("inspect", path, "--json", "--coefficients").stdout)
+    assert (found["kind"], found["site"], found["rows"]) == ("local model", "Lyon", 300.0)
+    assert (found["values_of_y"], found["rows_of_x"]) == (0, 0)
+    assert found["bytes"] == path.stat().st_size == sum(p["bytes"] for p in found["parts"])
+    assert [p["name"] for p in found["parts"]] == ["about", "parameters", "features"]
+    model = LocalModel.load(path).model
+    assert_array_equal(list(found["coefficients"]["gate"].values()), model.gate.coef.T)
+    assert_array_equal(found["coefficients"]["experts"]["x1"], model.experts.coef[:, 2])
+    assert_array_equal(found["coefficients"]["experts"]["variance"], model.experts.var)
+    shown = fine("inspect", path, "--coefficients").stdout
+    assert f"{model.experts.coef[1, 2]:.5g}" in shown and "expert 1" in shown
+
+
+def test_inspect_tells_constant_features_and_warnings(whole):
+    pq.write_table(changed(whole, "x1", [7.5] * 900), "m.parquet")
+    fine("fit", "m.parquet", *FIT, *LYON, "-o", "m.json")
+    result = fine("inspect", "m.json")
+    assert "x1 is 7.5 in every row" in result.stdout and "constant features" in result.stdout
+    assert json.loads(fine("inspect", "m.json", "--json").stdout)["constant_features"] == {
+        "x1": 7.5
+    }
+
+
+def test_inspect_a_model_and_features(sent, inbox):
+    fine("aggregate", *[f"{name}.moe.json" for name in SITES], *MERGE)
+    found = json.loads(fine("inspect", "model.json", "--json").stdout)
+    assert found["kind"] == "model" and found["about"]["sites"] == "Brest, Lyon, Nantes"
+    assert found["bytes"] == sum(p["bytes"] for p in found["parts"])
+    assert "otmoe aggregate" in fine("inspect", "model.json").stdout
+    found = json.loads(fine("inspect", "features.json", "--json").stdout)
+    assert found["kind"] == "features" and found["features"] == ["x0", "x1"]
+    assert found["bytes"] == sum(p["bytes"] for p in found["parts"])
+    assert "x0, x1" in fine("inspect", "features.json", "--coefficients").stdout
+
+
+def test_classes_are_named(whole):
+    pq.write_table(changed(whole, "y", ["well", "sick"] * 450), "m.parquet")
+    fine("fit", "m.parquet", *FIT, *CLASSES)
+    assert "sick, well" in fine("inspect", "m.json").stdout
+    assert "only the names of the classes" in fine("inspect", "m.json").stdout
+
+
+def test_a_file_written_otherwise_has_its_own_size(sent):
+    document = json.loads((sent / "Lyon.moe.json").read_text())
+    Path("m.json").write_text(json.dumps(document))
+    result = fine("inspect", "m.json")
+    assert "as otmoe would write them" in result.stdout
+    assert f"{Path('m.json').stat().st_size:,} bytes in all" in result.stdout
+
+
+HOSTILE = {
+    "empty": lambda text: b"",
+    "truncated": lambda text: text[: len(text) // 2],
+    "binary": lambda text: bytes(range(256)),
+    "nested": lambda text: b"[" * 100_000,
+    "twice": lambda text: text.replace(b'"site"', b'"site": "Paris", "site"'),
+    "infinite": lambda text: text.replace(b'"n_samples": 300.0', b'"n_samples": 1e999'),
+    "version": lambda text: text.replace(b'"schema_version": 1', b'"schema_version": 2'),
+    "colours": lambda text: text.replace(b'"Lyon"', b'"\\u001b[31mLyon"'),
+    "another kind": lambda text: text.replace(b'"local model"', b'"pickle"'),
+    "no kind": lambda text: text.replace(b'"otmoe": "local model",', b""),
+    "more": lambda text: text.replace(b'"site"', b'"rows": [[1.0, 2.0]], "site"'),
+}
+
+
+@pytest.mark.parametrize("fault", list(HOSTILE))
+@pytest.mark.parametrize("command", ["inspect", "aggregate"])
+def test_a_hostile_file_is_one_sentence(inbox, fault, command):
+    path = Path("Lyon.moe.json")
+    path.write_bytes(HOSTILE[fault](path.read_bytes()))
+    if command == "inspect":
+        line = refused("inspect", path)
+    else:
+        line = refused("aggregate", "Brest.moe.json", path, *MERGE)
+        assert not Path("model.json").exists()
+    assert "Lyon.moe.json: " in line and "\x1b" not in line and len(line) < 400
+
+
+# -- aggregate -------------------------------------------------------------------------------------
+
+
+def test_the_part_of_every_site(inbox):
+    result = fine("aggregate", "*.moe.json", *MERGE, "--json")
+    found = json.loads(result.stdout)
+    assert [site["site"] for site in found["sites"]] == SITES
+    assert_allclose([site["weight"] for site in found["sites"]], 1 / 3)
+    sizes = [Path(f"{name}.moe.json").stat().st_size for name in SITES]
+    assert [site["bytes"] for site in found["sites"]] == sizes and found["bytes"] == sum(sizes)
+    assert found["support_points"] == 900 and found["support"] == "support.parquet"
+    about = json.loads(Path("model.json").read_text())["about"]
+    assert about["sites"] == "Brest, Lyon, Nantes" and about["rows"] == 900.0
+    assert about["method"] == "reduction"
+    shown = fine("aggregate", "*.moe.json", *MERGE, "--force").stdout
+    for words in (*SITES, f"{sum(sizes):,} bytes", "weight", "cost", "900 points", "mass"):
+        assert words in shown
+
+
+def test_the_order_of_the_messages_does_not_matter(inbox):
+    fine("aggregate", "Brest.moe.json", "Lyon.moe.json", "Nantes.moe.json", *MERGE)
+    one = load_model("model.json").to_vector()
+    fine("aggregate", "Nantes.moe.json", "[BL]*.moe.json", *MERGE, "--force")
+    assert_array_equal(load_model("model.json").to_vector(), one)
+
+
+def test_options_are_passed_on(inbox):
+    def merge(*args):
+        found = json.loads(
+            fine("aggregate", "*.moe.json", *MERGE, "--force", "--json", *args).stdout
+        )
+        return found, load_model("model.json")
+
+    messages = [LocalModel.load(f"{name}.moe.json") for name in SITES]
+    X = pq.read_table("support.parquet").select(["x0", "x1"]).to_pandas().to_numpy()
+    found, model = merge("--method", "middle")
+    assert found["method"] == "middle"
+    assert any(np.array_equal(model.to_vector(), m.model.to_vector()) for m in messages)
+    assert merge("--experts", 1)[1].n_experts == 1
+    found, model = merge("--exclude", "Lyon", "--exclude", "Brest")
+    assert [site["site"] for site in found["sites"]] == ["Nantes"]
+    assert found["rows"] == 300
+    assert found["excluded"] == ["Lyon", "Brest"]
+    found, _ = merge("--points", 100)
+    assert found["support_points"] == 100
+    heavy = replace(messages[0], n_samples=10_000.0)
+    heavy.save("Brest.moe.json")
+    found, model = merge("--site-weight", "equal")
+    expected = otmoe.aggregate([heavy, *messages[1:]], X, site_weight=[1, 1, 1])
+    assert_allclose(model.to_vector(), expected.model.to_vector(), rtol=1e-9)
+    assert_allclose([site["weight"] for site in found["sites"]], 1 / 3)
+    assert merge()[0]["sites"][0]["weight"] > 0.9
+
+
+def test_many_sites_are_cut_short_in_words_alone(inbox):
+    message = LocalModel.load("Lyon.moe.json")
+    for i in range(30):
+        replace(message, site=f"site {i:02d}", n_samples=100.0 + i).save(f"s{i:02d}.moe.json")
+    result = fine("aggregate", "s*.moe.json", *MERGE)
+    assert "and 10 that count less" in result.stdout
+    assert "site 29" in result.stdout and "site 05" not in result.stdout
+    found = json.loads(fine("aggregate", "s*.moe.json", *MERGE, "--force", "--json").stdout)
+    assert len(found["sites"]) == 30
+
+
+def test_a_draw_of_the_support_is_fair_and_repeats(whole):
+    from otmoe.data.shards import draw_features
+
+    pq.write_table(whole, "a.parquet", row_group_size=70)
+    pa.csv.write_csv(whole, "b.csv")
+    spec = FeatureSpec((*NUMBERS.columns, Column("wind", "category", ("N", "S"))))
+    X, total = draw_features("a.parquet", spec, 10_000)
+    assert total == 900
+    assert_array_equal(X, spec.encode(whole))
+    few, total = draw_features("a.parquet", spec, 100, random_state=3)
+    assert_array_equal(few, draw_features("b.csv", spec, 100, random_state=3)[0])
+    assert few.shape == (100, 3) and total == 900
+    rows = {row.tobytes(): i for i, row in enumerate(X)}
+    places = [rows[row.tobytes()] for row in few]
+    assert places == sorted(set(places))  # without replacement, in their order
+    hits = np.zeros(900)
+    for seed in range(200):
+        drawn, _ = draw_features("a.parquet", spec, 100, random_state=seed)
+        hits[[rows[row.tobytes()] for row in drawn]] += 1
+    # 200 draws of 1 in 9: binomial, its dispersion chi-squared with 899 degrees of freedom
+    assert abs(hits.var() / (200 * (1 / 9) * (8 / 9)) - 1) < 0.2
+    gaps = changed(whole, "x0", [None, *whole.column("x0").to_pylist()[1:]])
+    pq.write_table(gaps, "gaps.parquet")
+    with pytest.raises(ValueError, match="missing in 1 of 900 rows"):
+        draw_features("gaps.parquet", spec, 100)
+    assert draw_features("gaps.parquet", spec, 10_000, missing="drop")[1] == 899
+
+
+def test_every_unreadable_message_is_named(inbox):
+    Path("Lyon.moe.json").write_text("{")
+    Path("Brest.moe.json").write_text("no")
+    words = ["Lyon.moe.json", "Nantes.moe.json", "Brest.moe.json", "Paris.moe.json"]
+    line = refused("aggregate", *words, *MERGE)
+    assert "3 of 4 messages cannot be read" in line and "--skip-bad" in line
+    assert "Nantes" not in line and all(w in line for w in ("Lyon.moe", "Brest.moe", "Paris.moe"))
+    result = fine("aggregate", *words, *MERGE, "--skip-bad", "--json")
+    found = json.loads(result.stdout)
+    assert list(found["unreadable"]) == ["Lyon.moe.json", "Brest.moe.json", "Paris.moe.json"]
+    assert [site["site"] for site in found["sites"]] == ["Nantes"]
+    assert result.stderr.count("warning: left out: ") == 3
+    line = refused("aggregate", "Lyon.moe.json", *MERGE, "--skip-bad", "--force")
+    assert "1 of 1 messages cannot be read" in line
+
+
+def other_family(m):
+    poisson = otmoe.model.experts.PoissonExperts(m.model.experts.coef)
+    return replace(m, model=replace(m.model, experts=poisson))
+
+
+def other_names(m):
+    return replace(m, features=None, model=replace(m.model, feature_names=("x0", "x7")))
+
+
+def other_centre(m):
+    spec = FeatureSpec((Column("x0"), Column("x1", center=1.0)))
+    return replace(m, features=spec)
+
+
+def other_unknown(m):
+    return replace(m, features=replace(NUMBERS, unknown="reference"))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (other_family, "site 'Lyon' has poisson experts, but site 'Brest' has gaussian"),
+        (other_names, "site 'Lyon' has the features ['x7'] where site 'Brest' has ['x1']"),
+        (other_centre, "site 'Lyon' has column 'x1' encoded otherwise than site 'Brest'"),
+        (other_unknown, "site 'Lyon' has another word on unknown levels than site 'Brest'"),
+    ],
+)
+def test_messages_that_do_not_match(inbox, change, words):
+    change(LocalModel.load("Lyon.moe.json")).save("Lyon.moe.json")
+    assert words in refused("aggregate", "*.moe.json", *MERGE)
+    fine("aggregate", "*.moe.json", *MERGE, "--exclude", "Lyon")
+
+
+def test_a_message_without_a_word_on_features_has_plain_numbers(inbox):
+    replace(LocalModel.load("Lyon.moe.json"), features=None).save("Lyon.moe.json")
+    fine("aggregate", "*.moe.json", *MERGE)
+
+
+def test_a_site_may_send_one_message(inbox):
+    Path("copy.moe.json").write_bytes(Path("Lyon.moe.json").read_bytes())
+    line = refused("aggregate", "*.moe.json", *MERGE)
+    assert "Lyon.moe.json and copy.moe.json both come from site 'Lyon'" in line
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["*.nothing", *MERGE], "no file matches *.nothing"),
+        (["*.moe.json", "--exclude", "Paris", *MERGE], "no message is from that site"),
+        (["L*.moe.json", "--exclude", "Lyon", *MERGE], "leaves no site"),
+        (["*.moe.json", "-o", "model.json"], "give rows of covariates by --support"),
+        (["*.moe.json", "--support", "no.parquet", "-o", "m.json"], "there is no file or folder"),
+        (["features.json", *MERGE], "features.json"),
+    ],
+)
+def test_what_cannot_be_merged_is_one_line(inbox, args, words):
+    assert words in refused("aggregate", *args)
+    assert not Path("model.json").exists()
+
+
+def test_a_support_that_lacks_a_column(inbox, whole):
+    pq.write_table(whole.select(["x0", "wind"]), "support.parquet")
+    line = refused("aggregate", "*.moe.json", *MERGE)
+    assert "support.parquet" in line and "there is no column 'x1'" in line
+
+
+# -- evaluate --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("family", ["gaussian", "poisson", "classes"])
+def test_measures_equal_those_of_scikit_learn(family):
+    rows = table(family, 3000)
+    pq.write_table(rows, "rows.parquet", row_group_size=700)
+    pa.csv.write_csv(rows, "rows.csv")
+    how = [*FIT, "--family", family, *LYON, "-o", "m.json"]
+    fine("fit", "rows.parquet", *how)
+    args = ["--target", "y", "--weight", "w", "--site", "hospital", "--json"]
+    found = json.loads(fine("evaluate", "m.json", "rows.parquet", *args).stdout)
+    from_csv = json.loads(fine("evaluate", "m.json", "rows.csv", *args).stdout)
+    model = load_model("m.json")
+    X = np.column_stack([rows.column(name) for name in ("x0", "x1")])
+    y, w = rows.column("y").to_numpy(), rows.column("w").to_numpy()
+    prediction = model.predict(X)
+    site = rows.column("hospital").to_numpy().astype(str)
+    assert list(found["sites"]) == SITES and found["weight"] == w.sum()
+    for name, here in [(None, np.full(3000, True)), *((s, site == s) for s in SITES)]:
+        got = found if name is None else found["sites"][name]
+        a, b, c = y[here], prediction[here], w[here]
+        if family == "classes":
+            likeliest = model.classes[b.argmax(axis=1)]
+            expected = {
+                "accuracy": sk.accuracy_score(a.astype(str), likeliest, sample_weight=c),
+                "log_loss": sk.log_loss(a.astype(str), b, sample_weight=c),
+                "log_likelihood": -sk.log_loss(a.astype(str), b, sample_weight=c),
+            }
+        else:
+            expected = {
+                "rmse": sk.root_mean_squared_error(a, b, sample_weight=c),
+                "mae": sk.mean_absolute_error(a, b, sample_weight=c),
+                "r2": sk.r2_score(a, b, sample_weight=c),
+                "log_likelihood": np.average(model.log_density(X[here], a), weights=c),
+            }
+        if family == "poisson":
+            expected["deviance"] = sk.mean_poisson_deviance(a, b, sample_weight=c)
+        assert got["rows"] == here.sum()
+        assert set(got) - {"command", "model", "sites", "dropped"} == {*expected, "rows", "weight"}
+        for key, value in expected.items():
+            assert_allclose(got[key], value, rtol=1e-9, err_msg=f"{name} {key}")
+            other = from_csv if name is None else from_csv["sites"][name]
+            assert_allclose(other[key], value, rtol=1e-9)
+
+
+def test_what_evaluate_prints(sent, inbox):
+    args = ["evaluate", "Lyon.moe.json", "Lyon.parquet", "Brest.parquet", "--target", "y"]
+    result = fine(*args, "--site", "hospital")
+    for words in ("600", "RMSE", "MAE", "R²", "log-likelihood", "Lyon", "Brest", "hospital"):
+        assert words in result.stdout
+    assert "hospital" not in fine(*args).stdout and fine(*args, "-q").output == ""
+
+
+def test_a_number_that_is_none_is_null(inbox, whole):
+    pq.write_table(changed(whole, "y", [1.0] * 900), "rows.parquet")
+    pq.write_table(changed(whole, "w", [0.0] * 900), "none.parquet")
+    args = ["--target", "y", "--weight", "w", "--json"]
+    found = json.loads(fine("evaluate", "Lyon.moe.json", "rows.parquet", *args).stdout)
+    assert found["r2"] is None and found["rmse"] > 0
+    found = json.loads(fine("evaluate", "Lyon.moe.json", "none.parquet", *args).stdout)
+    assert found["rmse"] is None and found["log_likelihood"] is None and found["rows"] == 900
+
+
+@pytest.mark.parametrize(
+    ("family", "values", "words"),
+    [
+        ("classes", ["a", "d", "b"], "the class 'd', which is not among the classes"),
+        ("poisson", [1.0, 2.5, 0.0], "y is 2.5 in a row, but the model is one of counts"),
+    ],
+)
+def test_a_response_that_the_model_does_not_know(family, values, words):
+    rows = table(family)
+    pq.write_table(rows, "rows.parquet")
+    how = [*FIT, "--family", family, *LYON, "-o", "m.json"]
+    fine("fit", "rows.parquet", *how)
+    pq.write_table(changed(rows, "y", values * 300), "other.parquet")
+    line = refused("evaluate", "m.json", "other.parquet", "--target", "y")
+    assert words in line and "other.parquet" in line
+
+
+def test_no_rows_to_evaluate(inbox, whole):
+    pq.write_table(whole.slice(0, 0), "none.parquet")
+    assert "there are no rows" in refused(
+        "evaluate", "Lyon.moe.json", "none.parquet", "--target", "y"
+    )
+
+
+# -- what a site sends besides ---------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def generous(whole, tmp_path_factory):
+    """Return a folder with messages of sites that send all they can."""
+    folder = tmp_path_factory.mktemp("generous")
+    for name in SITES:
+        pq.write_table(part(whole, name), folder / "rows.parquet")
+        how = [*FIT, "--columns", "x0,x1", "--site", name, "-o", folder / f"{name}.moe.json"]
+        fine("fit", folder / "rows.parquet", *how, "--sketch", "--grams", "--share-support", 20)
+    return folder
+
+
+def test_what_is_not_asked_for_is_not_sent(sent, generous):
+    plain, full = (LocalModel.load(f / "Lyon.moe.json") for f in (sent, generous))
+    assert plain.sketch is None and plain.support is None and plain.grams is None
+    assert full.sketch is not None and full.support.shape == (20, 2) and full.grams is not None
+    assert_array_equal(full.model.to_vector(), plain.model.to_vector())
+
+
+def test_inspect_tells_what_each_part_reveals(generous, whole):
+    path = generous / "Lyon.moe.json"
+    found = json.loads(fine("inspect", path, "--json").stdout)
+    names = ["about", "parameters", "features", "sketch", "Grams", "support rows"]
+    assert [part["name"] for part in found["parts"]] == names
+    assert found["rows_of_x"] == 20 and found["values_of_y"] == 0
+    assert found["bytes"] == sum(p["bytes"] for p in found["parts"]) == path.stat().st_size
+    document = json.loads(path.read_text())
+    for field, name in [("sketch", "sketch"), ("grams", "Grams"), ("support", "support rows")]:
+        size = len(json.dumps(document[field]).encode())
+        (told,) = [p["bytes"] for p in found["parts"] if p["name"] == name]
+        assert size < told < 2 * size + 200
+    shown = fine("inspect", path).stdout
+    assert "no value of y" in shown and "20 rows of x" in shown and "no row of x" not in shown
+    rows = np.column_stack([part(whole, "Lyon").column(name) for name in ("x0", "x1")]).tolist()
+    assert all(row in rows for row in document["support"])
+
+
+def test_points_are_drawn_from_what_the_messages_bring(generous):
+    names = [generous / f"{name}.moe.json" for name in SITES]
+    found = json.loads(fine("aggregate", *names, "--points", 500, "--json", "-o", "m.json").stdout)
+    assert found["support_points"] == 500 and found["support"] == "drawn from the messages"
+    messages = [LocalModel.load(path) for path in names]
+    expected = otmoe.aggregate(messages, 500)
+    assert expected.n_support == 500
+    with pytest.raises(ValueError, match="support is 0; give a whole number"):
+        otmoe.aggregate(messages, 0)
+    assert_allclose(load_model("m.json").to_vector(), expected.model.to_vector(), rtol=1e-9)
+
+
+def test_one_generous_site_is_enough_and_the_others_are_named(sent, generous):
+    args = [generous / "Lyon.moe.json", sent / "Brest.moe.json", sent / "Nantes.moe.json"]
+    result = fine("aggregate", *args, "-o", "m.json")
+    assert "Brest" in result.stderr and "Nantes" in result.stderr and "Lyon" not in result.stderr
+    assert result.stderr.count("warning: ") == 1
+    line = refused("aggregate", *args[1:], "--force", "-o", "m.json")
+    assert "--support" in line and "--sketch" in line
+
+
+def test_weights_by_covariates_need_sketches(sent, generous):
+    names = [generous / f"{name}.moe.json" for name in SITES]
+    args = ["--site-weight", "covariate", "--json", "-o", "m.json"]
+    fine("aggregate", *names, *args)
+    messages = [LocalModel.load(path) for path in names]
+    expected = otmoe.aggregate(messages, site_weight="covariate")
+    assert_allclose(load_model("m.json").to_vector(), expected.model.to_vector(), rtol=1e-9)
+    assert "Brest" in refused("aggregate", *names[1:], sent / "Brest.moe.json", *args, "--force")
+
+
+def test_grams_are_for_their_method(sent, generous):
+    names = [generous / f"{name}.moe.json" for name in SITES]
+    fine("aggregate", *names, "--method", "gram", "-o", "m.json")
+    messages = [LocalModel.load(path) for path in names]
+    expected = otmoe.aggregate(messages, method="gram")
+    assert_allclose(load_model("m.json").to_vector(), expected.model.to_vector(), rtol=1e-9)
+    args = [sent / "Brest.moe.json", *names[1:], "--method", "gram", "--force", "-o", "m.json"]
+    assert "Brest" in refused("aggregate", *args)
+
+
+def test_a_site_shares_at_most_what_it_has(whole):
+    pq.write_table(whole.slice(0, 100), "few.parquet")
+    fine("fit", "few.parquet", *FIT, *LYON, "--share-support", 5000, "-o", "m.json")
+    assert LocalModel.load("m.json").support.shape == (100, 2)
+    result = call("fit", "few.parquet", *FIT, *LYON, "--share-support", 10**6, "-o", "n.json")
+    assert result.exit_code == 2 and "10000" in result.stderr
+
+
+def test_a_site_that_stands_out_is_named_and_can_be_left_out(generous, tmp_path):
+    for name in SITES:
+        (tmp_path / f"{name}.moe.json").write_bytes((generous / f"{name}.moe.json").read_bytes())
+    odd = LocalModel.load("Lyon.moe.json")
+    experts = replace(odd.model.experts, coef=odd.model.experts.coef + 50)
+    replace(odd, site="Paris", model=replace(odd.model, experts=experts)).save("Paris.moe.json")
+    result = fine("aggregate", "*.moe.json", "--json", "-o", "m.json")
+    found = json.loads(result.stdout)
+    flagged = {site["site"]: bool(site["flagged"]) for site in found["sites"]}
+    assert flagged == {"Brest": False, "Lyon": False, "Nantes": False, "Paris": True}
+    assert found["sites"][3]["disagreement"] > found["sites"][0]["disagreement"]
+    assert "'Paris'" in result.stderr and "--exclude-flagged" in result.stderr
+    assert "stands out" in fine("aggregate", "*.moe.json", "--force", "-o", "m.json").stdout
+    args = ["aggregate", "*.moe.json", "--exclude-flagged", "--force", "-o", "m.json"]
+    found = json.loads(fine(*args, "--json").stdout)
+    assert list(found["left_out"]) == ["Paris"]
+    assert [site["site"] for site in found["sites"]] == SITES
+    assert "Paris" in fine(*args).stdout
+    assert "Paris" not in json.loads(Path("m.json").read_text())["about"]["sites"]

@@ -1,0 +1,723 @@
+import gzip
+import os
+import pickle
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+
+import cloudpickle
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_array_equal
+
+from otmoe import FeatureSpec, shards_from
+from otmoe.data.columns import Column
+from otmoe.data.shards import ArrayShard, FileShard, Piece, Shard, ShardError
+
+SPEC = FeatureSpec((Column("x"), Column("wind", "category", ("N", "NE", "S"))))
+
+
+def table(n=100, seed=0, begin=0):
+    """Return rows that can be told apart: x counts them."""
+    rng = np.random.default_rng(seed)
+    return pa.table(
+        {
+            "site": rng.choice(["Brest", "Lyon", "Nantes"], n),
+            "wind": rng.choice(["N", "NE", "S"], n),
+            "y": rng.normal(size=n),
+            "x": np.arange(begin, begin + n),
+            "w": rng.uniform(1, 2, n),
+            "class": rng.choice(["ill", "well"], n),
+        }
+    )
+
+
+def write(path, rows, **options):
+    if str(path).endswith(".csv"):
+        pa.csv.write_csv(rows, path)
+    else:
+        pq.write_table(rows, path, **options)
+    return path
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Three Parquet files of 100, 50 and 7 rows in row groups of 30."""
+    for i, (n, begin) in enumerate([(100, 0), (50, 100), (7, 150)]):
+        write(tmp_path / f"part-{i}.parquet", table(n, i, begin), row_group_size=30)
+    return tmp_path
+
+
+@pytest.fixture
+def everything(folder):
+    return pa.concat_tables([pq.read_table(file) for file in sorted(folder.glob("*.parquet"))])
+
+
+def gathered(shards):
+    """Return all rows of some shards, in the order of x."""
+    rows = [shard.read() for shard in shards]
+    order = np.argsort(np.concatenate([r.X[:, 0] for r in rows]), kind="stable")
+    weight = None if rows[0].weight is None else np.concatenate([r.weight for r in rows])[order]
+    X, y = np.concatenate([r.X for r in rows]), np.concatenate([r.y for r in rows])
+    return X[order], y[order], weight
+
+
+def assert_whole(shards, rows, target="y", weight=None):
+    """Every row is in one shard, once, and as it should be."""
+    X, y, w = gathered(shards)
+    assert_array_equal(X, SPEC.encode(rows), strict=True)
+    assert_array_equal(y, rows.column(target).to_numpy())
+    assert (w is None) == (weight is None)
+    if weight:
+        assert_array_equal(w, rows.column(weight).to_numpy(), strict=True)
+    for shard in shards:
+        assert isinstance(shard.name, str) and shard.features == SPEC
+        assert shard.n_rows in (None, len(shard.read().y))
+    assert len({shard.name for shard in shards}) == len(shards)
+
+
+# -- files ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("weight", [None, "w"])
+@pytest.mark.parametrize(
+    ("cut", "names"),
+    [
+        ("file", [f"part-{i}.parquet" for i in range(3)]),
+        (
+            "row_group",
+            [f"part-{i}.parquet#{g}" for i, n in enumerate([4, 2, 1]) for g in range(n)],
+        ),
+        (1, ["shard 1"]),
+        (11, [f"shard {i:02d}" for i in range(1, 12)]),
+        (157, [f"shard {i:03d}" for i in range(1, 158)]),
+    ],
+)
+def test_files_are_cut(folder, everything, cut, names, weight):
+    shards = shards_from(folder, target="y", features=SPEC, weight=weight, cut=cut)
+    assert [shard.name for shard in shards] == names
+    assert_whole(shards, everything, weight=weight)
+    if isinstance(cut, int):
+        sizes = {shard.n_rows for shard in shards}
+        assert max(sizes) - min(sizes) <= 1
+
+
+@given(
+    sizes=st.lists(st.integers(0, 20), min_size=1, max_size=4).filter(any),
+    group=st.integers(1, 20),
+    kinds=st.lists(st.sampled_from(["parquet", "csv"]), min_size=4, max_size=4),
+    data=st.data(),
+)
+def test_every_row_is_in_one_part(tmp_path_factory, sizes, group, kinds, data):
+    folder = tmp_path_factory.mktemp("cut")
+    begins = np.cumsum([0, *sizes])
+    parts = [table(n, i, begins[i]) for i, n in enumerate(sizes)]
+    files = [
+        write(folder / f"{i}.{kind}", rows, **{"row_group_size": group} if kind != "csv" else {})
+        for i, (rows, kind) in enumerate(zip(parts, kinds, strict=False))
+    ]
+    n_shards = data.draw(st.integers(1, sum(sizes)))
+    shards = shards_from(files, target="y", features=SPEC, weight="w", cut=n_shards)
+    assert len(shards) == n_shards
+    assert {shard.n_rows for shard in shards} <= {
+        sum(sizes) // n_shards,
+        -(-sum(sizes) // n_shards),
+    }
+    assert_whole(shards, pa.concat_tables(parts), weight="w")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        lambda folder: str(folder),
+        lambda folder: folder,
+        lambda folder: f"{folder}/",
+        lambda folder: f"{folder}/*.parquet",
+        lambda folder: f"{folder}/part-?.parquet",
+        lambda folder: f"{folder}/part-[0-2].*",
+        lambda folder: f"{folder.parent}/**/part-*.parquet",
+        lambda folder: [folder / f"part-{i}.parquet" for i in range(3)],
+        lambda folder: tuple(f"{folder}/part-{i}.parquet" for i in range(3)),
+        lambda folder: [f"{folder}/part-0.parquet", f"{folder}/part-[12].parquet"],
+        lambda folder: folder.as_uri(),
+        lambda folder: f"{folder.as_uri()}/*.parquet",
+        lambda folder: [f"{folder.as_uri()}/part-{i}.parquet" for i in range(3)],
+    ],
+)
+@pytest.mark.parametrize("name", ["data", "a b&c%20"])
+def test_files_are_found(folder, everything, data, name):
+    moved = folder / name
+    moved.mkdir()
+    for file in folder.glob("*.parquet"):
+        file.rename(moved / file.name)
+    (moved / "README.md").write_text("no data")
+    shards = shards_from(data(moved), target="y", features=SPEC)
+    assert [shard.name for shard in shards] == [f"part-{i}.parquet" for i in range(3)]
+    assert_whole(shards, everything)
+
+
+def test_relative_paths_are_read_from_anywhere(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    shards = shards_from("part-*.parquet", target="y", features=SPEC)
+    monkeypatch.chdir("/")
+    assert [len(shard.read().y) for shard in shards] == [100, 50, 7]
+
+
+def test_a_folder_is_searched_to_the_bottom(tmp_path):
+    for city, begin in [("Lyon", 0), ("Nantes", 5)]:
+        (tmp_path / city).mkdir()
+        write(tmp_path / city / "part-0.parquet", table(5, 0, begin))
+    for hidden in ("_temporary", ".cache"):
+        (tmp_path / hidden).mkdir()
+        write(tmp_path / hidden / "part-0.parquet", table(5))
+    (tmp_path / "_SUCCESS").touch()
+    shards = shards_from(tmp_path, target="y", features=SPEC)
+    assert [shard.name for shard in shards] == ["Lyon/part-0.parquet", "Nantes/part-0.parquet"]
+    assert_array_equal(gathered(shards)[0][:, 0], np.arange(10))
+
+
+def test_a_star_stays_within_its_level(folder):
+    (folder / "deep" / "er").mkdir(parents=True)
+    write(folder / "deep" / "part-3.parquet", table(1))
+    write(folder / "deep" / "er" / "part-4.parquet", table(1))
+    write(folder / ".part-5.parquet", table(1))
+
+    def found(pattern):
+        shards = shards_from(f"{folder}/{pattern}", target="y", features=SPEC)
+        return [Path(shard.pieces[0].path).relative_to(folder).as_posix() for shard in shards]
+
+    top = [f"part-{i}.parquet" for i in range(3)]
+    assert found("*") == found("*.parquet") == top
+    assert found("*/*.parquet") == ["deep/part-3.parquet"]
+    assert found("**/part-[34].parquet") == ["deep/er/part-4.parquet", "deep/part-3.parquet"]
+    assert found("**/*.parquet") == ["deep/er/part-4.parquet", "deep/part-3.parquet", *top]
+    assert found("d*/**/part-?.parquet") == ["deep/er/part-4.parquet", "deep/part-3.parquet"]
+
+
+def test_csv_is_read_like_parquet(tmp_path):
+    rows = table(200)
+    write(tmp_path / "a.csv", rows)
+    (tmp_path / "b.csv.gz").write_bytes(gzip.compress((tmp_path / "a.csv").read_bytes()))
+    for name in ("a.csv", "b.csv.gz"):
+        for cut in ("file", "row_group", 3):
+            shards = shards_from(tmp_path / name, target="y", features=SPEC, weight="w", cut=cut)
+            assert_whole(shards, rows, weight="w")
+    assert shards_from(tmp_path / "a.csv", target="y", features=SPEC)[0].n_rows is None
+
+
+def test_csv_types_do_not_hang_on_the_first_rows(tmp_path, monkeypatch):
+    """Later blocks have fractions, and codes that are not numbers, where the first had neither."""
+    monkeypatch.setattr("otmoe.data.shards.sources._BLOCK", 200)
+    lines = [f"{i},0{i % 2},{i}\n" for i in range(100)] + ["0.5,A,1.5\n", ",01,3\n", "1,NA,3\n"]
+    (tmp_path / "a.csv").write_text("x,code,y\n" + "".join(lines))
+    spec = FeatureSpec((Column("x"), Column("code", "category", ("00", "01", "A"))))
+    (shard,) = shards_from(tmp_path / "a.csv", target="y", features=spec, missing="drop")
+    rows = shard.read()
+    assert_array_equal(rows.X[[1, 100]], [[1, 1, 0], [0.5, 0, 1]])
+    assert rows.y[100] == 1.5 and len(rows.y) == 101 and rows.dropped == 2
+
+
+def test_csv_may_have_quotes_lines_and_truth(tmp_path):
+    (tmp_path / "a.csv").write_text('y,name,b\n1,"a, ""b""\nc",true\n2,d,false\n3,d,true\n')
+    (shard,) = shards_from(tmp_path / "a.csv", target="y")
+    assert shard.features.feature_names == ("name=d", "b")
+    assert_array_equal(shard.read().X, [[0, 1], [1, 0], [1, 1]])
+
+
+def test_na_in_quotes_is_text_and_without_is_missing(tmp_path):
+    (tmp_path / "a.csv").write_text('y,code\n1,"NA"\n2,NA\n3,\n4,b\n')
+    spec = FeatureSpec((Column("code", "category", ("NA", "b")),))
+    (shard,) = shards_from(tmp_path, target="y", features=spec, missing="drop")
+    assert shard.read().y.tolist() == [1.0, 4.0]
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv"])
+def test_a_column_of_sites_makes_the_shards(tmp_path, suffix):
+    rows = pa.concat_tables([table(100), table(50, 1, 100)])
+    write(tmp_path / f"a.{suffix}", rows.slice(0, 60))
+    write(tmp_path / f"b.{suffix}", rows.slice(60))
+    shards = shards_from(tmp_path, target="y", features=SPEC, weight="w", site="site")
+    assert [shard.name for shard in shards] == ["Brest", "Lyon", "Nantes"]
+    assert_whole(shards, rows, weight="w")
+    sites = rows.column("site").to_numpy()
+    for shard in shards:
+        assert_array_equal(shard.read().X[:, 0], np.flatnonzero(sites == shard.name))
+
+
+def test_only_row_groups_with_the_site_are_read(tmp_path):
+    rows = table(90)
+    sites = pa.array(["Lyon"] * 30 + ["Brest"] * 30 + ["Lyon"] * 29 + ["Brest"])
+    rows = rows.set_column(0, "site", sites.dictionary_encode())
+    path = str(write(tmp_path / "a.parquet", rows, row_group_size=15))
+    brest, lyon = shards_from(path, target="y", features=SPEC, site="site")
+    assert brest.pieces == (Piece(path, 30, 60), Piece(path, 75, 90)) and brest.n_rows == 31
+    assert lyon.pieces == (Piece(path, 0, 30), Piece(path, 60, 90)) and lyon.n_rows == 59
+
+
+def test_sites_may_have_numbers(tmp_path):
+    rows = table(20).set_column(0, "site", pa.array([7, 11] * 10))
+    shards = shards_from(
+        write(tmp_path / "a.parquet", rows), target="y", features=SPEC, site="site"
+    )
+    assert [(shard.name, shard.n_rows) for shard in shards] == [("11", 10), ("7", 10)]
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv"])
+def test_labels_stay_text(tmp_path, suffix):
+    rows = table(40)
+    write(tmp_path / f"a.{suffix}", rows)
+    for cut in ("file", 2):
+        shards = shards_from(tmp_path, target="class", features=SPEC, cut=cut)
+        assert_whole(shards, rows, target="class")
+        assert shards[0].read().y.dtype.kind == "U"
+
+
+def test_a_shard_with_one_class_is_read(tmp_path):
+    rows = table(5).set_column(5, "class", pa.array(["ill"] * 5).dictionary_encode())
+    shards = shards_from(write(tmp_path / "a.parquet", rows), target="class", features=SPEC)
+    assert shards[0].read().y.tolist() == ["ill"] * 5
+
+
+def test_types_of_parquet(tmp_path):
+    rows = pa.table(
+        {
+            "y": pa.array([True, False, None]),
+            "x": pa.array([Decimal("1.5"), Decimal("2.5"), Decimal("3.5")]),
+            "wind": pa.array(["S", "N", "S"]).dictionary_encode(),
+            "w": pa.array([1, 2, 3], pa.uint8()),
+            "when": pd.date_range("2020", periods=3),
+        }
+    )
+    path = write(tmp_path / "a.parquet", rows)
+    (shard,) = shards_from(path, target="y", features=SPEC, weight="w", missing="drop")
+    found = shard.read()
+    assert_array_equal(found.X, [[1.5, 0, 1], [2.5, 0, 0]], strict=True)
+    assert_array_equal(found.y, [1.0, 0.0], strict=True)
+    assert_array_equal(found.weight, [1.0, 2.0], strict=True)
+    assert found.dropped == 1 and shard.n_rows == 3
+
+
+def test_features_are_looked_up_in_the_first_rows(folder):
+    shards = shards_from(folder, target="y", weight="w", site="site")
+    assert shards[0].features.names == ("wind", "x", "class")
+    named = shards_from(folder, target="y", features=["x", "wind"])
+    assert named[0].features == FeatureSpec(
+        (Column("x"), Column("wind", "category", ("N", "NE", "S"), "N"))
+    )
+
+
+def test_a_category_missing_in_one_shard_keeps_its_column(tmp_path):
+    rows = table(60)
+    calm = rows.filter(pa.compute.equal(rows.column("wind"), "S"))
+    write(tmp_path / "a.parquet", rows)
+    write(tmp_path / "b.parquet", calm)
+    for shard in shards_from(tmp_path, target="y", features=SPEC):
+        assert shard.read().X.shape[1] == 3
+    assert_array_equal(shard.read().X[:, 1:], [[0, 1]] * len(calm))
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv"])
+def test_an_empty_shard_has_no_rows(tmp_path, suffix):
+    write(tmp_path / f"a.{suffix}", table(0))
+    write(tmp_path / f"b.{suffix}", table(5))
+    shards = shards_from(tmp_path, target="y", features=SPEC, weight="w")
+    empty = shards[0].read()
+    assert empty.X.shape == (0, 3) and empty.y.shape == empty.weight.shape == (0,)
+    assert len(shards[1].read().y) == 5
+    assert shards_from(tmp_path, target="y", weight="w")[0].features.names == (
+        "site", "wind", "x", "class",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv"])
+@pytest.mark.parametrize("column", ["x", "wind", "y", "w", "class"])
+def test_rows_with_missing_values_are_refused_or_dropped(tmp_path, suffix, column):
+    rows = table(30)
+    gaps = np.arange(30) % 7 == 3
+    values = pc_if(gaps, rows.column(column))
+    rows = rows.set_column(rows.schema.names.index(column), column, values)
+    options = {"target": "class" if column == "class" else "y", "features": SPEC, "weight": "w"}
+    write(tmp_path / f"a.{suffix}", rows)
+    (shard,) = shards_from(tmp_path, **options)
+    with pytest.raises(ShardError, match=f"^shard 'a.*': column '{column}' is missing in 4 of 30"):
+        shard.read()
+    (shard,) = shards_from(tmp_path, **options, missing="drop")
+    found = shard.read()
+    assert found.dropped == 4 and len(found.weight) == len(found.y) == 26
+    kept = rows.filter(pa.array(~gaps))
+    assert_array_equal(found.X, SPEC.encode(kept))
+    assert_array_equal(found.weight, kept.column("w").to_numpy())
+
+
+@pytest.mark.parametrize("site", [None, ("site", "Lyon")])
+@pytest.mark.parametrize("size", [None, 100])
+def test_columns_are_read_a_few_at_a_time(tmp_path, rng, site, size):
+    # 11 features of 9 columns; gaps in several of them, in the target and in the weights
+    spec = FeatureSpec(
+        (*(Column(f"x{j}") for j in range(8)), Column("wind", "category", ("E", "N", "NE", "S")))
+    )
+    rows = table().select(["site", "wind"])
+    numbers = {name: rng.normal(size=100) for name in ["y", "w", *(f"x{j}" for j in range(8))]}
+    numbers["w"] = np.abs(numbers["w"])
+    for i, values in enumerate(numbers.values()):
+        values[i :: 23 + i] = np.nan
+    for name, values in numbers.items():
+        rows = rows.append_column(name, pa.array(values, from_pandas=True))
+    path = write(tmp_path / "a.parquet", rows, row_group_size=17)
+    if site is not None and size is not None:
+        size = int((rows["site"].to_numpy() == "Lyon").sum())
+    shard = FileShard(
+        "a", (Piece(str(path)),), "y", spec, "w", site=site, size=size, missing="drop"
+    )
+    found = shard.read()
+    frame = rows.to_pandas().dropna()
+    every = len(rows) if site is None else int((rows["site"].to_numpy() == "Lyon").sum())
+    if site is not None:
+        frame = frame[frame["site"] == "Lyon"]
+    assert 0 < len(frame) < every
+    assert_array_equal(found.X, spec.encode(frame))
+    assert_array_equal(found.y, frame["y"])
+    assert_array_equal(found.weight, frame["w"])
+    assert found.dropped == every - len(frame)
+
+
+def test_a_file_with_fewer_rows_than_counted_is_named(folder):
+    shard = FileShard("a", (Piece(str(folder / "part-1.parquet")),), "y", SPEC, size=60)
+    with pytest.raises(ShardError, match="60 rows were counted .* and 50 are read now"):
+        shard.read()
+
+
+def pc_if(gaps, column):
+    return pa.compute.if_else(pa.array(gaps), pa.scalar(None, column.type), column)
+
+
+# -- descriptions --------------------------------------------------------------------------------
+
+
+def test_descriptions_travel(folder):
+    for shard in shards_from(folder, target="y", features=SPEC, cut=5):
+        for module in (pickle, cloudpickle):
+            sent = module.dumps(shard)
+            assert len(sent) < 1000
+            assert module.loads(sent) == shard
+            assert_array_equal(module.loads(sent).read().X, shard.read().X)
+    with pytest.raises(AttributeError):
+        shard.name = "b"
+
+
+def test_an_error_travels(tmp_path):
+    with pytest.raises(ShardError) as caught:
+        shards_from(tmp_path / "a.parquet", target="y")
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
+
+
+def test_a_shard_by_hand(folder):
+    shard = FileShard("Lyon", (Piece(str(folder / "part-2.parquet"), 2),), "y", SPEC)
+    assert shard.n_rows == 5
+    assert_array_equal(shard.read().X[:, 0], np.arange(152, 157))
+
+
+# -- rows in memory ------------------------------------------------------------------------------
+
+FRAMES = {
+    "arrow": lambda rows: rows,
+    "pandas": lambda rows: rows.to_pandas(),
+    "polars": pl.from_arrow,
+    "mapping": lambda rows: {name: rows.column(name).to_numpy() for name in rows.schema.names},
+}
+
+
+@pytest.mark.parametrize("form", FRAMES)
+@pytest.mark.parametrize(("how", "n"), [({}, 1), ({"cut": 7}, 7), ({"site": "site"}, 3)])
+@pytest.mark.parametrize("target", ["y", "class"])
+def test_frames_are_cut(form, how, n, target):
+    rows = table(100)
+    shards = shards_from(FRAMES[form](rows), target=target, features=SPEC, weight="w", **how)
+    assert len(shards) == n
+    assert_whole(shards, rows, target=target, weight="w")
+    if n == 3:
+        sites = rows.column("site").to_numpy()
+        for shard in shards:
+            assert_array_equal(shard.read().X[:, 0], np.flatnonzero(sites == shard.name))
+
+
+def test_arrays_are_cut(rng):
+    X, y, w = rng.normal(size=(20, 3)), rng.normal(size=20), rng.uniform(1, 2, 20)
+    for data in ((X, y, w), (X.tolist(), list(y), list(w)), (X, pd.Series(y), pl.Series(w))):
+        shards = shards_from(data, cut=3)
+        rows = [shard.read() for shard in shards]
+        assert [len(r.y) for r in rows] == [6, 7, 7]
+        assert_array_equal(np.concatenate([r.X for r in rows]), X)
+        assert_array_equal(np.concatenate([r.y for r in rows]), y)
+        assert_array_equal(np.concatenate([r.weight for r in rows]), w)
+    assert shards_from((X, y))[0].read().weight is None
+    frame = pd.DataFrame({"x": np.arange(20), "wind": ["N", "S"] * 10})
+    (shard,) = shards_from((frame, y), features=SPEC)
+    assert_array_equal(shard.read().X, SPEC.encode(frame))
+
+
+def test_an_array_shard_by_hand(rng):
+    X, y = rng.normal(size=(5, 2)), np.array(["a", "b", "a", None, "b"], object)
+    shard: Shard = ArrayShard("Lyon", pd.DataFrame(X, columns=["a", "b"]), y, missing="drop")
+    assert shard.n_rows == 5
+    found = shard.read()
+    assert_array_equal(found.X, X[[0, 1, 2, 4]])
+    assert found.y.tolist() == ["a", "b", "a", "b"] and found.dropped == 1
+    assert_array_equal(pickle.loads(pickle.dumps(shard)).read().X, found.X)
+    X[2, 1] = np.nan
+    for features, name in [(None, "x1"), (FeatureSpec.of_names(["a", "b"]), "b")]:
+        with pytest.raises(ShardError, match=f"^shard 'Lyon': column '{name}' is missing in 1 of"):
+            ArrayShard("Lyon", X, np.ones(5), features=features).read()
+
+
+@pytest.mark.parametrize(
+    ("X", "y", "weight", "sentence"),
+    [
+        (np.ones(3), np.ones(3), None, r"X has shape \(3,\); give rows and columns"),
+        (np.ones((3, 1)), np.ones(2), None, "y has 2 values and X 3 rows; give one for each"),
+        (np.ones((3, 1)), np.ones(3), np.ones(4), "weight has 4 values and X 3 rows"),
+        (np.ones((3, 1)), np.ones(3), -np.ones(3), "column 'weight', the weight, is negative in 3"),
+        (np.full((3, 1), np.inf), np.ones(3), None, "column 'x0' is infinite in 3 rows"),
+        (np.full((3, 1), np.nan), np.ones(3), None, "column 'x0' is missing in all 3 rows"),
+    ],
+)
+def test_arrays_that_cannot_be_used_are_refused(X, y, weight, sentence):
+    with pytest.raises(ShardError, match=f"^shard 'rows': {sentence}"):
+        ArrayShard("rows", X, y, weight, missing="drop").read()
+
+
+# -- faults --------------------------------------------------------------------------------------
+
+
+def test_nothing_found(tmp_path):
+    with pytest.raises(ShardError, match=r"^no file matches .*\*\.parquet; check the folder"):
+        shards_from(tmp_path / "*.parquet", target="y")
+    with pytest.raises(ShardError, match="^no file matches"):
+        shards_from(tmp_path / "nowhere" / "*.parquet", target="y")
+    with pytest.raises(ShardError, match=r"^there is no file or folder .*a\.parquet; check the n"):
+        shards_from(tmp_path / "a.parquet", target="y")
+    (tmp_path / "a.txt").touch()
+    with pytest.raises(ShardError, match=r"^the folder .* has no data files, whose names end in"):
+        shards_from(tmp_path, target="y")
+    with pytest.raises(ShardError, match=r"a\.txt is neither Parquet nor CSV"):
+        shards_from(tmp_path / "a.txt", target="y")
+    with pytest.raises(ShardError, match=r"a\.txt is neither Parquet nor CSV"):
+        shards_from(tmp_path / "*.txt", target="y")
+    with pytest.raises(ShardError, match="^data is an empty list; give at least one file"):
+        shards_from([], target="y")
+    with pytest.raises(ShardError, match="^xyz://a/b cannot be reached: Unrecognized"):
+        shards_from("xyz://a/b", target="y")
+    write(tmp_path / "a.csv", table(3))
+    write(tmp_path / "a.parquet", table(3))
+    with pytest.raises(ShardError, match="has both Parquet and CSV files; say which you mean"):
+        shards_from(tmp_path, target="y")
+
+
+def test_a_file_given_twice(folder):
+    file = folder / "part-0.parquet"
+    with pytest.raises(ShardError, match=r"part-0\.parquet is given twice; its rows would count"):
+        shards_from([file, file], target="y")
+    with pytest.raises(ShardError, match="part-0.parquet is given twice"):
+        shards_from([file, folder], target="y")
+    with pytest.raises(ShardError, match="are the same file; name it once"):
+        shards_from([file, file.as_uri()], target="y")
+    (folder / "link.parquet").symlink_to(file)
+    with pytest.raises(ShardError, match="are the same file; name it once"):
+        shards_from(folder, target="y")
+
+
+def test_an_unreadable_file_is_named(folder):
+    (folder / "part-0.parquet").write_bytes(b"no Parquet")
+    (folder / "part-1.parquet").write_bytes((folder / "part-1.parquet").read_bytes()[:-100])
+    shards = shards_from(folder, target="y", features=SPEC)  # the third tells what is needed
+    for shard in shards[:2]:
+        with pytest.raises(
+            ShardError, match=f"^shard '{shard.name}' cannot be read: .*mend it, or"
+        ):
+            shard.read()
+    assert len(shards[2].read().y) == 7
+    for cut in ("row_group", 2):
+        with pytest.raises(ShardError, match=r"^shard 'part-0\.parquet' cannot be read"):
+            shards_from(folder, target="y", features=SPEC, cut=cut)
+    with pytest.raises(ShardError, match=r"^shard 'part-0\.parquet' cannot be read"):
+        shards_from(folder, target="y", site="site", features=SPEC)
+    (folder / "part-2.parquet").unlink()
+    with pytest.raises(
+        ShardError, match=r"^shard 'part-2\.parquet' cannot be read: .*No such file"
+    ):
+        shards[2].read()
+    with pytest.raises(ShardError, match=r"^shard 'part-0\.parquet' cannot be read"):
+        shards_from(folder, target="y", features=SPEC)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("", "^shard 'a.csv' cannot be read: Empty CSV file; mend it"),
+        ("y,x\n1,2\n3\n", "^shard 'a.csv' cannot be read: .*Expected 2 columns, got 1"),
+    ],
+)
+def test_broken_csv_is_named(tmp_path, text, sentence):
+    (tmp_path / "a.csv").write_text(text)
+    with pytest.raises(ShardError, match=sentence):
+        shards_from(tmp_path, target="y", features=FeatureSpec.of_names(["x"]))[0].read()
+
+
+def test_a_missing_column_is_named(folder):
+    lacking = pq.read_table(folder / "part-1.parquet").drop_columns(["x", "class", "w"])
+    write(folder / "part-1.parquet", lacking)
+    shards = shards_from(folder, target="y", features=SPEC)
+    with pytest.raises(
+        ShardError,
+        match=r"^shard 'part-1\.parquet': there is no column 'x'; there are 'site', 'wind', 'y'\.$",
+    ):
+        shards[1].read()
+    assert len(shards[0].read().y) == 100
+    for names in ({"target": "z"}, {"target": "y", "weight": "z"}, {"target": "y", "site": "z"}):
+        with pytest.raises(ShardError, match=r"^shard 'part-0\.parquet': there is no column 'z'; "):
+            shards_from(folder, features=SPEC, **names)
+    with pytest.raises(ShardError, match=r"^shard 'part-0\.parquet': there is no column 'z'"):
+        shards_from(folder, target="y", features=["z"])
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv"])
+@pytest.mark.parametrize("column", ["x", "y", "w"])
+def test_text_where_numbers_are_meant_is_named(tmp_path, suffix, column):
+    write(tmp_path / f"a.{suffix}", table(5))
+    rows = table(5)
+    place = rows.schema.names.index(column)
+    write(tmp_path / f"b.{suffix}", rows.set_column(place, column, pa.array(["two"] * 5)))
+    shards = shards_from(tmp_path, target="y", weight="w", features=SPEC)
+    shards[0].read()
+    with pytest.raises(ShardError, match=f"^shard 'b.*': column '{column}'.* holds text where num"):
+        shards[1].read()
+
+
+def test_text_far_down_a_csv_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr("otmoe.data.shards.sources._BLOCK", 100)
+    lines = "".join(f"{i},a,{i},1\n" for i in range(50))
+    (tmp_path / "a.csv").write_text(f"y,name,x,z\n{lines}1,b,two,1\n")
+    spec = FeatureSpec.of_names(["z", "x"])
+    with pytest.raises(ShardError, match="^shard 'a.csv': column 'x' holds 'two' where numbers"):
+        shards_from(tmp_path, target="y", features=spec)[0].read()
+
+
+@pytest.mark.parametrize("missing", ["error", "drop"])
+@pytest.mark.parametrize("suffix", ["parquet", "csv"])
+@pytest.mark.parametrize("column", ["x", "wind", "y", "w"])
+def test_a_column_of_nothing_is_named(tmp_path, suffix, column, missing):
+    write(tmp_path / f"a.{suffix}", table(5))
+    rows = table(5)
+    nothing = pa.array([np.nan] * 5) if column == "x" else pa.nulls(5)
+    place = rows.schema.names.index(column)
+    write(tmp_path / f"b.{suffix}", rows.set_column(place, column, nothing))
+    shards = shards_from(tmp_path, target="y", weight="w", features=SPEC, missing=missing)
+    shards[0].read()
+    with pytest.raises(
+        ShardError, match=f"^shard 'b.*': column '{column}' is missing in all 5 rows"
+    ):
+        shards[1].read()
+
+
+def test_unknown_levels_are_counted_over_the_whole_shard(tmp_path):
+    n = 20_000
+    rows = pa.table({"y": np.ones(n), "x": np.ones(n), "wind": ["N", "W"] * (n // 2)})
+    path = write(tmp_path / "a.parquet", rows)
+    (shard,) = shards_from(path, target="y", features=SPEC)
+    with pytest.raises(
+        ShardError, match=r"^shard 'a\.parquet': column 'wind' .*\"W\" \(10000 rows"
+    ):
+        shard.read()
+    lenient = replace(shard, features=FeatureSpec(SPEC.columns, "reference"))
+    assert_array_equal(lenient.read().X[:, 1:], np.zeros((n, 2)))
+    negative = rows.append_column("w", pa.array(-np.ones(n)))
+    (shard,) = shards_from(negative, target="y", features=lenient.features, weight="w")
+    with pytest.raises(ShardError, match="'weight', the weight, is negative in 20000 rows"):
+        shard.read()
+    write(path, negative)
+    (shard,) = shards_from(path, target="y", features=lenient.features, weight="w")
+    with pytest.raises(ShardError, match="'w', the weight, is negative in 20000 rows"):
+        shard.read()
+
+
+def test_a_file_that_has_changed_is_named(tmp_path):
+    path = write(tmp_path / "a.parquet", table(10))
+    cut = shards_from(path, target="y", features=SPEC, cut=2)
+    sites = shards_from(path, target="y", features=SPEC, site="site")
+    write(path, table(3))
+    for shard in (cut[1], sites[0]):
+        with pytest.raises(ShardError, match="rows were counted .* the files have changed; make"):
+            shard.read()
+    write(path, table(10).set_column(0, "site", pa.array(["Nantes"] * 10)))
+    with pytest.raises(ShardError, match="^shard 'Nantes': . rows were counted .* 10 are read now"):
+        sites[2].read()
+
+
+def test_rows_of_no_site_are_refused(tmp_path):
+    rows = table(4).set_column(0, "site", pa.array(["Lyon", None, "Brest", None]))
+    path = write(tmp_path / "a.parquet", rows)
+    for data, name in ((path, "a.parquet"), (rows, "rows")):
+        with pytest.raises(ShardError, match=f"^shard '{name}': column 'site', the site, is missi"):
+            shards_from(data, target="y", features=SPEC, site="site")
+    blank = rows.set_column(0, "site", pa.array(["Lyon", "", "Brest", "a" * 300]))
+    for data in (write(path, blank), blank):
+        with pytest.raises(ShardError, match="^shard '': `site` is empty; give the site a name"):
+            shards_from(data, target="y", features=SPEC, site="site")
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "sentence"),
+    [
+        ({"target": None}, TypeError, "target is missing; give the name"),
+        ({"cut": 0}, ValueError, 'cut is 0; give "file", "row_group" or a whole number'),
+        ({"cut": True}, ValueError, "cut is True; give"),
+        ({"cut": "rows"}, ValueError, "cut is 'rows'; give"),
+        ({"cut": 8}, ShardError, "cut is 8, but there are 7 rows; give a smaller number"),
+        ({"cut": 2, "site": "site"}, ValueError, "site and cut are both given"),
+        ({"missing": "keep"}, ValueError, 'missing is \'keep\'; give "error" or "drop"'),
+        ({"weight": "y"}, ValueError, "target, weight and site are .*; give each a column of its"),
+        ({"features": "x"}, TypeError, "features is 'x'; give a list of names, or a FeatureSpec"),
+        ({"features": ["x", "y"]}, ShardError, "shard .*: column 'y' cannot be a feature as well"),
+        ({"target": "when"}, ShardError, "shard .*: column 'when', the target, holds dates"),
+        ({"features": ["when"]}, ShardError, "shard .*: column 'when' holds dates or times"),
+    ],
+)
+def test_wrong_options_are_refused(tmp_path, options, error, sentence):
+    rows = table(7).append_column("when", pa.array(pd.date_range("2020", periods=7)))
+    path = write(tmp_path / "a.parquet", rows)
+    with pytest.raises(error, match=f"^{sentence}"):
+        shards_from(path, **{"target": "y", "features": SPEC} | options)
+    if "when" not in options.values():
+        with pytest.raises(error, match=f"^{sentence}"):
+            shards_from(rows, **{"target": "y", "features": SPEC} | options)
+
+
+def test_wrong_arrays_are_refused(rng):
+    X, y = np.ones((4, 2)), np.ones(4)
+    with pytest.raises(TypeError, match="^data is a tuple of 4; give"):
+        shards_from((X, y, y, y))
+    with pytest.raises(TypeError, match="^target, weight and site are names of columns; arrays"):
+        shards_from((X, y), target="y")
+    with pytest.raises(TypeError, match="^features are about named columns, and X is an array"):
+        shards_from((X, y), features=SPEC)
+    with pytest.raises(ValueError, match="^rows in memory have no row groups"):
+        shards_from((X, y), cut="row_group")
+    with pytest.raises(TypeError, match="^data has a ndarray among its files; give paths"):
+        shards_from([X, y], target="y")
+    with pytest.raises(ShardError, match="^shard 'rows': there is no column 'wind'"):
+        shards_from({"y": y, "x": y}, target="y", features=SPEC)
+
+
+def test_no_file_has_rows(tmp_path):
+    path = write(tmp_path / "a.parquet", table(0))
+    with pytest.raises(ShardError, match="^shard 'a.parquet': the sample has no rows"):
+        shards_from(path, target="y")
+    assert len(shards_from(path, target="y", features=SPEC)[0].read().y) == 0
+    assert os.listdir(tmp_path) == ["a.parquet"] and Path(path).exists()

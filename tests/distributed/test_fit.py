@@ -1,0 +1,942 @@
+"""Local fits over shards, second chances, and the estimators around them."""
+
+import copy
+import pickle
+import warnings
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+from threadpoolctl import threadpool_info
+
+from otmoe import (
+    DistributedMoEClassifier,
+    DistributedMoERegressor,
+    MoEClassifier,
+    MoERegressor,
+    aggregate,
+    shards_from,
+    simulate,
+)
+from otmoe.aggregation import merged
+from otmoe.data.shards import ArrayShard, ShardError
+from otmoe.distributed import consensus as chances
+from otmoe.distributed import fit as distributed
+from otmoe.distributed import task as local
+from otmoe.distributed.fit import fit_shards
+from otmoe.distributed.task import RowsShard, Task, fit_local, split
+from otmoe.likelihood.starts import TELLING
+from otmoe.text.arguments import generator
+from otmoe.workers.gather import Failure, TasksFailed
+
+QUICK = {"n_init": 3, "random_state": 0}
+N_SHARDS = 8
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@parametrize_with_checks(
+    [DistributedMoERegressor(n_shards=2, n_init=2), DistributedMoEClassifier(n_shards=2, n_init=2)],
+)
+def test_scikit_learn_contract(estimator, check):
+    check(estimator)
+
+
+@pytest.fixture(scope="module")
+def data():
+    return simulate(N_SHARDS * 200, 2, 2, softness=0.5, random_state=1)
+
+
+@pytest.fixture(scope="module")
+def shards(data):
+    parts = np.array_split(np.arange(len(data.y)), N_SHARDS)
+    return [RowsShard(f"shard {m}", data.X, data.y, index=i) for m, i in enumerate(parts)]
+
+
+def task_of(shards, m, **options):
+    """Return the task that `fitted` gives out for the m-th shard."""
+    rng = generator(0)
+    seeds = [int(rng.integers(2**31)) for _ in shards]
+    return Task(shards[m], seeds[m], 2, options={"n_init": 3} | options)
+
+
+def fitted(shards, **options):
+    """Fit shards as all tests here do."""
+    options = {"n_support": 300, "options": {"n_init": 3}, "random_state": 0} | options
+    return fit_shards(shards, 2, **options)
+
+
+@pytest.fixture
+def supports(monkeypatch):
+    """Return the supports at which the good models are merged, as they come."""
+    seen = []
+
+    def merge(messages, support, *arguments, **options):
+        seen.append(support)
+        return merged(messages, support, *arguments, **options)
+
+    monkeypatch.setattr(distributed, "merged", merge)
+    return seen
+
+
+@pytest.fixture(scope="module")
+def fit(shards):
+    return fitted(shards)
+
+
+def one_warning(est, *arguments, call="fit", **options):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        getattr(est, call)(*arguments, **options)
+    assert [w.category for w in caught] == [ConvergenceWarning], [str(w.message) for w in caught]
+    assert caught[0].filename == __file__
+    return str(caught[0].message)
+
+
+# -- splitting ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("n_rows", "n_shards", "n_parameters", "expected"),
+    [
+        (1000, 4, 10, 4),
+        (1000, 16, 10, 16),
+        (1000, 64, 10, 33),  # three rows per parameter at least
+        (59, 16, 10, 1),
+        (60, 16, 10, 2),
+        (5, 16, 10, 1),
+        (103, 1, 1, 1),
+        (103, 10, 1, 10),
+    ],
+)
+def test_shards_are_equal_parts_of_the_rows(n_rows, n_shards, n_parameters, expected):
+    parts = split(n_rows, n_shards, n_parameters, np.random.default_rng(0))
+    sizes = [len(part) for part in parts]
+    assert len(parts) == expected and max(sizes) - min(sizes) <= 1
+    assert_array_equal(np.sort(np.concatenate(parts)), np.arange(n_rows))
+    assert all(np.all(np.diff(part) > 0) for part in parts)
+
+
+def test_shards_are_random_and_reproducible():
+    a, b, c = (split(1000, 4, 10, np.random.default_rng(seed)) for seed in (0, 0, 1))
+    assert_array_equal(np.concatenate(a), np.concatenate(b))
+    assert not np.array_equal(np.concatenate(a), np.concatenate(c))
+    assert np.all(np.abs([part.mean() - 499.5 for part in a]) < 60)  # not the rows as they came
+
+
+# -- fitting -----------------------------------------------------------------------------------
+
+
+def test_shards_are_fitted_and_merged(supports, shards, data):
+    fit = fitted(shards)
+    assert [m.site for m in fit.local_models] == [shard.name for shard in shards]
+    assert fit.refitted == () and fit.aggregation.left_out == {} and fit.failures == ()
+    assert (fit.n_rows, fit.dropped) == (len(data.y), 0)
+    (support,) = supports
+    expected = aggregate(fit.local_models, support, n_experts=2)
+    assert_allclose(fit.aggregation.model.to_vector(), expected.model.to_vector(), rtol=1e-12)
+    assert_array_equal(
+        fit.local_models[3].model.to_vector(),
+        fit_local(task_of(shards, 3)).message.model.to_vector(),
+    )
+    truth = data.truth
+    found = fit.aggregation.model.aligned_to(truth, data.X)
+    assert_allclose(found.experts.coef, truth.experts.coef, atol=0.5)
+
+
+def test_the_support_is_rows_of_all_shards(supports, shards, data):
+    fitted(shards)
+    (support,) = supports
+    rows = {row.tobytes(): i for i, row in enumerate(np.ascontiguousarray(data.X))}
+    drawn = [rows[row.tobytes()] for row in np.ascontiguousarray(support)]
+    assert len(drawn) == len(set(drawn)) == 300
+    assert set(np.array(drawn) // 200) == set(range(N_SHARDS))
+
+
+def test_learning_time_is_that_of_the_slowest_fit_and_the_aggregation(fit):
+    timings = fit.timings
+    assert timings["local"] == fit.seconds.max() > 0
+    assert fit.agreeing > 0 and fit.aggregation.timings["total"] > 0
+    assert timings["aggregation"] == fit.agreeing + fit.aggregation.timings["total"]
+    assert timings["learning"] == timings["local"] + timings["aggregation"]
+    assert len(fit.seconds) == N_SHARDS
+
+
+class Backwards(Executor):
+    """Does everything at the last moment, the last task first."""
+
+    def __init__(self, n_tasks):
+        self.n_tasks, self.waiting = n_tasks, []
+
+    def submit(self, function, *arguments):
+        future = Future()
+        self.waiting.append((future, function, arguments))
+        if len(self.waiting) == self.n_tasks:
+            waiting, self.waiting = self.waiting, []
+            for late, call, given in reversed(waiting):
+                late.set_result(call(*given))
+        return future
+
+
+def test_who_runs_the_fits_and_who_finishes_first_is_irrelevant(fit, shards):
+    done = []
+
+    def progress(n, total, name):
+        done.append(n)
+        assert total == N_SHARDS
+
+    with ThreadPoolExecutor(2) as pool:
+        for engine in (pool, Backwards(N_SHARDS)):
+            found = fitted(shards, engine=engine, progress=progress)
+            assert [m.site for m in found.local_models] == [shard.name for shard in shards]
+            assert_allclose(
+                found.aggregation.model.to_vector(),
+                fit.aggregation.model.to_vector(),
+                rtol=1e-12,
+            )
+    assert done == 2 * list(range(1, N_SHARDS + 1))
+
+
+def test_progress_is_reported_without_an_executor(shards):
+    done = []
+    fitted(shards[:3], progress=lambda *report: done.append(report))
+    assert done == [(1, 3, "shard 0"), (2, 3, "shard 1"), (3, 3, "shard 2")]
+
+
+def test_fits_in_threads_leave_the_threads_of_blas_as_they_were(shards):
+    before = [library["num_threads"] for library in threadpool_info()]
+    with ThreadPoolExecutor(4) as pool:
+        fitted(shards, engine=pool)
+    assert [library["num_threads"] for library in threadpool_info()] == before
+
+
+def test_an_error_in_a_fit_reaches_the_user(shards):
+    class Wrong(RowsShard):
+        def read(self):
+            raise KeyError("cauchy")
+
+    wrong = [Wrong("shard 0", shards[0].X, shards[0].y), *shards[1:]]
+    with ThreadPoolExecutor(2) as pool:
+        for engine in (None, pool):
+            with pytest.raises(TasksFailed, match="shard 0: KeyError: 'cauchy'"):
+                fitted(wrong, engine=engine)
+            with pytest.raises(TasksFailed, match="8 of the fits failed: .*cauchy.*and 5 more"):
+                fitted(shards, options={"family": "cauchy"}, engine=engine)
+
+
+def test_a_shard_in_memory_travels_as_its_own_rows(shards, data):
+    sent = pickle.dumps(shards[3])
+    assert len(sent) < data.X.nbytes / 4
+    there, here = pickle.loads(sent).read(), shards[3].read()
+    assert_array_equal(there.X, here.X)
+    assert_array_equal(there.y, here.y)
+    assert shards[3].n_rows == len(here.y) == 200 and pickle.loads(sent).name == "shard 3"
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"shards": []}, "there is no shard to fit"),
+        ({"on_error": "ignore"}, "on_error is 'ignore'; choose 'raise' or 'skip'"),
+    ],
+)
+def test_a_call_that_makes_no_sense_is_refused(shards, change, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        fitted(**{"shards": shards} | change)
+
+
+# -- second chances ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def nothing_offered(monkeypatch):
+    """Leave shards alone with their own starts."""
+    monkeypatch.setattr(
+        distributed, "brought_together", lambda tasks, fits, *_: (list(fits), (), 0.0)
+    )
+
+
+def planted(monkeypatch, bad):
+    """Let fits of some shards end in a wrong optimum, as long as `bad(name, n_starts)` says so."""
+    calls = []
+
+    def fit(task):
+        n_starts = task.options["n_init"]
+        calls.append((task.shard.name, n_starts, task.seed))
+        found = fit_local(task)
+        if not bad(task.shard.name, n_starts):
+            return found
+        alone = fit_local(replace(task, n_experts=1)).message.model
+        both = replace(
+            found.message.model,
+            experts=alone.experts.take([0, 0]),
+            gate=replace(found.message.model.gate, coef=0 * found.message.model.gate.coef),
+        )
+        rows = task.shard.read()
+        value = float(both.log_density(rows.X, rows.y).sum())
+        return replace(found, message=replace(found.message, model=both, log_likelihood=value))
+
+    monkeypatch.setattr(distributed, "fit_local", fit)
+    return calls
+
+
+def test_a_shard_in_a_wrong_optimum_takes_the_start_that_others_agree_on(monkeypatch, shards, fit):
+    calls = []
+
+    def fit_badly(task):
+        calls.append((task.shard.name, task.options.get("init"), task.n_points))
+        found = fit_local(task)
+        if task.shard.name not in ("shard 1", "shard 5") or "init" in task.options:
+            return found
+        alone = fit_local(replace(task, n_experts=1)).message  # one expert for all rows, twice
+        model = replace(found.message.model, experts=alone.model.experts.take([0, 0]))
+        worse = replace(found.message, model=model, log_likelihood=alone.log_likelihood)
+        return replace(found, message=worse)
+
+    monkeypatch.setattr(distributed, "fit_local", fit_badly)
+    found = fitted(shards)
+    assert found.improved == ("shard 1", "shard 5")
+    assert found.refitted == () and found.aggregation.left_out == {}
+    asked = calls[N_SHARDS:]
+    assert [name for name, *_ in asked] == [shard.name for shard in shards]  # all are small
+    assert all(start is asked[0][1] and n == 0 for _, start, n in asked)
+    for a, b in zip(found.local_models, fit.local_models, strict=True):
+        assert abs(a.log_likelihood - b.log_likelihood) < 1e-3
+    assert_allclose(
+        found.aggregation.model.to_vector(), fit.aggregation.model.to_vector(), atol=0.02
+    )
+
+
+def test_large_shards_are_asked_only_if_their_fit_is_doubtful(monkeypatch, shards):
+    monkeypatch.setattr(chances, "_SMALL", 100)
+    asked = []
+
+    def watched(task):
+        found = fit_local(task)
+        if "init" in task.options:
+            asked.append(task.shard.name)
+            return found
+        loss = 100.0 if task.shard.name == "shard 3" else 0.0
+        value = found.message.log_likelihood - loss
+        return replace(found, message=replace(found.message, log_likelihood=value))
+
+    monkeypatch.setattr(distributed, "fit_local", watched)
+    assert fitted(shards).improved == ("shard 3",)
+    assert asked == ["shard 3"]
+
+
+@pytest.fixture(scope="module")
+def tangled():
+    """Rows of overlapping experts in shards so small that many end in wrong optima."""
+    data = simulate(6_000, 3, 4, overlap=True, random_state=1)
+    parts = np.array_split(np.arange(6_000), 20)
+    return data, [RowsShard(f"s{i}", data.X, data.y, index=part) for i, part in enumerate(parts)]
+
+
+def passes_watched(monkeypatch, fail=False):
+    """Return a list of what the passes over several shards are asked for."""
+    asked, em_shards = [], distributed.em_shards
+
+    def watched(shards, start, **kwargs):
+        asked.append((shards, start, kwargs))
+        if fail:
+            raise TasksFailed([Failure(shards[0].name, "it is gone")])
+        return em_shards(shards, start, **kwargs)
+
+    monkeypatch.setattr(distributed, "em_shards", watched)
+    return asked
+
+
+def test_shards_in_many_optima_set_out_from_passes_over_some_of_them(monkeypatch, tangled):
+    data, shards = tangled
+    asked = passes_watched(monkeypatch)
+    with monkeypatch.context() as change:
+        change.setattr(chances, "_MANY", 1.0)
+        alone = fit_shards(shards, 3, random_state=0)
+    assert not asked
+    monkeypatch.setattr(chances, "_ASKED", 10)
+    found = fit_shards(shards, 3, random_state=0)
+    [(used, _, kwargs)] = asked
+    assert len(used) == 10 and kwargs["max_iter"] == distributed._TOGETHER
+    assert len(found.improved) > 20 / 8 and found.agreeing > 0
+    gain = (
+        found.aggregation.model.log_density(data.X, data.y)
+        - alone.aggregation.model.log_density(data.X, data.y)
+    ).sum()
+    assert gain > 20
+
+
+def test_shards_that_fail_in_those_passes_stop_nothing(monkeypatch, tangled):
+    asked = passes_watched(monkeypatch, fail=True)
+    found = fit_shards(tangled[1], 3, random_state=0)
+    assert len(asked) == 1 and len(found.local_models) == 20
+
+
+def test_few_rows_stay_with_the_others_unless_they_clearly_prefer_another_maximum(shards):
+    first = fit_local(task_of(shards, 1))
+    down = first.message.log_likelihood - 5.0
+    again = replace(first, message=replace(first.message, log_likelihood=down))
+    assert chances._better(first, again).message is first.message
+    assert chances._better(first, again, slack=4.0).message is first.message
+    assert chances._better(first, again, slack=6.0).message is again.message
+    assert chances._better(first, again, slack=6.0).seconds == 2 * first.seconds
+
+
+@pytest.mark.usefixtures("nothing_offered")
+def test_a_shard_that_stands_out_is_fitted_again_with_more_starts(monkeypatch, shards, fit):
+    calls = planted(monkeypatch, lambda name, n: name == "shard 5" and n <= 3)
+    found = fitted(shards)
+    assert found.refitted == ("shard 5",) and found.aggregation.left_out == {}
+    assert calls[N_SHARDS:] == [("shard 5", 9, task_of(shards, 5).seed + 1)]
+    assert len(found.aggregation.sites) == N_SHARDS
+    gap = found.aggregation.model.to_vector() - fit.aggregation.model.to_vector()
+    assert np.abs(gap).max() < 1e-4  # the same optimum as without the accident
+
+
+@pytest.mark.usefixtures("nothing_offered")
+def test_the_seconds_of_a_second_chance_count(monkeypatch, shards):
+    def fit(task):
+        again = task.options["n_init"] > 3
+        found = fit_local(task)
+        low = task.shard.name == "shard 5" and not again
+        value = found.message.log_likelihood - (300.0 if low else 0.0)
+        return replace(
+            found, message=replace(found.message, log_likelihood=value), seconds=2.0 if again else 1
+        )
+
+    monkeypatch.setattr(distributed, "fit_local", fit)
+    found = fitted(shards)
+    assert_array_equal(found.seconds, np.where(np.arange(N_SHARDS) == 5, 3.0, 1.0))
+    assert found.timings["local"] == 3.0
+
+
+@pytest.mark.usefixtures("nothing_offered")
+@pytest.mark.parametrize("threads", [False, True])
+def test_a_shard_that_stays_bad_is_left_out_by_name(monkeypatch, supports, shards, threads):
+    planted(monkeypatch, lambda name, n: name in ("shard 2", "shard 6"))
+    with ThreadPoolExecutor(2) as pool:
+        found = fitted(shards, engine=pool if threads else None)
+    result = found.aggregation
+    assert set(result.left_out) == set(found.refitted) == {"shard 2", "shard 6"}
+    assert (
+        "deviations below the median, also after a fit with more starts"
+        in (result.left_out["shard 2"])
+    )
+    assert len(found.local_models) == N_SHARDS  # nobody is hidden
+    kept = [m for m in found.local_models if m.site not in result.left_out]
+    assert [record.site for record in result.sites] == [m.site for m in kept]
+    expected = aggregate(kept, supports[-1], n_experts=2)
+    assert_array_equal(result.model.to_vector(), expected.model.to_vector())
+
+
+@pytest.mark.usefixtures("nothing_offered")
+def test_a_worse_second_fit_is_not_kept(monkeypatch, shards):
+    def fit(task):
+        found = fit_local(task)
+        loss = {3: 300.0}.get(task.options["n_init"], 600.0)
+        loss *= task.shard.name == "shard 1"
+        value = found.message.log_likelihood - loss
+        return replace(found, message=replace(found.message, log_likelihood=value))
+
+    monkeypatch.setattr(distributed, "fit_local", fit)
+    found = fitted(shards)
+    first = fit_local(task_of(shards, 1)).message.log_likelihood - 300.0
+    assert found.local_models[1].log_likelihood == first
+    assert set(found.aggregation.left_out) == {"shard 1"}
+
+
+@pytest.mark.usefixtures("nothing_offered")
+def test_a_second_chance_has_more_starts_also_where_none_were_asked_for(monkeypatch, shards):
+    starts = []
+
+    def fit(task):
+        starts.append(task.options.get("n_init"))
+        found = fit_local(replace(task, options={"n_init": 2}))
+        low = task.shard.name == "shard 0" and task.options.get("n_init") is None
+        value = found.message.log_likelihood - (300.0 if low else 0.0)
+        return replace(found, message=replace(found.message, log_likelihood=value))
+
+    monkeypatch.setattr(distributed, "fit_local", fit)
+    fitted(shards, options=None)
+    assert starts == [None] * N_SHARDS + [3 * TELLING.n_init]
+
+
+def test_a_shard_of_another_law_is_left_out(shards):
+    # An odd shard as users meet it: nothing is patched, the rows of one are of another law.
+    rows = shards[4].read()
+    odd = RowsShard("shard 4", rows.X, np.random.default_rng(0).permutation(rows.y))
+    found = fitted([*shards[:4], odd, *shards[5:]])
+    assert set(found.aggregation.left_out) == set(found.refitted) == {"shard 4"}
+
+
+@pytest.mark.usefixtures("nothing_offered")
+def test_a_second_chance_that_fails_changes_nothing(monkeypatch, shards, fit):
+    def fit_once(task):
+        if task.options["n_init"] > 3:
+            raise MemoryError
+        found = fit_local(task)
+        loss = 300.0 if task.shard.name == "shard 1" else 0.0
+        value = found.message.log_likelihood - loss
+        return replace(found, message=replace(found.message, log_likelihood=value))
+
+    monkeypatch.setattr(distributed, "fit_local", fit_once)
+    found = fitted(shards)
+    assert found.failures == () and set(found.aggregation.left_out) == {"shard 1"}
+    assert_array_equal(
+        found.local_models[1].model.to_vector(), fit.local_models[1].model.to_vector()
+    )
+
+
+# -- the estimators ----------------------------------------------------------------------------
+
+KINDS = {
+    "gaussian": (DistributedMoERegressor, MoERegressor, {}),
+    "poisson": (DistributedMoERegressor, MoERegressor, {"family": "poisson"}),
+    "logistic": (DistributedMoEClassifier, MoEClassifier, {}),
+    "multinomial": (DistributedMoEClassifier, MoEClassifier, {}),
+}
+
+
+@pytest.mark.parametrize("family", list(KINDS))
+def test_shards_of_every_family_recover_the_truth(family):
+    many, one, options = KINDS[family]
+    data = simulate(8000, 2, 2, family=family, softness=0.5, random_state=3)
+    est = many(2, n_shards=4, n_init=8, random_state=0, **options).fit(data.X, data.y)
+    whole = one(2, n_init=8, random_state=0, **options).fit(data.X, data.y)
+    assert est.n_shards_ == 4 and est.converged_ and est.refitted_ == ()
+    new = data.draw(4000, random_state=9)
+    truth = data.truth.log_density(new.X, new.y).mean()
+    assert est.model_.log_density(new.X, new.y).mean() > truth - 0.03
+    assert abs(est.score(new.X, new.y) - whole.score(new.X, new.y)) < 0.02
+
+
+@pytest.mark.parametrize("family", list(KINDS))
+def test_one_shard_is_the_plain_estimator(family):
+    many, one, options = KINDS[family]
+    data = simulate(1500, 2, 2, family=family, softness=0.5, random_state=3)
+    est = many(2, n_shards=1, random_state=0, **options).fit(data.X, data.y)
+    plain = one(2, random_state=0, **options).fit(data.X, data.y)
+    found = est.model_.aligned_to(plain.model_, data.X)
+    assert_allclose(found.to_vector(), plain.model_.to_vector(), atol=1e-6)
+
+
+def test_the_fit_describes_itself(data):
+    est = DistributedMoERegressor(2, n_shards=4, n_support=300, **QUICK).fit(data.X, data.y)
+    assert est.n_shards_ == len(est.local_models_) == len(est.aggregation_.sites) == 4
+    assert [m.site for m in est.local_models_] == [f"shard {m}" for m in (1, 2, 3, 4)]
+    assert sum(m.n_samples for m in est.local_models_) == len(data.y)
+    assert est.model_ is est.aggregation_.model and est.aggregation_.n_support == 300
+    assert est.timings_["learning"] == est.timings_["local"] + est.timings_["aggregation"]
+    assert est.n_features_in_ == 2 and est.n_iter_ >= 1
+
+
+def test_the_same_seed_gives_the_same_fit_with_and_without_threads(data):
+    est = DistributedMoERegressor(2, n_shards=4, **QUICK)
+    with ThreadPoolExecutor(2) as pool:
+        fits = [
+            clone(est).set_params(**options).fit(data.X, data.y)
+            for options in ({}, {}, {"executor": pool}, {"n_jobs": 2})
+        ]
+    for other in fits[1:]:
+        assert_allclose(other.model_.to_vector(), fits[0].model_.to_vector(), rtol=1e-12)
+
+
+@pytest.mark.parametrize("method", ["middle", "aligned_average", "greedy", "ensemble"])
+def test_every_method_can_be_asked_for(data, method):
+    est = DistributedMoERegressor(2, n_shards=3, method=method, n_support=60, **QUICK)
+    est.fit(data.X, data.y)
+    assert est.aggregation_.method == method
+    assert est.score(data.X, data.y) > 0.5
+    assert est.predict_interval(data.X[:5]).shape == (5, 2)
+
+
+def test_a_frame_keeps_its_names(data):
+    X = pd.DataFrame(data.X, columns=["age", "dose"])
+    est = DistributedMoERegressor(2, n_shards=2, gate_features=["dose"], **QUICK).fit(X, data.y)
+    assert list(est.feature_names_in_) == ["age", "dose"]
+    assert est.model_.feature_names == ("age", "dose")
+    assert est.local_models_[1].model.feature_names == ("age", "dose")
+    assert est.model_.gate.columns == (0, 2) and np.all(est.model_.gate.coef[:, 1] == 0)
+    assert list(est.expert_table().index) == ["intercept", "age", "dose", "variance"]
+    with pytest.raises(ValueError, match="feature names should match"):
+        est.predict(X[["dose", "age"]])
+
+
+def test_labels_of_any_kind_come_back():
+    data = simulate(1200, 2, 2, family="multinomial", softness=0.5, random_state=3)
+    labels = np.array(["low", "mid", "high"])[data.y.astype(int)]
+    est = DistributedMoEClassifier(2, n_shards=2, **QUICK).fit(data.X, labels)
+    assert list(est.classes_) == ["high", "low", "mid"]
+    assert_array_equal(est.local_models_[0].model.classes, est.classes_)
+    assert set(est.predict(data.X)) <= set(labels)
+    assert_allclose(est.predict_proba(data.X).sum(axis=1), 1)
+
+
+def test_a_class_that_some_shards_lack_is_known_to_all():
+    data = simulate(900, 1, 2, family="logistic", softness=0.5, random_state=3)
+    y = data.y.astype(int)
+    y[7] = 2  # one row of a third class
+    est = DistributedMoEClassifier(1, n_shards=3, **QUICK).fit(data.X, y)
+    assert est.predict_proba(data.X).shape == (900, 3)
+    assert np.all(np.isfinite(est.model_.to_vector()))
+
+
+def test_rows_of_weight_zero_are_ignored(data):
+    rng = np.random.default_rng(0)
+    weight = rng.uniform(0.5, 2.0, len(data.y))
+    weight[rng.random(len(data.y)) < 0.3] = 0
+    kept = weight > 0
+    X = np.where(kept[:, None], data.X, 1e6)
+    est = DistributedMoERegressor(2, n_shards=3, **QUICK)
+    a = clone(est).fit(X, data.y, sample_weight=weight)
+    b = clone(est).fit(data.X[kept], data.y[kept], sample_weight=weight[kept])
+    assert_array_equal(a.model_.to_vector(), b.model_.to_vector())
+    assert_allclose(sum(m.n_samples for m in a.local_models_), weight.sum())
+
+
+def test_an_offset_goes_with_its_rows():
+    data = simulate(2400, 2, 2, family="poisson", softness=0.5, random_state=3)
+    offset = np.random.default_rng(0).uniform(-1, 1, len(data.y))
+    y = data.truth.sample(data.X, np.random.default_rng(1), offset)[0]
+    est = DistributedMoERegressor(2, n_shards=3, family="poisson", **QUICK)
+    est.fit(data.X, y, offset=offset)
+    truth = data.truth.log_density(data.X, y, offset).mean()
+    assert est.log_density(data.X, y, offset).mean() > truth - 0.01
+
+
+def test_pipeline_and_grid_search(data):
+    with ThreadPoolExecutor(2) as pool:
+        pipe = make_pipeline(
+            StandardScaler(), DistributedMoERegressor(n_shards=2, executor=pool, **QUICK)
+        )
+        grid = {"distributedmoeregressor__n_experts": [1, 2]}
+        search = GridSearchCV(pipe, grid, cv=2).fit(data.X, data.y)
+    assert search.best_params_ == {"distributedmoeregressor__n_experts": 2}
+
+
+def test_a_clone_shares_the_executor_and_a_saved_estimator_lacks_it(data):
+    with ThreadPoolExecutor(2) as pool:
+        est = DistributedMoERegressor(2, n_shards=2, executor=pool, gate_features=[0], **QUICK)
+        assert clone(est).executor is pool
+        assert clone(est).get_params() == est.get_params()
+        assert not hasattr(clone(est.fit(data.X, data.y)), "model_")
+        for other in (pickle.loads(pickle.dumps(est)), copy.deepcopy(est)):
+            assert other.executor is None
+            assert_array_equal(other.predict(data.X), est.predict(data.X))
+        assert est.executor is pool
+
+
+def test_verbose_counts_shards(data, capsys):
+    DistributedMoERegressor(2, n_shards=2, verbose=1, **QUICK).fit(data.X, data.y)
+    shown = capsys.readouterr().out
+    assert "shards" in shown and "2/2" in shown and "nan" not in shown
+
+
+# -- what the user is told ---------------------------------------------------------------------
+
+
+def test_few_rows_give_fewer_shards_and_one_warning(data):
+    est = DistributedMoERegressor(2, n_shards=16, **QUICK)
+    said = one_warning(est, data.X[:200], data.y[:200])
+    assert est.n_shards_ == 200 // (3 * 11) == 6
+    assert "there are rows for 6 of 16 shards only: give more rows or ask for fewer shards" in said
+
+
+def test_fewer_rows_than_columns_give_one_warning():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(6, 9)), rng.normal(size=6)
+    est, plain = DistributedMoERegressor(1, random_state=0), MoERegressor(1, random_state=0)
+    said = one_warning(est, X, y)
+    assert "there are rows for 1 of 16 shards only" in said and "support" not in said
+    one_warning(plain, X, y)
+    assert_allclose(est.model_.experts.coef, plain.model_.experts.coef, atol=1e-8)
+
+
+def test_shards_that_stop_early_give_one_warning(data):
+    est = DistributedMoERegressor(2, n_shards=3, max_iter=1, tol=0.0, **QUICK)
+    said = one_warning(est, data.X, data.y)
+    assert "stopped before convergence: raise max_iter" in said and "shard 1" in said
+    assert not est.converged_
+
+
+@pytest.mark.usefixtures("nothing_offered")
+def test_a_shard_left_out_gives_one_warning(monkeypatch, data):
+    planted(monkeypatch, lambda name, n: name == "shard 3")
+    est = DistributedMoERegressor(2, n_shards=N_SHARDS, **QUICK)
+    said = one_warning(est, data.X, data.y)
+    assert "shard 3 was left out: its mean log-likelihood per row is" in said
+    assert set(est.aggregation_.left_out) == {"shard 3"} and est.refitted_ == ("shard 3",)
+
+
+def test_a_constant_column_gives_one_warning(data):
+    X = np.column_stack([data.X, np.ones(len(data.X))])
+    said = one_warning(DistributedMoERegressor(2, n_shards=3, **QUICK), X, data.y)
+    assert "of some shards: the 4 columns of the design (intercept included) span only 3" in said
+
+
+def test_a_merged_model_is_no_message(data):
+    est = DistributedMoERegressor(2, n_shards=2, **QUICK).fit(data.X, data.y)
+    with pytest.raises(TypeError, match="send the messages in local_models_"):
+        est.to_message("Lyon")
+
+
+@pytest.mark.parametrize(
+    ("parameters", "sentence"),
+    [
+        ({"n_shards": 0}, "n_shards is 0; give a whole number of at least 1"),
+        ({"n_shards": 2.5}, "n_shards is 2.5; give a whole number"),
+        ({"n_support": 0}, "n_support is 0; give a whole number of at least 1"),
+        ({"method": "mean"}, "method is 'mean'; choose one of"),
+        ({"n_experts": 0}, "n_experts is 0"),
+    ],
+)
+def test_a_mistake_is_named(data, parameters, sentence):
+    for kind in (DistributedMoERegressor, DistributedMoEClassifier):
+        with pytest.raises(ValueError, match=sentence):
+            kind(**parameters).fit(data.X, data.y > 0)
+
+
+# -- shards elsewhere --------------------------------------------------------------------------
+
+
+def written(folder, data, n_files=4, label=float, **columns):
+    """Write rows as Parquet files and return them as frames, by name of the file."""
+    frames = {}
+    for m, rows in enumerate(np.array_split(np.arange(len(data.y)), n_files)):
+        frame = pd.DataFrame(data.X[rows], columns=["age", "dose"])
+        frame["y"] = [label(v) for v in data.y[rows]]
+        frames[f"part-{m}.parquet"] = frame.assign(**columns)
+        frame.to_parquet(folder / f"part-{m}.parquet")
+    return frames
+
+
+def in_memory(frames):
+    return [
+        ArrayShard(name, np.ascontiguousarray(frame[["age", "dose"]]), frame["y"])
+        for name, frame in frames.items()
+    ]
+
+
+def text(value):
+    return ["low", "mid", "high"][int(value)]
+
+
+@pytest.mark.parametrize("family", list(KINDS))
+def test_files_give_the_model_of_the_same_rows_as_arrays(tmp_path, family):
+    many, _, options = KINDS[family]
+    data = simulate(1600, 2, 2, family=family, softness=0.5, random_state=3)
+    frames = written(tmp_path, data, label=text if family == "multinomial" else float)
+    est = many(2, **QUICK, **options).fit_shards(shards_from(tmp_path, target="y"))
+    same = many(2, **QUICK, **options).fit_shards(in_memory(frames))
+    assert_array_equal(est.model_.to_vector(), same.model_.to_vector())
+    assert [m.site for m in est.local_models_] == list(frames)
+    assert est.n_shards_ == 4 and est.failures_ == () and est.n_features_in_ == 2
+    assert list(est.feature_names_in_) == ["age", "dose"] == list(est.features_.names)
+    assert est.model_.feature_names == ("age", "dose") and not hasattr(same, "features_")
+    X = pd.concat(frames.values())[["age", "dose"]]
+    assert_array_equal(est.predict(X), same.predict(X.to_numpy()))
+    truth = data.truth.log_density(data.X, data.y).mean()
+    if family != "multinomial":  # there the classes are in another order
+        assert est.log_density(X, data.y).mean() > truth - 0.02
+
+
+def test_arrays_that_were_split_are_fitted_as_the_same_shards(data):
+    est = DistributedMoERegressor(2, n_shards=4, **QUICK).fit(data.X, data.y)
+    rng = generator(0)
+    parts = split(len(data.y), 4, est.model_.n_parameters, rng)
+    shards = [
+        RowsShard(f"shard {m + 1}", data.X, data.y, index=part) for m, part in enumerate(parts)
+    ]
+    same = DistributedMoERegressor(2, n_init=3, random_state=rng).fit_shards(shards)
+    assert_array_equal(est.model_.to_vector(), same.model_.to_vector())
+
+
+def test_shards_on_processes_give_the_model_of_shards_here(tmp_path, data):
+    written(tmp_path, data)
+    shards = shards_from(tmp_path, target="y")
+    a, b = (
+        DistributedMoERegressor(2, n_jobs=n_jobs, **QUICK).fit_shards(shards) for n_jobs in (1, 2)
+    )
+    assert_allclose(a.model_.to_vector(), b.model_.to_vector(), rtol=1e-10)
+
+
+def test_text_labels_over_shards(tmp_path):
+    data = simulate(1600, 2, 2, family="multinomial", softness=0.5, random_state=3)
+    frames = written(tmp_path, data, label=text)
+    shards = shards_from(tmp_path, target="y")
+    est = DistributedMoEClassifier(2, **QUICK).fit_shards(shards)
+    assert list(est.classes_) == ["high", "low", "mid"]
+    assert all(list(m.model.classes) == ["high", "low", "mid"] for m in est.local_models_)
+    labels = np.array([text(v) for v in data.y])
+    X = pd.concat(frames.values())[["age", "dose"]]
+    whole = MoEClassifier(2, **QUICK).fit(X, labels)
+    assert abs(est.score(X, labels) - whole.score(X, labels)) < 0.02
+    told = DistributedMoEClassifier(2, classes=["low", "mid", "high"], **QUICK).fit_shards(shards)
+    assert_array_equal(est.model_.to_vector(), told.model_.to_vector())
+
+
+@pytest.mark.parametrize("declared", [None, ["no", "yes"]])
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_a_shard_with_a_single_class(tmp_path, declared):
+    data = simulate(1600, 2, 2, family="logistic", softness=0.5, random_state=3)
+    frames = written(tmp_path, data, label=lambda v: ["no", "yes"][int(v)])
+    frames["part-2.parquet"].assign(y="no").to_parquet(tmp_path / "part-2.parquet")
+    shards = shards_from(tmp_path, target="y")
+    est = DistributedMoEClassifier(1, classes=declared, **QUICK).fit_shards(shards)
+    assert list(est.classes_) == ["no", "yes"] and est.failures_ == ()
+    assert np.all(np.isfinite(est.model_.to_vector())) and est.n_shards_ == 4
+    p = est.predict_proba(pd.concat(frames.values())[["age", "dose"]])
+    assert p.shape == (1600, 2)
+    assert np.all(p >= 0)
+
+
+def test_a_label_that_was_not_declared_is_named(tmp_path):
+    data = simulate(1600, 2, 2, family="multinomial", softness=0.5, random_state=3)
+    written(tmp_path, data, label=text)
+    est = DistributedMoEClassifier(2, classes=["low", "mid"], **QUICK)
+    with pytest.raises(TasksFailed, match="part-0.parquet: .*high"):
+        est.fit_shards(shards_from(tmp_path, target="y"))
+
+
+def test_counts_are_checked_in_every_shard(tmp_path):
+    data = simulate(1600, 2, 2, family="poisson", softness=0.5, random_state=3)
+    frames = written(tmp_path, data)
+    frames["part-1.parquet"].assign(y=-1.0).to_parquet(tmp_path / "part-1.parquet")
+    est = DistributedMoERegressor(2, family="poisson", **QUICK)
+    with pytest.raises(TasksFailed, match="1 of the fits failed: part-1.parquet: y is -1 in row 0"):
+        est.fit_shards(shards_from(tmp_path, target="y"))
+
+
+# -- shards that fail --------------------------------------------------------------------------
+
+
+def empty(path, frame):
+    frame[:0].to_parquet(path)
+
+
+def unreadable(path, frame):
+    path.write_bytes(b"PAR1 this is no Parquet")
+
+
+def gone(path, frame):
+    path.unlink()
+
+
+def lacking(path, frame):
+    frame[["age", "y"]].to_parquet(path)
+
+
+def wrong_type(path, frame):
+    frame.assign(dose="much").to_parquet(path)
+
+
+def wrong_target(path, frame):
+    frame.assign(y="much").to_parquet(path)
+
+
+def all_nan(path, frame):
+    frame.assign(dose=np.nan).to_parquet(path)
+
+
+def too_few(path, frame):
+    frame[:1].to_parquet(path)
+
+
+FAULTS = {
+    empty: "it has no rows; leave it out, or join it to another",
+    unreadable: "part-2.parquet: cannot be read: .*mend it, or leave it out",
+    gone: "part-2.parquet: cannot be read: .*part-2.parquet",
+    lacking: "column 'dose'",
+    wrong_type: "column 'dose' .*text",
+    wrong_target: "column 'y', the target, holds text where numbers are meant",
+    all_nan: "'dose'.*missing",
+    too_few: "it has 1 rows for 2 experts",
+}
+
+
+@pytest.mark.parametrize("fault", list(FAULTS), ids=lambda fault: fault.__name__)
+def test_a_shard_that_fails_is_named(tmp_path, data, fault):
+    frames = written(tmp_path, data)
+    shards = shards_from(tmp_path, target="y")
+    fault(tmp_path / "part-2.parquet", frames["part-2.parquet"])
+    est = DistributedMoERegressor(2, **QUICK)
+    with ThreadPoolExecutor(2) as pool:
+        for executor in (None, pool):
+            est.set_params(executor=executor)
+            with pytest.raises(TasksFailed, match=FAULTS[fault]) as caught:
+                est.fit_shards(shards)
+            assert [failure.name for failure in caught.value.failures] == ["part-2.parquet"]
+            assert "1 of the fits failed: part-2.parquet: " in str(caught.value)
+    est.set_params(executor=None)
+    said = one_warning(est, shards, call="fit_shards", on_error="skip")
+    assert said.startswith("DistributedMoERegressor: shard part-2.parquet: ")
+    assert est.failures_ == caught.value.failures and est.n_shards_ == 3
+    assert isinstance(est.failures_[0], Failure)
+    # the run without it
+    kept = [shard for shard in shards if shard.name != "part-2.parquet"]
+    alone = DistributedMoERegressor(2, **QUICK).fit_shards(kept)
+    X = frames["part-0.parquet"][["age", "dose"]]
+    assert_allclose(est.predict(X), alone.predict(X), atol=0.2)
+
+
+def test_if_all_fail_there_is_no_model(tmp_path, data):
+    frames = written(tmp_path, data)
+    shards = shards_from(tmp_path, target="y")
+    for name, frame in frames.items():
+        empty(tmp_path / name, frame)
+    est = DistributedMoERegressor(2, **QUICK)
+    for on_error in ("raise", "skip"):
+        with pytest.raises(TasksFailed, match="4 of the fits failed: part-0.*; and 1 more"):
+            est.fit_shards(shards, on_error=on_error)
+        assert not hasattr(est, "model_")
+
+
+def test_a_shard_given_twice_is_refused(tmp_path, data):
+    written(tmp_path, data)
+    file = tmp_path / "part-0.parquet"
+    with pytest.raises(ShardError, match="given twice; its rows would count twice"):
+        shards_from([file, file], target="y")
+    (shard,) = shards_from(file, target="y")
+    for on_error in ("raise", "skip"):
+        with pytest.raises(ShardError, match="part-0.parquet: two shards have this name"):
+            DistributedMoERegressor(2, **QUICK).fit_shards([shard, shard], on_error=on_error)
+
+
+def test_rows_with_missing_values_are_dropped_if_that_was_asked_for(tmp_path, data):
+    frames = written(tmp_path, data)
+    frame = frames["part-1.parquet"].copy()
+    frame.loc[frame.index[:7], "dose"] = np.nan
+    frame.to_parquet(tmp_path / "part-1.parquet")
+    est = DistributedMoERegressor(2, **QUICK)
+    shards = shards_from(tmp_path, target="y", missing="drop")
+    said = one_warning(est, shards, call="fit_shards")
+    assert said == "DistributedMoERegressor: 7 rows with missing values were dropped."
+    frames["part-1.parquet"] = frame[7:]
+    same = DistributedMoERegressor(2, **QUICK).fit_shards(in_memory(frames))
+    assert_array_equal(est.model_.to_vector(), same.model_.to_vector())
+
+
+def test_a_file_that_could_not_be_reached_for_a_moment_is_read_again(monkeypatch, shards, fit):
+    monkeypatch.setattr(local, "sleep", lambda seconds: None)
+    tries = []
+
+    class Weak(RowsShard):
+        def read(self):
+            tries.append(self.name)
+            if len(tries) < 3:
+                raise ShardError(f"{self.name}: the network is away") from OSError("away")
+            return super().read()
+
+    weak = Weak("shard 0", shards[0].X, shards[0].y, index=shards[0].index)
+    found = fitted([weak, *shards[1:]])
+    # the third attempt succeeds; the fourth reading is for the start that is offered
+    assert tries == ["shard 0"] * 4 and found.failures == ()
+    assert_array_equal(found.aggregation.model.to_vector(), fit.aggregation.model.to_vector())

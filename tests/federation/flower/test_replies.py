@@ -1,0 +1,453 @@
+"""What the server makes of replies of any kind; a grid that calls functions stands for Flower."""
+
+import json
+import os
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from otmoe import (
+    FeatureSpec,
+    LocalModel,
+    aggregate,
+    load_model,
+    observed_inference,
+    simulate,
+)
+from otmoe.documents.rounds import RefineReply, RefineRequest, RefineState
+from otmoe.federation.flower import app as flower
+from otmoe.federation.flower import nodes
+from otmoe.federation.requests import Offer, Request, answer
+from otmoe.federation.rounds import begin, request_of, step
+from otmoe.likelihood.fit import em
+from otmoe.likelihood.rows import Scaling
+from otmoe.workers.gather import TasksFailed
+
+if "PYTEST_XDIST_WORKER" in os.environ:
+    pytest.skip("run pytest tests/federation/flower by itself", allow_module_level=True)
+flwr = pytest.importorskip("flwr.app", reason="Flower is not installed")
+
+SPEC = FeatureSpec.of_names(["age", "dose"])
+
+
+class Grid:
+    """Nodes by number: what each does with a query, and the name it was registered under."""
+
+    def __init__(self, nodes, names=None):
+        self.nodes, self.names, self.queries = nodes, names or {}, {}
+
+    def get_nodes(self):
+        # In the order of the dictionary, which is that of nobody.
+        return [SimpleNamespace(node_id=n, name=self.names.get(n, "")) for n in self.nodes]
+
+    def push_messages(self, messages):
+        ids = [f"query {message.metadata.dst_node_id}" for message in messages]
+        self.queries |= dict(zip(ids, messages, strict=True))
+        return ids
+
+    def pull_messages(self, ids):
+        (query,) = (self.queries[i] for i in ids)
+        reply = self.nodes[query.metadata.dst_node_id](query)
+        return [] if reply is None else [reply]
+
+
+def record(**fields):
+    return lambda query: flwr.Message(
+        flwr.RecordDict({"otmoe": flwr.ConfigRecord(fields)}), reply_to=query
+    )
+
+
+def site(folder, name, **config):
+    """Return what a node with the real ClientApp does."""
+    app = flower.client_app()
+    config = {"site": name, "data": str(folder / f"{name}.parquet")} | config
+    context = flwr.Context(
+        run_id=1, node_id=1, node_config=config, state=flwr.RecordDict(), run_config={}
+    )
+    return lambda query: app(query, context)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("sites")
+    data = simulate(900, 2, 2, softness=0.5, random_state=1)
+    frame = pd.DataFrame(data.X, columns=["age", "dose"]).assign(y=data.y)
+    frame[:500].to_parquet(folder / "lyon.parquet")
+    frame[500:].to_parquet(folder / "nantes.parquet")
+    frame[["age", "dose"]][::3].to_parquet(folder / "support.parquet")
+    SPEC.save(folder / "features.json")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def asked():
+    return Request(target="y", experts=2, features=SPEC.document(), starts=3)
+
+
+@pytest.fixture(scope="module")
+def lyon(folder, asked):
+    return answer(asked, Offer(site="lyon", data=str(folder / "lyon.parquet"))).to_json()
+
+
+@pytest.fixture
+def config(folder, tmp_path):
+    return {
+        "target": "y",
+        "experts": 2,
+        "starts": 3,
+        "features": str(folder / "features.json"),
+        "support": str(folder / "support.parquet"),
+        "output": str(tmp_path / "out"),
+    }
+
+
+@pytest.fixture(autouse=True)
+def inside_a_run(monkeypatch):
+    """Make messages possible, which Flower allows in its own processes only; and do not sleep."""
+    identity = pytest.importorskip("flwr.supercore.task_identity").TaskIdentity
+    identity.run_id, identity.node_id, identity.task_id = 1, 1, 1
+    monkeypatch.setattr(nodes, "_POLL", 0.01)
+
+
+def failed(query):
+    return flwr.Message(flwr.Error(code=2, reason="<class 'ZeroDivisionError'>"), reply_to=query)
+
+
+def unpacked(query):
+    raise KeyError("no such object")
+
+
+BAD = {
+    "truncated": (lambda text: record(message=text[:-20].encode()), "ends too early"),
+    "not a number": (
+        lambda text: record(
+            message=text.replace('"n_samples": 500.0', '"n_samples": NaN').encode()
+        ),
+        "`n_samples` is NaN; give a finite number.",
+    ),
+    "text, no bytes": (lambda text: record(message=text), "its reply holds no message"),
+    "no record": (
+        lambda text: lambda query: flwr.Message(flwr.RecordDict({}), reply_to=query),
+        "its reply holds no message",
+    ),
+    "another record": (
+        lambda text: (
+            lambda query: flwr.Message(
+                flwr.RecordDict({"otmoe": flwr.MetricRecord({"message": 1.0})}), reply_to=query
+            )
+        ),
+        "its reply holds no message",
+    ),
+    "an error of its own": (lambda text: record(error="y is text"), "y is text"),
+    "words that forge lines": (
+        lambda text: record(error="no\n\x1b[2J\rINFO : all is well" + "!" * 10_000),
+        "no [2J INFO : all is well!!!",
+    ),
+    "an error of Flower's": (lambda text: failed, "ZeroDivisionError"),
+    "cannot be unpacked": (lambda text: unpacked, "KeyError"),
+    "never": (lambda text: lambda query: None, "no reply within 0.3 s"),
+    "other features": (
+        lambda text: record(
+            message=text.replace('"age"', '"size"').encode(),
+        ),
+        "other features",
+    ),
+    "one expert": (
+        lambda text: record(
+            message=answer_of_one(text),
+        ),
+        "sent 1 gaussian experts, and was asked for 2",
+    ),
+}
+
+
+def answer_of_one(text):
+    message = LocalModel.from_json(text)
+    document = json.loads(text)
+    document["model"]["gate"]["coef"] = [[0.0] * 3]
+    document["model"]["experts"]["coef"] = message.model.experts.coef[:1].tolist()
+    document["model"]["experts"]["var"] = message.model.experts.var[:1].tolist()
+    return json.dumps(document).encode()
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_a_node_that_replies_anything_else_is_named_and_the_other_is_not_lost(
+    kind, folder, asked, lyon
+):
+    make, cause = BAD[kind]
+    grid = Grid({9: site(folder, "nantes"), 4: make(lyon)})
+    replies, failures = flower.ask(grid, asked, nodes=2, timeout=0.3)
+    assert [reply.message.site for reply in replies] == ["nantes"]
+    (failure,) = failures
+    assert failure.name == "node 4" and cause in failure.cause
+    assert failure.cause.isprintable() and len(failure.cause) < 600
+
+
+def test_replies_are_the_text_that_the_site_would_have_written(folder, asked, lyon):
+    replies, failures = flower.ask(Grid({1: site(folder, "lyon")}), asked)
+    assert failures == [] and [reply.text for reply in replies] == [lyon.encode()]
+
+
+def test_neither_the_numbers_of_nodes_nor_their_order_matter(folder, config, tmp_path):
+    models = []
+    for i, numbers in enumerate([(1, 2), (2, 1), (77, 3)]):
+        nodes = {n: site(folder, s) for n, s in zip(numbers, ("nantes", "lyon"), strict=True)}
+        out = tmp_path / str(i)
+        flower.serve(Grid(nodes), config | {"output": str(out)})
+        models.append(load_model(out / "model.json").to_vector())
+        names = sorted(path.name for path in out.glob("messages/*"))
+        assert names == ["001-lyon.moe.json", "002-nantes.moe.json"]
+    assert_array_equal(models[1], models[0])
+    assert_array_equal(models[2], models[0])
+
+
+def test_the_model_can_be_made_of_the_files_again(folder, config, tmp_path):
+    flower.serve(Grid({1: site(folder, "lyon"), 2: site(folder, "nantes")}), config)
+    out = tmp_path / "out"
+    messages = [LocalModel.load(path) for path in sorted(out.glob("messages/*.moe.json"))]
+    support = SPEC.encode(pd.read_parquet(folder / "support.parquet"))
+    again = aggregate(messages, support).model.to_vector()
+    assert_array_equal(load_model(out / "model.json").to_vector(), again)
+
+
+def test_two_nodes_with_one_name_are_both_named(folder, asked):
+    grid = Grid({5: site(folder, "lyon"), 3: site(folder, "lyon"), 4: site(folder, "nantes")})
+    replies, failures = flower.ask(grid, asked)
+    assert [reply.message.site for reply in replies] == ["nantes"]
+    assert [str(f) for f in failures] == [
+        'node 3: another node too calls itself "lyon"',
+        'node 5: another node too calls itself "lyon"',
+    ]
+
+
+def test_a_registered_node_cannot_take_the_name_of_another(folder, asked):
+    grid = Grid({1: site(folder, "lyon"), 2: site(folder, "nantes")}, {1: "lyon", 2: "paris"})
+    replies, failures = flower.ask(grid, asked)
+    assert [reply.node for reply in replies] == ["node 1 (lyon)"]
+    assert str(failures[0]).startswith('node 2 (paris): calls itself "nantes"')
+
+
+def test_told_to_stop_the_server_stops_but_keeps_what_came(folder, config, tmp_path):
+    grid = Grid({1: site(folder, "lyon"), 2: record(error="the disk is full")})
+    with pytest.raises(TasksFailed, match="node 2: the disk is full"):
+        flower.serve(grid, config)
+    assert [path.name for path in (tmp_path / "out").rglob("*.json")] == ["001-lyon.moe.json"]
+
+
+def test_told_to_go_on_the_server_goes_on_and_says_so_in_the_model(folder, config, tmp_path):
+    grid = Grid({1: site(folder, "lyon"), 2: record(error="the disk is full")})
+    result = flower.serve(grid, config | {"on-error": "skip", "nodes": 3, "wait": 0.1})
+    assert [record.site for record in result.sites] == ["lyon"]
+    about = json.loads((tmp_path / "out" / "model.json").read_text())["about"]
+    assert about["sites"] == "lyon"
+    assert about["failed"] == (
+        "nodes: 2 of 3 connected within 0.1 s; start the others; node 2: the disk is full"
+    )
+
+
+def test_a_model_of_other_classes_is_not_what_was_asked_for(tmp_path):
+    data = simulate(300, 1, 2, random_state=1)
+    frame = pd.DataFrame(data.X, columns=["age", "dose"])
+    for name, labels in {"lyon": ["no", "yes"], "nantes": ["non", "oui"]}.items():
+        frame.assign(y=np.take(labels, data.y > 0)).to_parquet(tmp_path / f"{name}.parquet")
+    base = {"target": "y", "experts": 1, "features": SPEC.document(), "family": "classes"}
+    asked = Request(**base, classes=["no", "yes"])
+    other = Request(**base, classes=["non", "oui"])
+    text = answer(other, Offer(site="nantes", data=str(tmp_path / "nantes.parquet"))).to_json()
+    grid = Grid({1: site(tmp_path, "lyon"), 2: record(message=text.encode())})
+    replies, failures = flower.ask(grid, asked)
+    assert [reply.message.site for reply in replies] == ["lyon"]
+    assert [str(f) for f in failures] == [
+        "node 2: sent a model of other classes than were declared"
+    ]
+
+
+def test_a_model_can_be_read_whatever_many_nodes_had_to_say(folder, config, tmp_path):
+    nodes = {n: record(error="no " * 200) for n in range(2, 60)}
+    flower.serve(Grid({1: site(folder, "lyon"), **nodes}), config | {"on-error": "skip"})
+    assert load_model(tmp_path / "out" / "model.json").n_experts == 2
+
+
+def test_without_any_reply_there_is_no_model_whatever_was_said(folder, config):
+    with pytest.raises(TasksFailed, match="0 of 1 connected"):
+        flower.serve(Grid({}), config | {"on-error": "skip", "wait": 0})
+
+
+def test_a_folder_with_something_in_it_is_left_alone(folder, config, tmp_path):
+    tmp_path.joinpath("out").mkdir()
+    tmp_path.joinpath("out", "model.json").write_text("dear to me")
+    with pytest.raises(ValueError, match="is not empty; name another as output"):
+        flower.serve(Grid({}), config)
+    assert tmp_path.joinpath("out", "model.json").read_text() == "dear to me"
+
+
+def test_a_site_name_is_no_path(folder, config, tmp_path):
+    name = "../../\u00e9tage/.x"
+    offered = {"data": str(folder / "lyon.parquet"), "site": name}
+    flower.serve(Grid({1: site(folder, name, **offered)}), config)
+    assert sorted(path.name for path in tmp_path.rglob("*.json")) == [
+        "001-_\u00e9tage_x.moe.json",
+        "model.json",
+    ]
+
+
+# -- the node ------------------------------------------------------------------------------------
+
+
+def reply_of(folder, asked, **config):
+    grid = Grid({1: site(folder, "lyon", **config)})
+    return flower.ask(grid, asked)
+
+
+def test_the_server_learns_why_a_fit_failed(folder, asked):
+    _, failures = reply_of(folder, asked, data="nowhere.parquet")
+    assert "there is no file or folder" in failures[0].cause
+
+
+def test_unless_the_site_does_not_want_to_say(folder, asked):
+    _, failures = reply_of(folder, asked, data="nowhere.parquet", explain=False)
+    assert failures[0].cause == "failed, and does not say why"
+
+
+def test_a_query_without_a_request_is_answered_by_a_sentence(folder):
+    query = flwr.Message(flwr.RecordDict({}), 1, flwr.MessageType.QUERY)
+    reply = site(folder, "lyon")(query)
+    assert reply.content["otmoe"]["error"] == "KeyError: 'otmoe'"
+
+
+def test_support_is_drawn_from_what_the_server_has(folder, config):
+    result = flower.serve(Grid({1: site(folder, "lyon")}), config | {"points": 50})
+    assert result.n_support == 50
+    assert np.isfinite(result.model.to_vector()).all()
+
+
+# -- refine rounds -------------------------------------------------------------------------------
+
+
+def refining(folder, **changes):
+    """Return nodes that take part in refine rounds."""
+    nodes = {n: site(folder, s, refine=True) for n, s in ((1, "lyon"), (2, "nantes"))}
+    return Grid(nodes | changes.get("nodes", {}), changes.get("names"))
+
+
+def honest_first(honest, later):
+    """Return a node that sends its message, and something else to refine requests."""
+    return lambda query: later(query) if "refine" in query.content["otmoe"] else honest(query)
+
+
+def test_refine_rounds_end_at_the_fit_of_all_rows_and_equal_those_by_files(
+    folder, config, tmp_path
+):
+    result = flower.serve(refining(folder), config | {"refine": "auto"})
+    out = tmp_path / "out"
+    state = RefineState.load(out / "rounds" / "state.json")
+    assert result.refinement.converged and state.done and state.absent == ()
+    frame = pd.concat([pd.read_parquet(folder / f"{s}.parquet") for s in ("lyon", "nantes")])
+    X, y = SPEC.encode(frame), frame.y.to_numpy()
+    fit = em(X, y, 2, init=result.model)
+    se = observed_inference(fit.model, X, y).standard_errors
+    gap = result.model.experts.coef - fit.model.experts.coef
+    assert np.max(np.abs(gap) / se.coef) < 1e-3
+    assert_allclose(result.inference().standard_errors.coef, se.coef, rtol=1e-3)
+    assert_array_equal(load_model(out / "model.json").to_vector(), result.model.to_vector())
+    # the same from the files that were kept: every request, and the end
+    support = SPEC.encode(pd.read_parquet(folder / "support.parquet"))
+    again = begin(
+        load_model(out / "merged.json"),
+        {"lyon": 500, "nantes": 400},
+        Scaling.of(support),
+        features=SPEC,
+    )
+    for number in range(1, state.refinement.rounds + 1):
+        asked = RefineRequest.load(out / "rounds" / f"round{number}.request.json")
+        assert asked.to_json() == request_of(again).to_json()
+        replies = sorted(out.glob(f"rounds/*.round{number}.reply.json"))
+        assert [path.name[:5] for path in replies] == ["001-l", "002-n"]
+        again = step(again, [RefineReply.load(path) for path in replies])
+    assert again.to_json() == state.to_json()
+
+
+def test_as_many_rounds_as_were_asked_for(folder, config, tmp_path):
+    config = {k: v for k, v in config.items() if k != "support"} | {"sketch": True, "refine": 1}
+    grid = refining(folder)
+    grid.nodes = {n: site(folder, s, refine=True, sketch=True) for n, s in ((5, "lyon"),)}
+    flower.serve(grid, config)
+    about = json.loads((tmp_path / "out" / "model.json").read_text())["about"]
+    assert about["rounds"] == 1 and about["missing"] == ""
+    assert about["status"].startswith("after 1 refine round")
+
+
+def test_a_site_that_has_not_agreed_answers_no_refine_round(folder, config, tmp_path):
+    grid = refining(folder, nodes={2: site(folder, "nantes")})
+    with pytest.raises(TasksFailed, match="node 2: it answers no refine rounds"):
+        flower.serve(grid, config | {"refine": 1})
+    out = tmp_path / "out"
+    assert out.joinpath("merged.json").exists() and not out.joinpath("model.json").exists()
+    result = flower.serve(
+        grid, config | {"refine": 1, "on-error": "skip", "output": str(tmp_path / "skip")}
+    )
+    assert result.refinement.missing == ((1, "nantes"),)
+    about = json.loads((tmp_path / "skip" / "model.json").read_text())["about"]
+    assert about["missing"] == "nantes (round 1)"
+
+
+def test_too_few_rows_are_not_summed_up(folder, config):
+    honest = site(folder, "nantes", refine=True)
+    strict = site(folder, "nantes", refine=True, **{"rows-per-parameter": 40})
+    grid = refining(folder, nodes={2: honest_first(honest, strict)})
+    with pytest.raises(TasksFailed, match="it has 400 rows for 11 .* fewer than the 40 rows per"):
+        flower.serve(grid, config | {"refine": 1})
+
+
+def changed(folder, **fields):
+    """Return what a node sends that changes some fields of its reply."""
+    honest = site(folder, "nantes", refine=True)
+
+    def reply(query):
+        document = json.loads(honest(query).content["otmoe"]["reply"]) | fields
+        return record(reply=json.dumps(document).encode())(query)
+
+    return reply
+
+
+WRONG = {
+    "another name": ({"site": "lyon"}, 'calls itself "lyon", and was "nantes" before'),
+    "another round": ({"round": 7}, "replies to round 7, which is still to come"),
+    "another digest": ({"digest": "0" * 16}, "replies to another request than that of round 1"),
+    "other rows": ({"n_samples": 900.0, "mass": [400.0, 500.0]}, "is about 900 rows, but"),
+    "no numbers": ({"score": []}, "`information` has 66 numbers; the upper triangle of 0 x 0"),
+}
+
+
+@pytest.mark.parametrize("kind", WRONG)
+def test_a_wrong_reply_costs_that_node_alone(kind, folder, config, caplog):
+    fields, cause = WRONG[kind]
+    honest = site(folder, "nantes", refine=True)
+    grid = refining(folder, nodes={2: honest_first(honest, changed(folder, **fields))})
+    result = flower.serve(grid, config | {"refine": 1, "on-error": "skip"})
+    assert result.refinement.missing == ((1, "nantes"),)
+    assert f"round 1: node 2: {cause}" in caplog.text
+
+
+def test_a_node_that_is_gone_is_named(folder, config, tmp_path):
+    grid = refining(folder)
+    honest = grid.nodes[2]
+
+    def leaves(query):
+        reply = honest(query)
+        everybody = list(grid.get_nodes())
+        grid.get_nodes = lambda: [node for node in everybody if node.node_id != 2]
+        return reply
+
+    grid.nodes[2] = leaves
+    with pytest.raises(TasksFailed, match=r"node 2 \(nantes\): is not connected any more"):
+        flower.serve(grid, config | {"refine": "auto"})
+
+
+def test_rounds_that_make_no_sense_are_refused(folder, config):
+    for refine in ("often", -1, 1.5, True):
+        with pytest.raises(ValueError, match='`refine` is .*; give a number of rounds, or "auto"'):
+            flower.serve(Grid({}), config | {"refine": refine})

@@ -1,0 +1,193 @@
+"""What a server asks, what a site allows, and what leaves it."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+from otmoe import FeatureSpec, LocalModel, shards_from, simulate
+from otmoe.cli import main
+from otmoe.distributed.task import Task, fit_local
+from otmoe.federation.requests import Offer, Request, answer, configured
+from otmoe.text.strict_json import MessageError
+
+SPEC = FeatureSpec.of_names(["age", "dose"])
+
+
+def request(**fields):
+    document = {"target": "y", "experts": 2, "features": SPEC.document(), "starts": 3} | fields
+    return Request.from_json(json.dumps(document))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("lyon")
+    data = simulate(600, 2, 2, softness=0.5, random_state=1)
+    frame = pd.DataFrame(data.X, columns=["age", "dose"]).assign(y=data.y)
+    frame["sick"] = np.where(data.y > 0, "yes", "no")
+    frame["count"] = np.arange(600) % 7
+    frame[:400].to_parquet(folder / "2023.parquet")
+    frame[400:].to_parquet(folder / "2024.parquet")
+    frame[:30].to_parquet(folder.parent / "few.parquet")
+    return folder
+
+
+def offer(folder, **fields):
+    return Offer.from_config({"site": "Lyon", "data": str(folder), **fields}, "node config")
+
+
+def test_the_answer_is_what_a_local_fit_of_all_files_writes(folder):
+    one, two = shards_from(folder, target="y", features=SPEC)
+    shard = replace(one, name="Lyon", pieces=one.pieces + two.pieces)
+    fit = fit_local(Task(shard, 0, 2, coded=False, options={"n_init": 3}))
+    assert fit.n_rows == 600
+    assert answer(request(), offer(folder)).to_json() == fit.message.to_json()
+
+
+def test_the_answer_is_what_the_command_line_writes(folder, tmp_path):
+    SPEC.save(tmp_path / "features.json")
+    command = ["fit", str(folder), "--target", "y", "--experts", "2", "--site", "Lyon", "--grams"]
+    command += ["--features", str(tmp_path / "features.json"), "--starts", "3", "--sketch"]
+    done = CliRunner().invoke(main, [*command, "-o", str(tmp_path / "lyon.moe.json")])
+    assert done.exit_code == 0, done.output
+    both = {"sketch": True, "grams": True}
+    text = answer(request(**both), offer(folder, **both)).to_json()
+    assert tmp_path.joinpath("lyon.moe.json").read_text() == text
+
+
+def test_a_request_and_its_text_are_one(folder):
+    asked = request(classes=["no", "yes"], share=10, weight="w")
+    assert Request.from_json(asked.model_dump_json()) == asked
+    assert asked.spec == SPEC
+
+
+@pytest.mark.parametrize(
+    ("classes", "family"),
+    [(["yes", "no"], "logistic"), (["yes", "no", "maybe"], "multinomial")],
+)
+def test_classes_are_those_that_the_server_declares(folder, classes, family):
+    message = answer(request(target="sick", family="classes", classes=classes), offer(folder))
+    assert message.model.experts.family == family
+    assert message.model.classes.tolist() == sorted(classes)
+
+
+def test_classes_may_be_numbers(folder):
+    numbers = [str(n) for n in range(7)]
+    asked = request(target="count", family="classes", classes=numbers, experts=1)
+    assert answer(asked, offer(folder)).model.classes.tolist() == list(range(7))
+
+
+def test_names_of_classes_do_not_go_with_a_column_of_numbers(folder):
+    asked = request(target="count", family="classes", classes=["no", "yes"])
+    with pytest.raises(ValueError, match="the target holds numbers, and the classes are"):
+        answer(asked, offer(folder))
+
+
+def test_classes_have_to_be_declared(folder):
+    with pytest.raises(ValueError, match="fewer than two classes"):
+        answer(request(target="sick", family="classes"), offer(folder))
+
+
+def test_a_site_with_too_few_rows_for_the_parameters_sends_nothing(folder):
+    few = folder.parent / "few.parquet"
+    with pytest.raises(ValueError, match="30 rows for 11 parameters, fewer than the 3 rows per"):
+        answer(request(), offer(few))
+    assert answer(request(), offer(few, **{"rows-per-parameter": 2})).n_samples == 30
+
+
+def parts(message):
+    shared = 0 if message.support is None else len(message.support)
+    return message.sketch is not None, message.grams is not None, shared
+
+
+def test_what_leaves_is_what_both_sides_want(folder):
+    everything = {"sketch": True, "grams": True, "share": 7}
+    assert parts(answer(request(), offer(folder, **everything))) == (False, False, 0)
+    assert parts(answer(request(**everything), offer(folder))) == (False, False, 0)
+    assert parts(answer(request(**everything), offer(folder, **everything))) == (True, True, 7)
+    some = {"grams": True, "share": 3}
+    assert parts(answer(request(**everything), offer(folder, **some))) == (False, True, 3)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "problem"),
+    [
+        ("experts", 0, "`experts` is 0"),
+        ("experts", "2", '`experts` is "2"; give a whole number'),
+        ("run", "rm -r", "`run` is not a field"),
+        ("family", "cauchy", '`family` is "cauchy"'),
+        ("target", "y\u001b[2J", "control character"),
+    ],
+)
+def test_a_request_is_read_with_suspicion(field, value, problem):
+    with pytest.raises(MessageError) as error:
+        request(**{field: value})
+    assert problem in str(error.value)
+
+
+def test_features_of_a_request_are_checked():
+    twice = {"columns": SPEC.document()["columns"] * 2, "unknown": "error"}
+    with pytest.raises(MessageError, match="second time"):
+        answer(request(features=twice), Offer(site="Lyon", data="."))
+
+
+def test_an_offer_needs_a_site_and_says_no_to_all_else_by_default():
+    with pytest.raises(MessageError, match="node config: `site` is missing"):
+        Offer.from_config({"data": "x"}, "node config")
+    with pytest.raises(MessageError, match='`share` is "all"; give a whole number'):
+        Offer.from_config({"site": "Lyon", "data": "x", "share": "all"}, "node config")
+    offered = Offer.from_config({"site": "Lyon", "data": "x", "other-app": 1}, "node config")
+    assert (offered.sketch, offered.grams, offered.share) == (False, False, 0)
+
+
+# -- the server's configuration ------------------------------------------------------------------
+
+
+@pytest.fixture
+def config(tmp_path):
+    SPEC.save(tmp_path / "features.json")
+    return {
+        "target": "y",
+        "experts": 2,
+        "features": str(tmp_path / "features.json"),
+        "output": str(tmp_path / "out"),
+        "starts": "",
+        "weight": "",
+        "support": "",
+        "classes": "no, yes",
+        "on-error": "skip",
+        "wait": 5,
+    }
+
+
+def test_one_flat_configuration_is_a_request_and_a_plan(config):
+    asked, plan = configured(config)
+    assert asked.spec == SPEC
+    assert (asked.starts, asked.weight, asked.classes) == (None, None, ["no", "yes"])
+    assert (plan.on_error, plan.wait, plan.support, plan.method) == ("skip", 5, None, "reduction")
+
+
+@pytest.mark.parametrize(
+    ("changed", "problem"),
+    [
+        ({"features": ""}, "`features` has to name a file"),
+        ({"output": ""}, "`output` is missing"),
+        ({"method": "ensemble"}, '`method` is "ensemble"; choose one of'),
+        ({"on-error": "retry"}, '`on_error` is "retry"'),
+        ({"experst": 3}, 'there is no option "experst"'),
+        ({"timeout": 0}, "`timeout` is 0"),
+    ],
+)
+def test_a_configuration_that_makes_no_sense_is_refused(config, changed, problem):
+    with pytest.raises(ValueError) as error:
+        configured(config | changed)
+    assert problem in str(error.value)
+    assert str(error.value).startswith("run config: ")
+
+
+def test_the_answer_can_be_read_where_it_arrives(folder):
+    text = answer(request(), offer(folder)).to_json().encode()
+    assert LocalModel.from_json(text, "node 7").site == "Lyon"

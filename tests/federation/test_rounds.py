@@ -1,0 +1,557 @@
+"""Refine rounds by files: the same steps as over an executor, and nothing else is taken in."""
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from families import FAMILIES
+from numpy.testing import assert_allclose, assert_array_equal
+
+from otmoe import FeatureSpec, Limits, LocalModel, aggregate, simulate
+from otmoe.aggregation.result import refined_document
+from otmoe.data.shards import ArrayShard, ShardError
+from otmoe.distributed.rounds import refine_shards
+from otmoe.documents.aggregation import AggregationRecord
+from otmoe.documents.rounds import RefineReply, RefineRequest, RefineState
+from otmoe.federation.replying import reply_from
+from otmoe.federation.rounds import begin, check_merged, reply_to, request_of, step
+from otmoe.inference import InferenceError, observed_inference
+from otmoe.likelihood.fit import em
+from otmoe.likelihood.rounds import MOST_ROUNDS, answer
+from otmoe.likelihood.rows import Rows, Scaling
+from otmoe.text.records import typed
+from otmoe.text.strict_json import MessageError
+
+SITES = {"Brest": slice(0, 900), "Lyon": slice(900, 1500), "Nantes": slice(1500, 3000)}
+
+
+@pytest.fixture(scope="module")
+def data():
+    return simulate(3000, 2, 2, softness=1.0, random_state=1)
+
+
+@pytest.fixture(scope="module")
+def scaling(data):
+    return Scaling.of(data.X[:500])
+
+
+def rows_of(data, sites=SITES, weight=None):
+    return {
+        name: Rows(data.X[part], data.y[part], None if weight is None else weight[part])
+        for name, part in sites.items()
+    }
+
+
+def begun(data, scaling, sites=SITES, **options):
+    rows = rows_of(data, sites)
+    sizes = {name: part.total_weight for name, part in rows.items()}
+    return begin(data.truth, sizes, scaling, **options)
+
+
+def by_mail(thing):
+    """Return a value as it comes out of the file that it was written to."""
+    return type(thing).from_json(thing.to_json())
+
+
+def replies_to(request, rows):
+    return [by_mail(reply_to(by_mail(request), part, name)) for name, part in rows.items()]
+
+
+def distance(found, fit, X, y):
+    """Return the distance of two models in standard errors of the second."""
+    scaling = Scaling.of(X)
+    there = answer("", fit, scaling, Rows(X, y)).information.matrix
+    gap = scaling.from_user(found).to_vector() - scaling.from_user(fit).to_vector()
+    return float(np.sqrt(gap @ there @ gap))
+
+
+def spoilt(thing, change):
+    document = json.loads(thing.to_json())
+    change(document)
+    return json.dumps(document)
+
+
+def set_to(path, value):
+    def change(document):
+        *parents, last = [int(part) if part.isdigit() else part for part in path.split(".")]
+        for part in parents:
+            document = document[part]
+        document[last] = value
+
+    return change
+
+
+def lacks(path):
+    return lambda document: document.pop(path)
+
+
+# -- the same as elsewhere -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_end_is_the_pooled_fit(family, rng):
+    data = simulate(3000, 2, 2, family=family, n_classes=3, softness=1.0, random_state=1)
+    fit = em(data.X, data.y, 2, family=family, n_classes=3, random_state=0)
+    start = fit.model.with_vector(
+        fit.model.to_vector() + 0.1 * rng.normal(size=fit.model.n_parameters)
+    )
+    rows = rows_of(data)
+    sizes = {name: len(part) for name, part in rows.items()}
+    state = begin(start, sizes, Scaling(np.array([0.3, -1.0]), np.array([2.0, 0.5])))
+    while not state.done:
+        state = by_mail(step(state, replies_to(request_of(state), rows)))
+    assert state.refinement.converged and state.refinement.rounds <= 12
+    assert distance(state.model, fit.model, data.X, data.y) < 1e-3
+    assert_allclose(state.refinement.trace[-1], fit.trace[-1], rtol=1e-9)
+
+
+def test_every_round_is_that_of_the_executor(data, scaling):
+    shards = [ArrayShard(name, part.X, part.y) for name, part in rows_of(data).items()]
+    state = begun(data, scaling)
+    for rounds in range(1, 5):
+        state = by_mail(step(state, replies_to(request_of(state), rows_of(data))))
+        there = refine_shards(shards, data.truth, rounds, scaling=scaling)
+        assert_allclose(state.model.to_vector(), there.model.to_vector(), rtol=0, atol=1e-10)
+        assert_allclose(state.refinement.decrement, there.decrement, rtol=1e-6)
+        assert state.refinement.rounds == rounds
+
+
+def test_stopping_and_going_on_changes_no_bit(data, scaling):
+    rows = rows_of(data)
+    at_once = stopped = begun(data, scaling, rounds=4)
+    while not at_once.done:
+        at_once = step(at_once, replies_to(request_of(at_once), rows))
+        replies = replies_to(request_of(stopped), rows)
+        stopped = by_mail(by_mail(step(by_mail(stopped), replies)))
+        assert stopped.to_json() == at_once.to_json()
+        assert_array_equal(stopped.model.to_vector(), at_once.model.to_vector())
+    assert stopped.refinement.rounds == 4 and stopped.done
+
+
+def test_a_state_keeps_what_a_bad_step_leaves(data, scaling):
+    """The radius, an infinite decrement, who was missing: all of it comes back."""
+    state = step(begun(data, scaling), replies_to(request_of(begun(data, scaling)), rows_of(data)))
+    far = replace(state.refinement, model=data.truth.with_vector(data.truth.to_vector() + 1.0))
+    state = replace(state, refinement=replace(far, decrement=np.inf))
+    some = replies_to(request_of(state), rows_of(data))[1:]
+    after = step(state, some, allow_missing=True)
+    assert after.refinement.radius < np.inf and after.refinement.missing == ((2, "Brest"),)
+    again = by_mail(after)
+    assert again.to_json() == after.to_json()
+    assert again.refinement.radius == after.refinement.radius
+    assert again.refinement.missing == after.refinement.missing
+    assert by_mail(state).refinement.decrement == np.inf
+
+
+def test_a_site_in_two_halves_changes_nothing(data, scaling):
+    halves = {**SITES, "Nantes": slice(1500, 2100), "Nantes too": slice(2100, 3000)}
+    states = []
+    for sites in (SITES, halves):
+        state = begun(data, scaling, sites)
+        for _ in range(3):
+            state = step(state, replies_to(request_of(state), rows_of(data, sites)))
+        states.append(state)
+    one, two = states
+    assert_allclose(two.model.to_vector(), one.model.to_vector(), rtol=1e-9, atol=1e-10)
+    assert_allclose(two.refinement.trace, one.refinement.trace, rtol=1e-12)
+
+
+def test_weight_two_is_each_row_twice(data, scaling):
+    double = replace(data, X=np.repeat(data.X, 2, axis=0), y=np.repeat(data.y, 2))
+    twice = {name: slice(2 * part.start, 2 * part.stop) for name, part in SITES.items()}
+    one = begun(double, scaling, twice)
+    two = step(one, replies_to(request_of(one), rows_of(data, weight=np.full(3000, 2.0))))
+    one = step(one, replies_to(request_of(one), rows_of(double, twice)))
+    assert_allclose(two.model.to_vector(), one.model.to_vector(), rtol=1e-9)
+
+
+def test_the_order_of_replies_does_not_matter(data, scaling):
+    state = begun(data, scaling)
+    replies = replies_to(request_of(state), rows_of(data))
+    assert step(state, replies).to_json() == step(state, replies[::-1]).to_json()
+
+
+def test_any_rough_scale_will_do(data):
+    """Features far from zero and in odd units: the answer does not depend on the scale given."""
+    far = replace(data, X=data.X * [1e4, 1e-3] + [5e5, 30])
+    ends = []
+    for part in (far.X[:300], far.X[1000:1040] * [1, 3]):
+        start = em(far.X, far.y, 2, random_state=0, max_iter=3).model
+        state = begin(start, {name: len(r) for name, r in rows_of(far).items()}, Scaling.of(part))
+        while not state.done:
+            state = step(state, replies_to(request_of(state), rows_of(far)))
+        assert state.refinement.converged
+        ends.append(state.model)
+    assert distance(ends[0], ends[1], far.X, far.y) < 1e-3
+
+
+def test_standard_errors_are_those_of_one_fit(data, scaling):
+    state = begun(data, scaling)
+    with pytest.raises(InferenceError, match="no refine round has been answered yet"):
+        state.inference()
+    while not state.done:
+        state = step(state, replies_to(request_of(state), rows_of(data)))
+    found = by_mail(state).inference()
+    there = observed_inference(em(data.X, data.y, 2, init=state.model).model, data.X, data.y)
+    assert_allclose(found.standard_errors.coef, there.standard_errors.coef, rtol=1e-3)
+    assert_allclose(found.standard_errors.gate, there.standard_errors.gate, rtol=1e-3)
+    assert found.n_samples == 3000
+
+
+# -- how the start was merged ----------------------------------------------------------------------
+
+
+def record_of(document):
+    return typed(AggregationRecord, document, "aggregation")
+
+
+@pytest.fixture(scope="module")
+def merging(data):
+    """Return an aggregation whose model is a few standard errors from the maximum."""
+    fits = {
+        name: em(part.X, part.y, 2, init=data.truth, max_iter=50)
+        for name, part in rows_of(data).items()
+    }
+    messages = [LocalModel.from_fit(fit, name) for name, fit in fits.items()]
+    found = aggregate(messages, data.X[:500])
+    return replace(found, model=found.model.with_vector(found.model.to_vector() + 0.1))
+
+
+@pytest.fixture(scope="module")
+def merged(merging, scaling):
+    """Return the state before the first round, which knows how its model was merged."""
+    sizes = {message.site: message.n_samples for message in merging.messages}
+    record = record_of(merging.document())
+    return by_mail(begin(merging.model, sizes, scaling, aggregation=record))
+
+
+@pytest.mark.parametrize("rounds", ["auto", 1])
+def test_the_merging_is_said_as_over_an_executor(merged, merging, data, scaling, rounds):
+    state = replace(merged, rounds=rounds)
+    while not state.done:
+        state = by_mail(step(state, replies_to(request_of(state), rows_of(data))))
+    assert state.aggregation.model_dump(exclude_unset=True) == merging.document()
+    found = refined_document(state.aggregation, state.refinement, rounds, state.sites)
+    assert found == merging.refined(state.refinement, rounds).document()
+
+    shards = [ArrayShard(name, part.X, part.y) for name, part in rows_of(data).items()]
+    end = refine_shards(shards, merging.model, rounds, scaling=scaling)
+    there = merging.refined(end, rounds).document()
+    assert found.keys() == there.keys() and ("inference" in found) == (rounds == "auto")
+    assert found["sites"] == there["sites"] and found["converged"] == there["converged"]
+    assert found["refinement"]["rounds"] == there["refinement"]["rounds"]
+    assert_allclose(found["refinement"]["trace"], there["refinement"]["trace"], rtol=1e-10)
+    if rounds == "auto":
+        errors = [part["inference"]["standard_errors"] for part in (found, there)]
+        assert_allclose(*errors, rtol=1e-6)
+
+
+def test_a_second_refinement_replaces_what_the_first_said(merged, data):
+    first = step(merged, replies_to(request_of(merged), rows_of(data)))
+    sites = first.sites
+    once = record_of(refined_document(first.aggregation, first.refinement, 1, sites))
+    assert once.no_inference is not None and once.inference is None
+    state = replace(merged, aggregation=once)
+    while not state.done:
+        state = by_mail(step(state, replies_to(request_of(state), rows_of(data))))
+    twice = refined_document(state.aggregation, state.refinement, "auto", sites)
+    assert "no_inference" not in twice and twice["inference"]["kind"] == "information"
+    assert twice["refinement"]["rounds"] == state.refinement.rounds
+    assert twice["status"] == f"{once.status}; {state.refinement.status}"
+
+    doubt = {**twice["inference"], "warnings": ["the rows do not determine this."]}
+    doubted = {**twice, "inference": doubt, "warnings": ["a site is small.", *doubt["warnings"]]}
+    again = refined_document(record_of(doubted), state.refinement, "auto", sites)
+    assert again["warnings"] == ["a site is small."]
+
+
+def test_sites_that_were_merged_or_asked_but_not_both_are_named(merged, data):
+    sizes = {"Metz": merged.sites["Brest"], "Lyon": merged.sites["Lyon"]}
+    state = replace(merged, sites=sizes)
+    rows = rows_of(data, {"Metz": SITES["Brest"], "Lyon": SITES["Lyon"]})
+    state = step(state, replies_to(request_of(state), rows))
+    found = refined_document(state.aggregation, state.refinement, 1, state.sites)
+    assert found["status"].endswith(
+        "; not asked in these rounds: Brest, Nantes; asked, though not merged: Metz"
+    )
+    assert [site["site"] for site in found["sites"]] == list(SITES)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (set_to("aggregation", []), "`aggregation` is a list of 0; give an object."),
+        (set_to("aggregation.sites", []), "`aggregation.sites` is empty; a model is merged of one"),
+        (set_to("aggregation.sites.1.site", "Brest"), '`aggregation.sites[1]` is "Brest" a sec'),
+        (set_to("aggregation.sites.0.mass", [[1.0]]), "`aggregation.sites[0].mass[0]` has 1 ent"),
+        (set_to("aggregation.sites.0.weight", 2.0), "`aggregation.sites[0].weight` is 2.0; give"),
+        (set_to("aggregation.sites.0.site", "a\nb"), "`aggregation.sites[0].site` holds the con"),
+        (set_to("aggregation.cost", float("nan")), "`aggregation.cost` is NaN; give a finite"),
+        (set_to("aggregation.covariates.mean", [0.0]), "`aggregation.covariates.mean` has 1 entr"),
+        (set_to("aggregation.rows", 3), "`aggregation.rows` is not a field of schema version 1"),
+        (
+            set_to("aggregation.inference", {"kind": "sandwich", "standard_errors": [1.0]}),
+            "`aggregation.inference.standard_errors` has 1 entries; give 11.",
+        ),
+    ],
+)
+def test_a_spoilt_merging_is_refused_with_a_sentence(merged, change, sentence):
+    with pytest.raises(MessageError) as error:
+        RefineState.from_json(spoilt(merged, change), "state.json")
+    assert str(error.value).startswith(f"state.json: {sentence}")
+    assert "\n" not in str(error.value)
+
+
+def test_a_state_need_not_know_how_its_model_was_merged(merged):
+    found = RefineState.from_json(spoilt(merged, lacks("aggregation")))
+    assert found.aggregation is None and "aggregation" not in json.loads(found.to_json())
+    assert RefineState.from_json(spoilt(merged, set_to("aggregation", None))).aggregation is None
+
+
+# -- refusals --------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def state(data, scaling):
+    """One round has been answered."""
+    first = begun(data, scaling)
+    return step(first, replies_to(request_of(first), rows_of(data)))
+
+
+@pytest.fixture(scope="module")
+def replies(state, data):
+    return replies_to(request_of(state), rows_of(data))
+
+
+def test_a_round_that_is_over_is_refused(state, data, scaling):
+    old = replies_to(request_of(begun(data, scaling)), rows_of(data))
+    with pytest.raises(MessageError) as error:
+        step(state, old)
+    assert str(error.value) == (
+        'reply: replies to round 1, which is over; ask "Brest" for its reply to round 2.'
+    )
+    early = [replace(reply, round=3) for reply in old]
+    with pytest.raises(MessageError, match="replies to round 3, which is still to come"):
+        step(state, early)
+
+
+def test_a_step_taken_twice_is_refused(state, replies):
+    after = step(state, replies)
+    with pytest.raises(MessageError, match="replies to round 2, which is over"):
+        step(after, replies)
+
+
+def test_a_reply_to_another_request_is_refused(state, replies, data, scaling):
+    moved = replace(
+        request_of(state), scaling=replace(scaling, x_scale=2 * scaling.x_scale)
+    )  # the same model on another scale
+    foreign = reply_to(moved, rows_of(data)["Lyon"], "Lyon")
+    with pytest.raises(MessageError, match="to another request than that of round 2 .*again"):
+        step(state, [replies[0], foreign, replies[2]])
+
+
+def test_a_site_replies_once(state, replies):
+    again = replace(replies[1], source="lyon-2.json")
+    first = replace(replies[1], source="lyon-1.json")
+    with pytest.raises(
+        MessageError, match='lyon-1.json and lyon-2.json are both from site "Lyon"; a site replies'
+    ):
+        step(state, [*replies[:1], first, again])
+
+
+def test_a_site_that_was_not_asked_is_refused(state, replies):
+    other = replace(replies[0], answer=replace(replies[0].answer, site="Metz"))
+    with pytest.raises(
+        MessageError, match=r'"Metz" is not among the sites .*\(Brest, Lyon, Nantes\)'
+    ):
+        step(state, [*replies, other])
+
+
+def test_missing_sites_are_named_and_waited_for_unless_allowed(state, replies):
+    with pytest.raises(MessageError, match="round 2: no reply from Brest, Nantes; wait for it, or"):
+        step(state, replies[1:2])
+    after = step(state, replies[1:2], allow_missing=True)
+    assert after.refinement.missing == ((2, "Brest"), (2, "Nantes"))
+    assert after.absent == ("Brest", "Nantes") and after.refinement.best.n_samples == 600
+    with pytest.raises(MessageError, match="no reply from Brest, Lyon, Nantes; wait for it.$"):
+        step(state, [], allow_missing=True)
+
+
+def test_other_rows_than_those_of_the_fit_are_refused(state, data):
+    rows = rows_of(data, weight=np.full(3000, 2.0))["Lyon"]
+    reply = reply_to(request_of(state), rows, "Lyon")
+    with pytest.raises(MessageError, match='is about 1200 rows, but "Lyon" fitted 600; answer'):
+        step(state, [reply], allow_missing=True)
+
+
+def test_a_reply_about_a_model_of_another_size_is_refused(state, replies, data):
+    document = json.loads(replies[0].to_json())
+    small = dict(document, score=[1.0, 2.0], information=[1.0, 0.0, 1.0])
+    with pytest.raises(MessageError, match="`score` has 2 numbers, but the model has 11 free par"):
+        step(state, [RefineReply.from_json(json.dumps(small))])
+    flat = dict(document, x_mean=[0.0], x_var=[1.0])
+    with pytest.raises(MessageError, match="`x_mean` has 1 numbers, but the model has 2 features"):
+        step(state, [RefineReply.from_json(json.dumps(flat))])
+    three = dict(document, mass=[*document["mass"], 0.0])
+    with pytest.raises(MessageError, match="`mass` has 3 numbers, but the model has 2 experts"):
+        step(state, [RefineReply.from_json(json.dumps(three))])
+
+
+def test_a_probability_above_one_is_refused():
+    data = simulate(600, 2, 2, family="logistic", softness=1.0, random_state=0)
+    state = begin(data.truth, {"Lyon": 600}, Scaling.of(data.X))
+    reply = reply_to(request_of(state), Rows(data.X, data.y), "Lyon")
+    text = spoilt(reply, set_to("log_likelihood", 3.0))
+    with pytest.raises(MessageError, match="`log_likelihood` is 3; that of classes or counts is"):
+        step(state, [RefineReply.from_json(text)])
+
+
+def test_replies_from_which_no_step_can_be_taken_are_refused(state, replies):
+    P = len(replies[0].answer.information.score)
+    wild = spoilt(replies[0], set_to("information", [1e30] * (P * (P + 1) // 2)))
+    wild = RefineReply.from_json(spoilt(RefineReply.from_json(wild), set_to("score", [1e30] * P)))
+    before = state.to_json()
+    try:
+        after = step(state, [wild, *replies[1:]])
+    except MessageError as error:
+        assert str(error).startswith("round 2: no step can be taken from what Brest, Lyon, Nantes")
+    else:
+        assert np.all(np.isfinite(after.model.to_vector()))
+    assert state.to_json() == before
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (set_to("otmoe", "local model"), '`otmoe` is "local model"; give a file of "refine reply"'),
+        (lacks("otmoe"), '`otmoe` is null; give a file of "refine reply".'),
+        (set_to("schema_version", 2), "`schema_version` is 2; this version of otmoe reads 1"),
+        (lacks("site"), "`site` is missing; add it."),
+        (set_to("site", "Ly\non"), "`site` holds the control character U+000A"),
+        (set_to("round", 0), "`round` is 0; give a number above 0."),
+        (set_to("round", 1.5), "`round` is 1.5; give a whole number."),
+        (set_to("log_likelihood", float("nan")), "`log_likelihood` is NaN; give a finite number."),
+        (set_to("log_likelihood", -1e31), "`log_likelihood` is -1e+31; give a number of at least"),
+        (set_to("score.3", float("inf")), "`score[3]` is infinite or too large"),
+        (set_to("information.0", "1"), '`information[0]` is "1"; give a number.'),
+        (set_to("mass.0", -1.0), "`mass[0]` is -1.0; give a number of at least 0."),
+        (set_to("mass.0", 1.0), "`mass` adds up to "),
+        (set_to("x_var.1", -0.5), "`x_var[1]` is -0.5; give a number of at least 0."),
+        (set_to("x_var", [1.0]), "`x_var` has 1 numbers; give 2, one for each entry of x_mean."),
+        (set_to("n_samples", 0), "`n_samples` is 0; give a number above 0."),
+        (
+            lambda d: d["information"].pop(),
+            "`information` has 65 numbers; the upper triangle of 11 x 11 has 66.",
+        ),
+        (set_to("rows", [[1.0]]), "`rows` is not a field of schema version 1; remove it"),
+    ],
+)
+def test_a_spoilt_reply_is_refused_with_a_sentence(replies, change, sentence):
+    with pytest.raises(MessageError) as error:
+        RefineReply.from_json(spoilt(replies[0], change), "lyon.json")
+    assert str(error.value).startswith(f"lyon.json: {sentence}")
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (set_to("digest", "0" * 16), "`digest` is not that of the model beside it; ask for"),
+        (set_to("model.experts.coef.0.0", 1.25), "`digest` is not that of the model beside it"),
+        (set_to("scaling.x_scale.0", 1.25), "`digest` is not that of the model beside it"),
+        (set_to("scaling.x_scale", [1.0]), "`scaling.x_scale` has 1 numbers; give 2, one for each"),
+        (set_to("scaling.x_scale.0", 0.0), "`scaling.x_scale[0]` is 0.0; give a number above 0."),
+        (set_to("model.family", "cauchy"), '`model.family` is "cauchy"; this version'),
+        (set_to("model.gate.coef.1.0", 1.0), "`model.gate.coef[1][0]` is 1.0; give 0"),
+    ],
+)
+def test_a_spoilt_request_is_refused_with_a_sentence(state, change, sentence):
+    with pytest.raises(MessageError) as error:
+        RefineRequest.from_json(spoilt(request_of(state), change), "ask.json")
+    assert str(error.value).startswith(f"ask.json: {sentence}")
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (set_to("sites", {}), "`sites` is empty; name the sites"),
+        (set_to("best", None), "`best` and `pooled` are there once a round has been answered"),
+        (set_to("rounds", 0), "`best` and `pooled` are there once a round has been answered"),
+        (set_to("best.theta", [1.0]), "`best.theta` has 1 numbers; give 11, one for each free"),
+        (set_to("best.score", [1.0]), "`best.score` has 1 numbers; give 11, one for each free"),
+        (set_to("best.sites.Metz", -3.0), "`best.sites` holds others than `sites`, or nobody"),
+        (set_to("missing", [{"round": 1, "site": "Metz"}]), "`missing[0]` is no site or no round"),
+        (set_to("missing", [{"round": 7, "site": "Lyon"}]), "`missing[0]` is no site or no round"),
+        (set_to("pooled.x_center", [1.0]), "`pooled.x_center` has 1 numbers; give 2"),
+        (set_to("most_rounds", "auto"), '`most_rounds` is "auto"; give a whole number.'),
+        (set_to("radius", -1.0), "`radius` is -1.0; give a number above 0."),
+    ],
+)
+def test_a_spoilt_state_is_refused_with_a_sentence(state, change, sentence):
+    with pytest.raises(MessageError) as error:
+        RefineState.from_json(spoilt(state, change), "state.json")
+    assert str(error.value).startswith(f"state.json: {sentence}")
+
+
+def test_a_truncated_or_too_large_file_is_refused(state, replies, tmp_path):
+    for thing in (state, request_of(state), replies[0]):
+        path = tmp_path / "file.json"
+        thing.save(path)
+        assert type(thing).load(path).to_json() == thing.to_json()
+        with pytest.raises(MessageError, match="has more than 100 bytes; if it should"):
+            type(thing).load(path, Limits(bytes=100))
+        path.write_text(thing.to_json()[:-30])
+        with pytest.raises(MessageError, match=f"{path}: ends too early"):
+            type(thing).load(path)
+
+
+def test_when_it_is_over_nothing_more_is_asked(data, scaling, state, replies):
+    over = replace(state, rounds=1)
+    assert over.done and not state.done
+    with pytest.raises(MessageError, match="the rounds are over"):
+        request_of(over)
+    with pytest.raises(MessageError, match="the rounds are over"):
+        step(over, replies)
+    tired = replace(state, refinement=replace(state.refinement, rounds=MOST_ROUNDS))
+    assert tired.done and not tired.refinement.converged
+
+
+def test_a_site_reads_its_shard(state, data):
+    part = SITES["Lyon"]
+    request = request_of(state)
+    reply, rows = reply_from(request, ArrayShard("Lyon", data.X[part], data.y[part]))
+    assert reply.to_json() == reply_to(request, rows_of(data)["Lyon"], "Lyon").to_json()
+    assert len(rows.X) == 600
+    with pytest.raises(ShardError, match="Lyon: it has no rows; leave it out"):
+        reply_from(request, ArrayShard("Lyon", data.X[:0], data.y[:0]))
+
+
+def test_a_model_has_to_be_of_the_messages(data):
+    message = LocalModel("Lyon", data.truth, 600.0, -900.0, True, "converged")
+    check_merged(data.truth, None, [message], "model.json")
+    named = FeatureSpec.of_names(data.truth.terms[1:])
+    with pytest.raises(MessageError, match='^model.json: has other features than .* "Lyon"; give'):
+        check_merged(data.truth, named, [message], "model.json")
+    poisson = simulate(9, 2, 2, family="poisson").truth
+    with pytest.raises(MessageError, match="model.json: has another family than"):
+        check_merged(poisson, None, [message], "model.json")
+    labels = [
+        replace(simulate(9, 2, 2, family="logistic").truth, classes=np.array(classes))
+        for classes in (["no", "yes"], ["non", "oui"])
+    ]
+    message = replace(message, model=labels[0])
+    with pytest.raises(MessageError, match="model.json: has other classes than"):
+        check_merged(labels[1], None, [message], "model.json")
+
+
+def test_a_reply_is_as_large_as_the_page_says():
+    """Four experts, twenty features; the number of digits depends a little on the machine."""
+    data = simulate(20_000, 4, 20, random_state=0)
+    request = request_of(begin(data.truth, {"Lyon": 20_000}, Scaling.of(data.X)))
+    reply = reply_to(request, Rows(data.X, data.y), "Lyon")
+    page = (Path(__file__).parents[2] / "docs" / "refine.md").read_text()
+    said = re.search(r"request has ([\d,]+) bytes and a reply has ([\d,]+), of which", page)
+    for number, thing in zip(said.groups(), (request, reply), strict=True):
+        assert_allclose(int(number.replace(",", "")), len(thing.to_json()), rtol=0.01)

@@ -1,0 +1,226 @@
+"""What docs/threats.md says that a message gives away, and that a site can do, shown."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose
+
+from otmoe import FeatureSpec, LocalModel, MoERegressor, aggregate, shards_from, simulate
+from otmoe.aggregation.disagreement import THRESHOLD, likelihood_deviations
+from otmoe.distributed.task import Task, fit_local
+from otmoe.documents.rounds import RefineReply
+from otmoe.federation.rounds import begin, reply_to, request_of
+from otmoe.likelihood.rows import Rows, Scaling
+
+
+@pytest.fixture(scope="module")
+def people():
+    """Four hundred people, one of whom lives in Nice."""
+    rng = np.random.default_rng(0)
+    city = np.where(rng.random(400) < 0.5, "Lyon", "Nantes").astype(object)
+    city[17] = "Nice"
+    frame = pd.DataFrame({"age": rng.normal(50, 10, 400).round(), "city": city})
+    frame["sex"] = rng.choice(["f", "m"], 400)
+    frame["y"] = 0.1 * frame.age + 2 * (frame.sex == "f") + rng.normal(size=400)
+    return frame
+
+
+SPEC = FeatureSpec.from_sample(
+    pd.DataFrame({"age": [50.0, 51, 52], "city": ["Lyon", "Nantes", "Nice"], "sex": list("fmf")}),
+    ["age", "city", "sex"],
+)
+
+
+def message(frame, n_experts, **parts):
+    (shard,) = shards_from(frame, target="y", features=SPEC)
+    task = Task(shard, 0, n_experts, coded=False, options={"n_init": 3}, **parts)
+    return LocalModel.from_json(fit_local(task).message.to_json())
+
+
+def numbers(document):
+    if isinstance(document, dict):
+        document = list(document.values())
+    if isinstance(document, list):
+        return set().union(*map(numbers, document))
+    return {document} if isinstance(document, float) else set()
+
+
+# -- what a message shows ------------------------------------------------------------------------
+
+
+def test_no_number_of_a_row_is_in_a_message():
+    data = simulate(500, 2, 3, random_state=0)
+    sent = MoERegressor(2, random_state=0).fit(data.X, data.y).to_message(site="lyon")
+    found = numbers(json.loads(sent.to_json()))
+    assert len(found) > 10
+    assert not found & set(data.X.ravel().tolist() + data.y.tolist())
+
+
+def test_who_knows_x_of_the_only_row_with_a_level_learns_its_y(people):
+    sent = message(people, 1)
+    (y,) = sent.model.predict(SPEC.encode(people[17:18]))
+    assert_allclose(y, people.y[17], rtol=1e-9)
+
+
+@pytest.mark.parametrize("n_experts", [1, 2])
+def test_grams_show_all_of_the_only_row_with_a_level(people, n_experts):
+    sent = message(people, n_experts, grams=True)
+    terms, matrices = list(sent.model.terms), sent.grams.matrices
+    nice = terms.index("city=Nice")
+    x = matrices.sum(axis=0)[nice]
+    assert_allclose(x[1:], SPEC.encode(people[17:18])[0], atol=1e-9)
+    # The normal equations give X'y back.
+    y = np.einsum("kij,kj->i", matrices, sent.model.experts.coef)[nice]
+    assert_allclose(y, people.y[17], rtol=1e-6)
+
+
+def test_grams_show_how_many_people_have_two_levels(people):
+    sent = message(people, 2, grams=True)
+    terms, total = list(sent.model.terms), sent.grams.matrices.sum(axis=0)
+    both = (people.city == "Nantes") & (people.sex == "m")
+    assert_allclose(total[terms.index("city=Nantes"), terms.index("sex=m")], both.sum())
+
+
+def test_two_messages_with_grams_show_the_row_between_them(people):
+    before, after = message(people[:-1], 1, grams=True), message(people, 1, grams=True)
+    (before_gram,), (after_gram,) = before.grams.matrices, after.grams.matrices
+    row = (after_gram - before_gram)[0]
+    assert_allclose(row[1:], SPEC.encode(people[-1:])[0], atol=1e-8)
+    sums = [g @ m.model.experts.coef[0] for g, m in ((after_gram, after), (before_gram, before))]
+    assert_allclose((sums[0] - sums[1])[0], people.y.iloc[-1], rtol=1e-6)
+
+
+def test_a_model_with_as_many_coefficients_as_rows_shows_y(people):
+    few = people[13:18]
+    sent = message(few, 1)
+    assert sent.model.experts.coef.size == len(few)
+    assert_allclose(sent.model.predict(SPEC.encode(few)), few.y, rtol=1e-8)
+    assert any("5 rows for 6 parameters" in warning for warning in sent.warnings)
+
+
+def test_a_message_says_which_levels_nobody_has(people):
+    assert message(people[:17], 1).constant == {"city=Nice": 0.0}
+    assert message(people[:18], 1).constant == {}
+
+
+def test_a_sketch_shows_how_many_people_have_a_level_but_not_whose_age(people):
+    sent = message(people, 1, sketch=True)
+    sketch = sent.sketch
+    shares = [weights @ sketch.weight for weights in (p.T for p in sketch.prob)]
+    assert_allclose(shares[0] * len(people), people.city.value_counts().sort_index())
+    assert len(sketch.weight) == 1 or (sketch.weight * len(people)).min() >= 10
+    assert not numbers(json.loads(sent.to_json())) & set(people.y)
+
+
+def test_a_row_far_from_all_others_is_no_component_of_a_sketch(people):
+    odd = people.assign(age=people.age.where(people.index != 17, 1e4))
+    sketch = message(odd, 1, sketch=True).sketch
+    assert not np.isclose(sketch.mean, 1e4).any()
+
+
+def test_rows_that_a_site_shares_are_rows(people):
+    shared = message(people, 1, share=5).support
+    rows = {tuple(row) for row in SPEC.encode(people)}
+    assert len(shared) == 5 and all(tuple(row) in rows for row in shared)
+
+
+# -- what a malicious site can do ----------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def sites():
+    data = simulate(3000, 2, 2, random_state=0)
+    parts = {"lyon": slice(0, 1000), "nantes": slice(1000, 2000), "paris": slice(2000, None)}
+    fit = MoERegressor(2, random_state=0, n_init=3).fit
+    return [fit(data.X[p], data.y[p]).to_message(site=name) for name, p in parts.items()], data.X
+
+
+def turned(sent):
+    """Return a message that says the opposite of what the site has seen."""
+    experts = replace(sent.model.experts, coef=-sent.model.experts.coef)
+    return replace(sent, model=replace(sent.model, experts=experts))
+
+
+@pytest.mark.filterwarnings("ignore:aggregate")
+def test_a_site_that_claims_many_rows_has_the_say(sites):
+    (lyon, nantes, paris), X = sites
+    liar = replace(turned(paris), n_samples=1e12)
+    merged = aggregate([lyon, nantes, liar], X)
+    assert merged.sites[2].weight > 0.999999
+    assert_allclose(merged.model.predict(X), liar.model.predict(X), atol=1e-3)
+
+
+@pytest.mark.filterwarnings("ignore:aggregate")
+def test_unless_the_server_sets_the_weights(sites):
+    (lyon, nantes, paris), X = sites
+    liar, weights = replace(turned(paris), n_samples=1e12), {"lyon": 1, "nantes": 1, "paris": 1}
+    merged = aggregate([lyon, nantes, liar], X, site_weight=weights)
+    assert_allclose([record.weight for record in merged.sites], 1 / 3)
+
+
+def test_screening_believes_the_log_likelihood_that_a_site_claims(sites):
+    (lyon, nantes, paris), _ = sites
+    honest = replace(paris, log_likelihood=paris.log_likelihood - 1e6)  # what the fit deserves
+    assert likelihood_deviations([lyon, nantes, nantes, honest])[-1] < -THRESHOLD
+    assert likelihood_deviations([lyon, nantes, nantes, turned(paris)])[-1] > -THRESHOLD
+
+
+@pytest.mark.filterwarnings("ignore:aggregate")
+@pytest.mark.parametrize(("shift", "found"), [(0.3, False), (1.0, True)])
+def test_screening_finds_a_careless_liar_but_not_a_careful_one(shift, found):
+    data = simulate(6000, 2, 2, random_state=0)
+    fit = MoERegressor(2, random_state=0, n_init=3).fit
+    parts = [slice(i, i + 1000) for i in range(0, 6000, 1000)]
+    honest = [fit(data.X[p], data.y[p]).to_message(site=f"{p}") for p in parts]
+    experts, deviation = honest[-1].model.experts, np.sqrt(honest[-1].model.experts.var)
+    coef = experts.coef + shift * deviation[:, None] * [1, 0, 0]
+    model = replace(honest[-1].model, experts=replace(experts, coef=coef))
+    liar = replace(honest[-1], site="liar", model=model, n_samples=1e12)
+    liar = replace(liar, log_likelihood=1e9 * honest[-1].log_likelihood)  # as before, per row
+    merged = aggregate([*honest[:-1], liar], data.X, outliers="exclude")
+    assert ("liar" in merged.left_out) == found
+    moved = merged.model.predict(data.X) - aggregate(honest, data.X).model.predict(data.X)
+    assert (np.mean(moved) > 0.9 * shift * deviation.mean()) == (not found)
+
+
+# -- what a refine reply shows --------------------------------------------------------------------
+
+
+def replied(model, X, y):
+    """Return a site's reply, and the map of coefficients to those of standardised features."""
+    scaling = Scaling.of(np.vstack([X, X + 1.0, 2 * X]))  # somebody's, as the server has it
+    state = begin(model, {"Lyon": len(y)}, scaling)
+    reply = reply_to(request_of(state), Rows(X, y), "Lyon")
+    zero = model.with_vector(np.zeros(model.n_parameters))
+    L = [
+        scaling.from_user(zero.with_vector(e)).to_vector() - scaling.from_user(zero).to_vector()
+        for e in np.eye(model.n_parameters)
+    ]
+    return RefineReply.from_json(reply.to_json()).answer, np.array(L).T
+
+
+def test_a_refine_reply_of_one_row_is_that_row():
+    data = simulate(500, 2, 3, random_state=0)
+    x, y = data.X[7], data.y[7]
+    found, _ = replied(data.truth, x[None], np.array([y]))
+    assert_allclose(found.x_mean, x)
+    experts, p = data.truth.experts, 4
+    k = int(np.argmax(found.information.mass))
+    score = found.information.score[p + k * p]  # of the expert's intercept, after the gate's
+    mean = experts.coef[k] @ np.append(1.0, found.x_mean)
+    assert_allclose(mean + score * experts.var[k] / found.information.mass[k], y)
+
+
+def test_a_refine_reply_shows_x_and_y_of_the_only_row_with_a_level(people):
+    model = message(people, 1).model
+    model = model.with_vector(model.to_vector() + 0.1)  # any model that somebody asks about
+    X, y = SPEC.encode(people), people.y.to_numpy()
+    found, L = replied(model, X, y)
+    score, matrix = L.T @ found.information.score, L.T @ found.information.matrix @ L
+    nice = SPEC.feature_names.index("city=Nice") + 1
+    assert_allclose(matrix[nice, 1:-1] / matrix[nice, 0], X[17], atol=1e-8)
+    mean = model.experts.coef[0] @ np.append(1.0, X[17])
+    assert_allclose(mean + score[nice] * model.experts.var[0], y[17])

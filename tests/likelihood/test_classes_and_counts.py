@@ -1,0 +1,240 @@
+"""Logistic, multinomial and Poisson fits: known answers, right optima, bad input."""
+
+import re
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from oracles import random_model
+from sklearn.linear_model import LogisticRegression, PoissonRegressor
+
+import otmoe.model.experts
+from otmoe import MoEClassifier, MoERegressor, simulate
+from otmoe.likelihood.fit import em
+from otmoe.model.experts import LogisticExperts, MultinomialExperts
+
+
+def rows(rng, n=3000, d=3):
+    X = rng.normal(size=(n, d)) * [1.0, 5.0, 0.2] + [0.0, 10.0, -1.0]
+    return X, X @ [0.8, -0.2, 3.0] + 4.5
+
+
+# -- one expert is the textbook regression --------------------------------------------------------
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_one_logistic_expert_is_logistic_regression(rng, weighted):
+    X, eta = rows(rng)
+    y = rng.random(len(X)) < 1 / (1 + np.exp(-eta))
+    weight = rng.uniform(0.5, 2, len(X)) if weighted else None
+    ours = MoEClassifier(1).fit(X, y, sample_weight=weight).model_.experts.coef[0]
+    theirs = LogisticRegression(C=np.inf, tol=1e-12, solver="newton-cholesky", max_iter=1000)
+    theirs.fit(X, y, sample_weight=weight)
+    np.testing.assert_allclose(ours, [*theirs.intercept_, *theirs.coef_[0]], rtol=1e-6, atol=1e-6)
+
+
+def test_one_multinomial_expert_is_multinomial_regression(rng):
+    X, eta = rows(rng)
+    logits = np.column_stack([eta, -0.5 * eta + X[:, 0], np.zeros(len(X))])
+    y = np.argmax(logits + rng.gumbel(size=logits.shape), axis=1)
+    ours = MoEClassifier(1).fit(X, y).model_.experts.coef[0]
+    theirs = LogisticRegression(C=np.inf, tol=1e-12, solver="newton-cholesky", max_iter=1000)
+    theirs.fit(X, y)
+    expected = np.column_stack([theirs.intercept_, theirs.coef_])
+    np.testing.assert_allclose(ours, expected - expected[-1], rtol=1e-6, atol=1e-6)
+
+
+def test_one_poisson_expert_is_poisson_regression_and_an_offset_is_an_exposure(rng):
+    X, eta = rows(rng)
+    exposure = rng.uniform(0.5, 4.0, len(X))
+    y = rng.poisson(exposure * np.exp(0.3 * eta))
+    ours = MoERegressor(1, family="poisson").fit(X, y, offset=np.log(exposure))
+    # Counts with an exposure are rates with the exposure as weight.
+    theirs = PoissonRegressor(alpha=0, tol=1e-12, max_iter=10_000, solver="newton-cholesky")
+    theirs.fit(X, y / exposure, sample_weight=exposure)
+    np.testing.assert_allclose(
+        ours.model_.experts.coef[0], [theirs.intercept_, *theirs.coef_], rtol=1e-6, atol=1e-6
+    )
+    np.testing.assert_allclose(
+        ours.predict(X, offset=np.log(exposure)), exposure * theirs.predict(X), rtol=1e-5
+    )
+
+
+def test_an_offset_shifts_a_gaussian_response(rng):
+    data = simulate(1000, 2, 3, random_state=0)
+    offset = rng.normal(size=1000) * 10
+    plain = MoERegressor(2, random_state=0).fit(data.X, data.y)
+    shifted = MoERegressor(2, random_state=0).fit(data.X, data.y + offset, offset=offset)
+    np.testing.assert_allclose(
+        shifted.model_.aligned_to(plain.model_, data.X).experts.coef,
+        plain.model_.experts.coef,
+        rtol=1e-3,  # the ridge of the gate sees the same x, the floor another variance of y
+        atol=1e-3,
+    )
+    assert shifted.log_likelihood_ == pytest.approx(plain.log_likelihood_, abs=1e-3)
+
+
+def test_two_classes_are_the_same_by_softmax_and_by_logit(rng):
+    data = simulate(2000, 2, 3, family="logistic", softness=1.0, random_state=1)
+    logit = em(data.X, data.y, 2, family="logistic", random_state=0)
+    assert isinstance(logit.model.experts, LogisticExperts)
+    both = np.stack([-logit.model.experts.coef, np.zeros_like(logit.model.experts.coef)], axis=1)
+    from dataclasses import replace
+
+    start = replace(logit.model, experts=MultinomialExperts(both))
+    softmax = em(data.X, data.y, 2, family="multinomial", n_classes=2, init=start)
+    assert softmax.log_likelihood == pytest.approx(logit.log_likelihood, abs=1e-6)
+    np.testing.assert_allclose(
+        softmax.model.predict(data.X)[:, 1], logit.model.predict(data.X), atol=1e-5
+    )
+
+
+# -- right optima -----------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", ["logistic", "multinomial", "poisson"])
+def test_fits_are_as_likely_as_the_truth(family):
+    def succeeds(seed):
+        data = simulate(20_000, 3, 5, family=family, softness=1.0, random_state=seed)
+        fit = em(data.X, data.y, 3, family=family, n_classes=3, random_state=seed)
+        return fit.log_likelihood >= data.truth.log_density(data.X, data.y).sum() - 20
+
+    assert sum(succeeds(seed) for seed in range(10)) >= 9
+
+
+def test_separable_classes_converge_to_finite_coefficients(rng):
+    X = rng.normal(size=(200, 2))
+    est = MoEClassifier(1).fit(X, X[:, 0] > 0)
+    assert est.converged_
+    assert est.score(X, X[:, 0] > 0) == 1.0
+    assert np.all(np.isfinite(est.model_.experts.coef))
+
+
+# -- labels and bad input ---------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def labelled():
+    data = simulate(400, 2, 2, family="multinomial", random_state=0)
+    return data.X, np.array(["ash", "beech", "cedar"])[data.y]
+
+
+def test_labels_may_be_strings(labelled):
+    X, y = labelled
+    est = MoEClassifier(2, n_init=2, random_state=0).fit(X, y)
+    assert set(est.predict(X)) <= set(y)
+    assert est.score(X, y) > 0.6
+    np.testing.assert_allclose(est.predict_proba(X).sum(axis=1), 1.0, atol=1e-12)
+    np.testing.assert_allclose(np.exp(est.predict_log_proba(X)), est.predict_proba(X))
+    codes = np.unique(y, return_inverse=True)[1]
+    np.testing.assert_allclose(
+        est.log_density(X, y), est.predict_log_proba(X)[np.arange(len(X)), codes], atol=1e-12
+    )
+    again = MoEClassifier.from_model(est.model_)
+    assert np.array_equal(again.predict(X), est.predict(X))
+    assert set(est.sample(X, random_state=0)) <= set(y)
+
+
+def test_declared_classes_may_be_absent(labelled):
+    X, y = labelled
+    est = MoEClassifier(2, classes=["ash", "beech", "cedar", "elm"], n_init=2, random_state=0)
+    proba = est.fit(X, y).predict_proba(X)
+    assert proba.shape == (len(X), 4)
+    assert proba[:, 3].max() < 1e-3
+    assert np.all(np.isfinite(est.model_.to_vector()))
+
+
+def test_a_single_class_is_refused_unless_more_are_declared(labelled):
+    X, _ = labelled
+    y = np.full(len(X), "ash")
+    with pytest.raises(ValueError, match="y has one class only .*ash.*declare all with classes="):
+        MoEClassifier(2).fit(X, y)
+    est = MoEClassifier(1, classes=["ash", "beech"]).fit(X, y)
+    assert np.all(est.predict(X) == "ash")
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda X, y: MoEClassifier(classes=["ash", "elm"]).fit(X, y), "y has the class 'beech'"),
+        (lambda X, y: MoEClassifier(classes=["ash"]).fit(X, y), "declare at least two"),
+        (lambda X, y: MoEClassifier().fit(X, np.linspace(0, 1, len(X))), "Unknown label type"),
+        (
+            lambda X, y: MoERegressor(family="poisson").fit(X, np.arange(len(X)) - 3.0),
+            "y is -3 in row 0: the Poisson family takes counts",
+        ),
+        (
+            lambda X, y: MoERegressor(family="poisson").fit(X, np.arange(len(X)) / 2),
+            r"y is 0\.5 in row 1",
+        ),
+        (
+            lambda X, y: MoERegressor(family="poisson").fit(X, np.ones(len(X)), offset=[1.0, 2.0]),
+            r"offset.shape == \(2,\), expected \(400,\)",
+        ),
+        (lambda X, y: MoERegressor(family="logistic").fit(X, y == "ash"), "family is 'logistic'"),
+    ],
+)
+def test_bad_input_gets_a_sentence(labelled, make, message):
+    with pytest.raises(ValueError, match=message):
+        make(*labelled)
+
+
+def test_a_class_unknown_to_the_fit_is_named_when_scoring(labelled):
+    X, y = labelled
+    est = MoEClassifier(2, n_init=1, random_state=0).fit(X, y)
+    with pytest.raises(ValueError, match="the class 'yew', which is not among the classes"):
+        est.log_density(X[:1], ["yew"])
+
+
+def test_classes_have_no_quantiles(labelled):
+    X, y = labelled
+    est = MoEClassifier(2, n_init=1, random_state=0).fit(X, y)
+    with pytest.raises(TypeError, match="no order, and so no quantiles"):
+        est.model_.quantile(X, 0.5)
+
+
+def test_a_model_may_have_its_classes_in_any_order(rng):
+    model = replace(random_model(rng, family="multinomial"), classes=np.array(["a", "b", "c"]))
+    order = [2, 0, 1]
+    coef = model.experts.coef[:, order]
+    other = replace(
+        model,
+        experts=MultinomialExperts(coef - coef[:, -1:]),
+        classes=model.classes[order],
+    )
+    X, y = rng.normal(size=(20, 2)), rng.choice(model.classes, 20)
+    one, two = MoEClassifier.from_model(model), MoEClassifier.from_model(other)
+    np.testing.assert_allclose(two.log_density(X, y), one.log_density(X, y))
+    np.testing.assert_array_equal(two.predict(X), one.predict(X))
+    with pytest.raises(ValueError, match="y has the class 'd', which is not among the classes"):
+        two.log_density(X[:1], ["d"])
+
+
+# -- a new family ---------------------------------------------------------------------------------
+
+
+def test_the_family_in_contributing_works(rng, monkeypatch):
+    text = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+    monkeypatch.setattr(otmoe.model.experts, "FAMILIES", dict(otmoe.model.experts.FAMILIES))
+    monkeypatch.setattr(
+        sys.modules["otmoe.likelihood.fit"], "FAMILIES", otmoe.model.experts.FAMILIES
+    )
+    exec(code, scope := {"__name__": "contributing"})
+    binomial = scope["BinomialExperts"]
+
+    X = rng.normal(size=(2000, 2))
+    truth = binomial(np.array([[0.0, 1.0, -1.0], [1.0, -1.0, 0.5]]))
+    design = np.column_stack([np.ones(2000), X])
+    z = (X[:, 0] > 0).astype(int)
+    y = truth.sample(truth.predictor(design), rng)[np.arange(2000), z]
+    fit = em(X, y.astype(float), 2, family="binomial", random_state=0)
+    coef = fit.model.experts.coef
+    order = np.argsort(coef[:, 0])
+    np.testing.assert_allclose(coef[order], truth.coef, atol=0.15)
+    assert np.exp(truth.log_prob(design[:1], np.arange(11.0)[:1]))[0, 0] > 0
+    total = sum(np.exp(truth.log_prob(design[:3], np.full(3, float(v)))) for v in range(11))
+    np.testing.assert_allclose(total, 1.0)

@@ -1,0 +1,288 @@
+"""Refine rounds: answers add up, steps are safeguarded, and the end is the pooled maximum."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from families import FAMILIES
+from numpy.testing import assert_allclose, assert_array_equal
+from oracles import jacobian, log_likelihood, never_falls, random_model, random_rows
+
+from otmoe import (
+    DistributedMoEClassifier,
+    DistributedMoERegressor,
+    observed_inference,
+    simulate,
+)
+from otmoe.arrays.newton import length
+from otmoe.data.shards import ArrayShard, ShardError
+from otmoe.distributed.rounds import refine_shards
+from otmoe.inference import InferenceError
+from otmoe.likelihood.fit import em
+from otmoe.likelihood.rounds import TOL, Refinement, advance, answer, digest
+from otmoe.likelihood.rows import Rows, Scaling
+from otmoe.workers.gather import TasksFailed
+
+
+@pytest.fixture(params=list(FAMILIES))
+def family(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def data():
+    return simulate(4000, 2, 3, softness=1.0, random_state=0)
+
+
+def parts(data, n=4, weight=None):
+    return {
+        f"site {i}": Rows(data.X[s], data.y[s], None if weight is None else weight[s])
+        for i, s in enumerate(np.array_split(np.arange(len(data.y)), n))
+    }
+
+
+def asked(state, sites):
+    return [answer(name, state.model, state.scaling, rows) for name, rows in sites.items()]
+
+
+def distance(found, fit, X, y):
+    """Return the distance of two models in standard errors of the second."""
+    rows = Rows(X, y)
+    scaling = Scaling.of(X)
+    there = answer("", fit, scaling, rows).information.matrix
+    gap = scaling.from_user(found).to_vector() - scaling.from_user(fit).to_vector()
+    return float(np.sqrt(gap @ there @ gap))
+
+
+# -- answers -----------------------------------------------------------------------------------
+
+
+def test_an_answer_is_the_likelihood_and_its_derivatives(rng, family):
+    model = random_model(rng, 2, 2, family=family)
+    X, y = random_rows(rng, model, 40)
+    X = X * 3 + 10
+    weight = rng.uniform(0.5, 2, 40)
+    scaling = Scaling(np.array([9.0, 11.0]), np.array([2.0, 4.0]))
+    found = answer("a", model, scaling, Rows(X, y, weight))
+    start = scaling.from_user(model)
+
+    def value(vector):
+        return log_likelihood(scaling.to_user(start.with_vector(vector)), X, y, weight)
+
+    at = start.to_vector()
+    assert_allclose(found.information.log_likelihood, value(at), rtol=1e-9)
+    assert_allclose(found.information.score, jacobian(value, at), rtol=1e-4, atol=1e-3)
+    assert_allclose(found.n_samples, weight.sum())
+    assert_allclose(found.x_mean, np.average(X, axis=0, weights=weight))
+    assert_allclose(found.x_var, np.cov(X.T, aweights=weight, ddof=0).diagonal())
+
+
+# -- steps -------------------------------------------------------------------------------------
+
+
+def test_the_end_is_the_pooled_fit(rng, family):
+    data = simulate(3000, 2, 2, family=family, n_classes=3, softness=1.0, random_state=1)
+    fit = em(data.X, data.y, 2, family=family, n_classes=3, random_state=0)
+    start = fit.model.with_vector(
+        fit.model.to_vector() + 0.1 * rng.normal(size=fit.model.n_parameters)
+    )
+    state = Refinement(start, Scaling(np.array([0.3, -1.0]), np.array([2.0, 0.5])))
+    while not state.is_done("auto"):
+        state = advance(state, asked(state, parts(data)))
+    assert state.converged and never_falls(np.array(state.trace))
+    # the same penalty as that of one fit to all rows, although nobody saw all of them
+    assert distance(state.model, fit.model, data.X, data.y) < 1e-4
+    assert_allclose(state.trace[-1], fit.trace[-1], rtol=1e-9)
+    assert "this is the maximum-likelihood answer of all rows" in state.status
+
+
+def test_order_and_number_of_sites_do_not_matter(data):
+    start = data.truth
+    states = []
+    for n, back in [(1, False), (5, False), (5, True)]:
+        state = Refinement(start, Scaling.of(data.X))
+        for _ in range(2):
+            answers = asked(state, parts(data, n))
+            state = advance(state, answers[::-1] if back else answers)
+        states.append(state.model.to_vector())
+    assert_allclose(states[1], states[0], rtol=1e-9)
+    assert_array_equal(states[2], states[1])
+
+
+def test_weight_two_is_each_row_twice(data):
+    double = replace(data, X=np.vstack([data.X] * 2), y=np.concatenate([data.y] * 2))
+    one = Refinement(data.truth, Scaling.of(data.X))
+    two = advance(one, asked(one, parts(double, 1)))
+    one = advance(one, asked(one, parts(data, 3, weight=np.full(len(data.y), 2.0))))
+    assert_allclose(one.model.to_vector(), two.model.to_vector(), rtol=1e-9)
+
+
+def test_a_step_that_lowers_the_likelihood_is_taken_back(data):
+    sites = parts(data)
+    state = Refinement(data.truth, Scaling.of(data.X))
+    state = advance(state, asked(state, sites))
+    far = replace(state, model=state.model.with_vector(state.model.to_vector() + 1.0))
+    back = advance(far, asked(far, sites))
+    assert back.best is state.best and back.trace == state.trace and back.rounds == 2
+    information = back.best.information.matrix + back.penalty
+    tried, shorter = (
+        length(information, back.scaling.from_user(s.model).to_vector() - back.best.theta)
+        for s in (far, back)
+    )
+    assert 0 < shorter <= back.radius * (1 + 1e-9) and back.radius <= tried / 4
+
+
+def test_a_step_that_keeps_its_promise_frees_the_next(data):
+    sites = parts(data)
+    state = Refinement(data.truth, Scaling.of(data.X), radius=0.5)
+    steps = []
+    for _ in range(4):
+        state = advance(state, asked(state, sites))
+        steps.append(state.radius)
+    assert steps[0] == 0.5 and steps == sorted(steps) and steps[-1] > 1.5
+
+
+def test_a_site_that_misses_a_round_is_named_and_not_compared(data):
+    sites = parts(data)
+    state = Refinement(data.truth, Scaling.of(data.X))
+    state = advance(state, asked(state, sites), list(sites))
+    assert state.missing == ()
+    less = {name: rows for name, rows in sites.items() if name != "site 2"}
+    # fewer rows have a larger log-likelihood; that is no progress, and not taken for it
+    worse = replace(state, model=state.model.with_vector(state.model.to_vector() + 1.0))
+    after = advance(worse, asked(worse, less), list(sites))
+    assert after.missing == ((2, "site 2"),) and after.best is state.best
+    better = advance(state, asked(state, less), list(sites))
+    assert better.missing == ((2, "site 2"),) and better.best is not state.best
+    assert better.best.n_samples == 3000
+
+
+def test_an_answer_without_a_site_does_not_claim_all_rows(data):
+    sites = parts(data)
+    less = {name: rows for name, rows in sites.items() if name != "site 2"}
+    state = Refinement(data.truth, Scaling.of(data.X))
+    while not state.is_done("auto"):
+        state = advance(state, asked(state, less), list(sites))
+    assert state.status.endswith("answer of all rows but those of site 2")
+    for _ in range(4):  # it is back
+        state = advance(state, asked(state, sites), list(sites))
+    assert state.converged and state.status.endswith("answer of all rows")
+
+
+def test_rounds_are_counted(data):
+    sites = parts(data)
+    state = Refinement(data.truth, Scaling.of(data.X))
+    assert not state.is_done(1) and state.is_done(0) and not state.is_done("auto")
+    assert state.status == "no round has been answered yet"
+    state = advance(state, asked(state, sites))
+    assert state.is_done(1) and not state.is_done(2)
+    assert state.status.startswith("after 1 refine round the last step was ")
+
+
+def test_a_digest_tells_questions_apart(rng):
+    a, b = random_model(rng), random_model(rng)
+    scaling = Scaling.of(rng.normal(size=(9, a.n_features)))
+    assert digest(a, scaling) == digest(replace(a), scaling) != digest(b, scaling)
+    near = a.with_vector(np.nextafter(a.to_vector(), np.inf))
+    assert digest(a, scaling) != digest(near, scaling)
+    assert digest(a, scaling) != digest(a, replace(scaling, x_scale=2 * scaling.x_scale))
+
+
+# -- over an executor --------------------------------------------------------------------------
+
+
+class Absent(ArrayShard):
+    def read(self):
+        raise ShardError(f"{self.name}: it is away")
+
+
+def test_shards_that_do_not_answer(data):
+    shards = [
+        ArrayShard(name, rows.X, rows.y) for name, rows in parts(data).items() if name != "site 1"
+    ]
+    shards.insert(1, Absent("site 1", data.X[:10], data.y[:10]))
+    options = {"scaling": Scaling.of(data.X)}
+    with pytest.raises(TasksFailed, match="site 1: it is away"):
+        refine_shards(shards, data.truth, 1, **options)
+    state = refine_shards(shards, data.truth, 2, on_error="skip", **options)
+    assert state.missing == ((1, "site 1"), (2, "site 1")) and state.best.n_samples == 3000
+
+
+@pytest.mark.parametrize("rounds", [-1, 1.5, "often", True, None])
+def test_rounds_that_make_no_sense_are_refused(data, rounds):
+    with pytest.raises(ValueError, match="refine is .*give a number of rounds, or 'auto'"):
+        refine_shards([], data.truth, rounds, scaling=Scaling.of(data.X))
+
+
+@pytest.mark.parametrize("method", ["reduction", "gram"])
+def test_an_estimator_reaches_the_centralised_fit(data, method):
+    fit = em(data.X, data.y, 2, random_state=0)
+    options = {"n_experts": 2, "n_shards": 10, "method": method, "random_state": 0}
+    gaps = []
+    for refine in (0, 1, "auto"):
+        est = DistributedMoERegressor(refine=refine, **options).fit(data.X, data.y)
+        found = est.model_.aligned_to(fit.model, data.X)
+        gaps.append(distance(found, fit.model, data.X, data.y))
+    assert gaps[0] > 3 * gaps[1] > 3 * gaps[2] and gaps[2] < 1e-3
+    state = est.aggregation_.refinement
+    assert state.converged and state.decrement < TOL and state.rounds <= 6
+    assert "this is the maximum-likelihood answer of all rows" in est.aggregation_.status
+
+
+def test_a_classifier_is_refined_too():
+    data = simulate(3000, 2, 2, family="logistic", softness=1.0, random_state=5)
+    y = np.array(["no", "yes"])[data.y.astype(int)]
+    est = DistributedMoEClassifier(2, n_shards=3, refine="auto", random_state=0).fit(data.X, y)
+    model = em(data.X, data.y, 2, family="logistic", init=est.model_).model
+    assert distance(est.model_, model, data.X, data.y) < 1e-3
+
+
+def test_standard_errors_after_refining_are_those_of_one_fit(data):
+    options = {"n_experts": 2, "n_shards": 5, "random_state": 0}
+    est = DistributedMoERegressor(refine="auto", **options).fit(data.X, data.y)
+    found = est.aggregation_.inference()
+    fit = em(data.X, data.y, 2, random_state=0)
+    there = observed_inference(est.model_, data.X, data.y)
+    assert_allclose(found.standard_errors.coef, there.standard_errors.coef, rtol=1e-3)
+    assert_allclose(found.standard_errors.gate, there.standard_errors.gate, rtol=1e-3)
+    assert_allclose(found.log_likelihood, fit.log_likelihood, rtol=1e-9)
+    assert found.n_samples == len(data.y)
+
+
+@pytest.mark.parametrize(
+    ("refine", "sentence"),
+    [
+        (0, "merged by method='reduction' from the one message of each of 10 sites"),
+        (1, "away from the maximum"),
+    ],
+)
+def test_standard_errors_before_that_are_refused(data, refine, sentence):
+    est = DistributedMoERegressor(2, n_shards=10, refine=refine, random_state=0)
+    with pytest.raises(InferenceError, match=sentence):
+        est.fit(data.X, data.y).aggregation_.inference()
+
+
+def test_a_separated_gate_is_named(rng):
+    """Nothing but the ridge holds the gate of two regions with a gap between them."""
+    x = np.concatenate([rng.uniform(-3, -1, 1500), rng.uniform(1, 3, 1500)])
+    X = np.column_stack([x, rng.normal(size=3000)])
+    y = np.where(x < 0, 5 + 3 * x, -4 - 2 * x) + 0.3 * rng.normal(size=3000)
+    with pytest.warns(UserWarning, match="it separates them"):
+        est = DistributedMoERegressor(2, n_shards=4, refine="auto", random_state=0).fit(X, y)
+    assert est.aggregation_.refinement.converged
+    assert any("do not determine the gate" in w for w in est.aggregation_.warnings)
+
+
+def test_a_last_step_that_nobody_has_seen_is_taken_back_if_it_is_bad(data):
+    """From far off, where the quadratic is no guide, refine=1 must not end below its start."""
+    rng = np.random.default_rng(0)
+    shards = [ArrayShard(f"s{i}", r.X, r.y) for i, r in enumerate(parts(data).values())]
+    scaling, taken_back = Scaling.of(data.X), 0
+    for _ in range(20):
+        vector = data.truth.to_vector()
+        start = data.truth.with_vector(vector + 0.6 * rng.normal(size=len(vector)))
+        state = refine_shards(shards, start, 1, scaling=scaling)
+        first, last = (log_likelihood(m, data.X, data.y) for m in (start, state.model))
+        assert last >= first - 1.0  # the ridge's part
+        taken_back += np.allclose(state.model.to_vector(), start.to_vector())
+    assert 0 < taken_back < 20

@@ -1,0 +1,540 @@
+"""The report: its numbers are the aggregation's, and whatever sites are called stays text."""
+
+import json
+import re
+from base64 import b64encode
+from dataclasses import replace
+from hashlib import sha256
+from html.parser import HTMLParser
+from importlib.resources import files
+from pathlib import Path
+
+import numpy as np
+import pytest
+from commandline import fine, refused
+from families import FAMILIES
+from jsonschema import Draft202012Validator
+from numpy.testing import assert_array_equal
+from oracles import made_up_grams, random_model
+
+import otmoe
+from otmoe import (
+    DistributedMoERegressor,
+    FeatureSpec,
+    LocalModel,
+    MoERegressor,
+    Sketch,
+    aggregate,
+    load_model,
+    report,
+    save_model,
+    simulate,
+)
+from otmoe.data.columns import Column
+from otmoe.documents.json_schema import json_schema
+from otmoe.inference import InferenceError
+from otmoe.reporting import _SCRIPTS
+from otmoe.text.strict_json import MessageError
+
+HOSTILE = "</script><img src=x onerror=alert(1)>"
+SUPPORT = np.random.default_rng(0).normal(size=(60, 2))
+
+
+class Reader(HTMLParser):
+    """Keep the elements of a page, and refuse one that is not closed."""
+
+    VOID = {"meta", "br", "img", "input"}
+
+    def __init__(self, text):
+        super().__init__(convert_charrefs=True)
+        self.open, self.tags, self.text = [], [], {}
+        self.feed(text)
+        self.close()
+        assert not self.open
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, tuple(name for name, _ in attrs)))
+        if tag not in self.VOID:
+            self.open.append((tag, dict(attrs).get("id")))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop()[0] == tag
+
+    def handle_data(self, data):
+        place = self.open[-1] if self.open else None
+        self.text[place] = self.text.get(place, "") + data
+
+
+def data_of(page):
+    return json.loads(Reader(page).text["script", "data"])
+
+
+def messages(family="gaussian", n=4, names="site {}", features=("age", "dose")):
+    """Return messages of sites whose models are alike."""
+    rng = np.random.default_rng(1)
+    base = random_model(rng, 2, 2, family=family)
+    labels = {"logistic": ["no", "yes"], "multinomial": ["no", "yes", "perhaps"]}.get(family)
+    base = replace(
+        base, feature_names=features, classes=None if labels is None else np.array(labels)
+    )
+    size = base.n_parameters
+    return [
+        LocalModel(
+            names.format(m),
+            base.with_vector(base.to_vector() + 0.02 * rng.normal(size=size)),
+            100.0 + m,
+            -150.0 - m,
+            m != 1,
+            "converged after 7 iterations" if m != 1 else "stopped",
+            ("few rows.",) if m == 2 else (),
+            versions={"otmoe": "1", "R": "4.2"} if m == 0 else {"otmoe": "1"},
+        )
+        for m in range(n)
+    ]
+
+
+def merged(family="gaussian", **changes):
+    made = {key: changes.pop(key) for key in ("n", "names", "features") if key in changes}
+    return aggregate(messages(family, **made), SUPPORT, **changes)
+
+
+@pytest.fixture(scope="module")
+def refined():
+    data = simulate(1200, 2, 2, softness=0.7, random_state=0)
+    est = DistributedMoERegressor(2, n_shards=3, refine="auto", random_state=0)
+    return est.fit(data.X, data.y).aggregation_
+
+
+# -- numbers ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_numbers_are_those_of_the_aggregation(family):
+    result = merged(family)
+    found = data_of(report(result))
+    part, model = found["aggregation"], found["model"]
+    for shown, record, message in zip(part["sites"], result.sites, result.messages, strict=True):
+        assert shown["site"] == record.site
+        assert shown["n_samples"] == record.n_samples
+        assert shown["weight"] == record.weight
+        assert shown["cost"] == record.cost
+        assert shown["disagreement"] == record.disagreement
+        assert_array_equal(shown["mass"], record.mass)
+        assert shown["log_likelihood"] == message.log_likelihood
+        assert shown["converged"] == message.converged
+        assert sum(shown["sent"].values()) == len(message.to_json().encode())
+    assert part["cost"] == result.cost
+    assert part["trace"] == result.trace.tolist()
+    assert np.allclose(part["mass"], result.mass, rtol=1e-12)
+    assert_array_equal(model["gate"], result.model.gate.coef)
+    values = [row["estimate"] for row in model["estimates"]]
+    vector = result.model.to_vector()
+    if family == "gaussian":
+        vector = np.append(vector[:-2], result.model.experts.var)
+    assert np.allclose(values, vector, rtol=1e-15)
+    with pytest.raises(InferenceError) as error:
+        result.inference()
+    assert model["no_intervals"] == str(error.value) and not model["has_intervals"]
+    assert_array_equal(part["covariates"]["mean"], SUPPORT.mean(axis=0))
+    low, high = np.quantile(SUPPORT, [0.025, 0.975], axis=0)
+    assert_array_equal(part["covariates"]["low"], low)
+    assert_array_equal(part["covariates"]["high"], high)
+
+
+def test_intervals_are_those_of_the_inference(refined):
+    found = data_of(report(refined))
+    rows = refined.inference().table()
+    assert found["model"]["has_intervals"] and len(rows) == len(found["model"]["estimates"])
+    for shown, row in zip(found["model"]["estimates"], rows, strict=True):
+        assert (shown["block"], shown["expert"], shown["term"]) == (row.block, row.expert, row.term)
+        expected = (row.estimate, row.se, row.low, row.high)
+        assert np.allclose(
+            [shown[k] for k in ("estimate", "se", "low", "high")], expected, rtol=1e-12
+        )
+    state = refined.refinement
+    part = found["aggregation"]["refinement"]
+    assert part["trace"] == list(state.trace) and part["rounds"] == state.rounds
+    assert part["log_likelihood"] == state.best.information.log_likelihood
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_file_gives_the_page_of_the_aggregation(family, tmp_path):
+    result = merged(family)
+    result.save(tmp_path / "model.json", about={"made by": "Åsa"})
+    assert_array_equal(load_model(tmp_path / "model.json").to_vector(), result.model.to_vector())
+    page = report(result, title="T", about={"made by": "Åsa"})
+    assert report(tmp_path / "model.json", tmp_path / "page.html", title="T") == page
+    assert (tmp_path / "page.html").read_text() == page
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_published_schema_takes_what_is_written(family, tmp_path):
+    merged(family).save(tmp_path / "model.json")
+    document = json.loads((tmp_path / "model.json").read_text())
+    schema = Draft202012Validator(json_schema("model"))
+    schema.validate(document)
+    document["aggregation"]["sites"][0]["weight"] = 2
+    assert not schema.is_valid(document)
+
+
+def test_a_refined_file_gives_the_page_of_the_aggregation(refined, tmp_path):
+    refined.save(tmp_path / "model.json")
+    document = json.loads((tmp_path / "model.json").read_text())
+    Draft202012Validator(json_schema("model")).validate(document)
+    assert report(tmp_path / "model.json", title="T") == report(refined, title="T")
+
+
+def test_units_are_those_of_the_columns(tmp_path):
+    spec = FeatureSpec(
+        (Column("age", center=40.0, scale=10.0), Column("sex", "category", ("f", "m")))
+    )
+    sent = [
+        replace(
+            message, features=spec, model=replace(message.model, feature_names=spec.feature_names)
+        )
+        for message in messages()
+    ]
+    result = aggregate(sent, SUPPORT)
+    assert data_of(report(result))["model"]["units"] == [[40, 10], [0, 1]]
+    result.save(tmp_path / "model.json")
+    assert report(tmp_path / "model.json", title="T") == report(result, title="T")
+    assert data_of(report(merged()))["model"]["units"] is None
+
+
+def test_the_parts_of_a_message_add_up():
+    rng = np.random.default_rng(0)
+    model = random_model(rng, 2, 2)
+    for extra in (
+        {},
+        {"grams": made_up_grams(model, 300.0)},
+        {"sketch": Sketch.fit(SUPPORT)},
+        {"support": SUPPORT[:7]},
+    ):
+        sent = LocalModel("Åland", model, 300.0, -1.0, True, "done", **extra)
+        assert sum(sent.sizes.values()) == len(sent.to_json().encode())
+        without = replace(sent, **dict.fromkeys(extra))
+        gone = len(sent.to_json().encode()) - len(without.to_json().encode())
+        assert sum(sent.sizes[name] for name in extra) == gone
+
+
+# -- what to look at -------------------------------------------------------------------------------
+
+
+def levels(result):
+    return {(check["level"], tuple(check["sites"])) for check in data_of(report(result))["checks"]}
+
+
+def test_the_page_names_what_to_look_at():
+    result = merged(n=6)
+    assert ("look", ("site 1",)) in levels(result)  # did not converge
+    assert not any(level == "bad" for level, _ in levels(result))
+    odd = replace(result.sites[3], flagged=("it is odd",))
+    flagged = replace(result, sites=(*result.sites[:3], odd, *result.sites[4:]))
+    assert ("bad", ("site 3",)) in levels(flagged)
+    assert ("look", ("Brest",)) in levels(replace(result, left_out={"Brest": "it is far off"}))
+    assert ("bad", ()) in levels(replace(result, converged=False))
+    heavy = aggregate(messages(n=4), SUPPORT, site_weight=[0.7, 0.1, 0.1, 0.1])
+    assert ("look", ("site 0",)) in levels(heavy)
+
+
+def test_an_expert_that_rests_on_one_site_is_named():
+    result = merged(n=4)
+    sites = [
+        replace(
+            site, mass=np.array([[0.1, 0.9], [0, 0]]) if m == 2 else np.array([[1.0, 0], [0, 0]])
+        )
+        for m, site in enumerate(result.sites)
+    ]
+    texts = [
+        check["text"] for check in data_of(report(replace(result, sites=tuple(sites))))["checks"]
+    ]
+    assert any(
+        text.startswith("site 2 brings more than 80% of the mass of expert 1") for text in texts
+    )
+
+
+def test_a_site_without_weight_has_no_flow():
+    result = aggregate(messages(), SUPPORT, site_weight=[1, 1, 0, 1])
+    found = data_of(report(result))["aggregation"]
+    assert found["sites"][2]["mass"] is None and found["sites"][2]["cost"] is None
+    assert np.isclose(sum(found["mass"]), 1)
+
+
+# -- the page --------------------------------------------------------------------------------------
+
+
+def test_the_page_is_well_formed_and_asks_for_nothing():
+    page = report(merged())
+    tags = Reader(page).tags
+    assert ("main", ()) in tags and sum(tag == "script" for tag, _ in tags) == 2
+    assert not {"link", "img", "iframe", "object", "base"} & {tag for tag, _ in tags}
+    assert not {"src", "href"} & {name for _, names in tags for name in names}
+    assert not re.search(r"@import|url\(|fetch\(|XMLHttp|WebSocket|innerHTML|eval\(", page)
+    assert set(re.findall(r"\w+://[\w./]*", page)) == {"http://www.w3.org/2000/svg"}  # a name
+    script = Reader(page).text["script", None]
+    digest = b64encode(sha256(script.encode()).digest()).decode()
+    assert f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'" in page
+
+
+def test_every_file_of_the_page_is_used():
+    found = {path.name for path in files("otmoe.reporting").joinpath("page").iterdir()}
+    assert found == {"page.html", "style.css", *_SCRIPTS}
+
+
+def test_names_stay_text():
+    plain = report(merged(), title="T")
+    labels = np.array([f"<b>{HOSTILE}", "{{SCRIPT}}"])
+    sent = [
+        replace(
+            m,
+            model=replace(m.model, classes=labels),
+            status=HOSTILE,
+            warnings=(HOSTILE,),
+            versions={HOSTILE: HOSTILE},
+        )
+        for m in messages("logistic", names=HOSTILE + " {}", features=(HOSTILE, "{{DATA}}"))
+    ]
+    result = replace(aggregate(sent, SUPPORT), left_out={HOSTILE: "]]>\u2028"})
+    page = report(result, title=HOSTILE, about={HOSTILE: "<!--"})
+    assert Reader(page).tags == Reader(plain).tags
+    assert "<img" not in page
+    found = data_of(page)
+    assert found["aggregation"]["sites"][0]["site"] == HOSTILE + " 0"
+    assert found["model"]["terms"] == ["intercept", HOSTILE, "{{DATA}}"]
+    assert found["aggregation"]["left_out"] == {HOSTILE: "]]>?"}  # one that ends a line
+    assert found["about"] == {HOSTILE: "<!--"} and found["title"] == HOSTILE
+
+
+def many(n):
+    """Return an aggregation of many sites, made of one of few."""
+    result = merged(n=4)
+    sites = [replace(result.sites[m % 4], site=f"site {m}", weight=1 / n) for m in range(n)]
+    sent = [replace(result.messages[m % 4], site=f"site {m}") for m in range(n)]
+    return replace(result, sites=tuple(sites), messages=tuple(sent))
+
+
+def test_a_thousand_sites_are_no_large_page(tmp_path):
+    result = many(1000)
+    page = report(result)
+    assert len(data_of(page)["aggregation"]["sites"]) == 1000
+    assert len(page.encode()) < 1e6  # 10 MB are allowed
+    result.save(tmp_path / "model.json")
+    assert report(tmp_path / "model.json", title="Report on the model") == page
+
+
+# -- other sources ---------------------------------------------------------------------------------
+
+
+def test_a_model_alone_says_that_it_is_alone(tmp_path):
+    model = messages()[0].model
+    save_model(model, tmp_path / "model.json", {"made by": "hand"})
+    messages()[0].save(tmp_path / "site.moe.json")
+    for source in (model, tmp_path / "model.json", str(tmp_path / "site.moe.json")):
+        found = data_of(report(source))
+        assert found["aggregation"] is None and "nothing about how" in found["notes"][0]
+        assert_array_equal(found["model"]["gate"], model.gate.coef)
+    assert found["about"]["site"] == "site 0"
+
+
+def test_an_ensemble_has_no_coefficients():
+    found = data_of(report(merged(method="ensemble")))
+    assert found["model"] is None and "ensemble" in found["notes"][0]
+    assert found["aggregation"]["mass"] is None and len(found["aggregation"]["sites"]) == 4
+
+
+@pytest.mark.parametrize(
+    "method", ["gram", "middle", "weighted_average", "aligned_average", "greedy"]
+)
+def test_every_method_has_its_page(method, tmp_path):
+    sent = [replace(m, grams=made_up_grams(m.model, m.n_samples)) for m in messages()]
+    result = aggregate(sent, SUPPORT, method=method)
+    result.save(tmp_path / "model.json")
+    assert data_of(report(tmp_path / "model.json"))["aggregation"]["method"] == method
+
+
+def test_what_is_no_source_is_refused():
+    with pytest.raises(TypeError, match="source is a MoERegressor; give an Aggregation"):
+        report(MoERegressor())
+
+
+# -- files -----------------------------------------------------------------------------------------
+
+PLACES = [
+    ("sites", [], "`aggregation.sites` is empty"),
+    ("sites.1.site", "site 0", '`aggregation.sites[1]` is "site 0" a second time'),
+    ("sites.0.mass.1", [0.5], "`aggregation.sites[0].mass[1]` has 1 entries; give 2"),
+    ("sites.0.mass", [[0.5, 0.4], [0, 0]], "`aggregation.sites[0].mass` adds up to 0.9"),
+    ("sites.0.mass.0.0", -0.1, "`aggregation.sites[0].mass[0][0]` is -0.1"),
+    ("sites.0.weight", 1.5, "`aggregation.sites[0].weight` is 1.5"),
+    ("sites.0.sent.model", 1.5, "`aggregation.sites[0].sent.model` is 1.5"),
+    ("sites.0.sent.rows", 1, "`aggregation.sites[0].sent.rows` is not a field"),
+    ("sites.0.site", "a" * 201, "`aggregation.sites[0].site` has 201 characters"),
+    ("sites.0.status", "\x1b[31m", "`aggregation.sites[0].status` holds the control character"),
+    ("covariates.sd", [1.0], "`aggregation.covariates.sd` has 1 entries; give 2"),
+    ("covariates.low.0", 1e9, "`aggregation.covariates.low[0]` is 1000000000.0, above"),
+    ("inference", {"kind": "information", "standard_errors": [1.0]}, "has 1 entries; give"),
+    ("trace", [1e31], "`aggregation.trace[0]` is 1e+31"),
+    ("n_support", -1, "`aggregation.n_support` is -1"),
+    ("left_out", {"": "gone"}, "is empty; give the site a name"),
+    ("colour", "red", "`aggregation.colour` is not a field"),
+]
+
+
+@pytest.mark.parametrize(("place", "value", "words"), PLACES)
+def test_a_file_that_says_nonsense_about_its_merging_is_refused(place, value, words, tmp_path):
+    path = tmp_path / "model.json"
+    merged().save(path)
+    document = json.loads(path.read_text())
+    *parents, last = [int(part) if part.isdigit() else part for part in place.split(".")]
+    inner = document["aggregation"]
+    for part in parents:
+        inner = inner[part]
+    inner[last] = value
+    path.write_text(json.dumps(document))
+    for read in (load_model, report):
+        with pytest.raises(MessageError, match=re.escape(words)):
+            read(path)
+
+
+@pytest.mark.parametrize("columns", [None, (0, 2)])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_free_parameter_has_a_standard_error(family, columns, tmp_path):
+    model = random_model(np.random.default_rng(0), 3, 2, columns=columns, family=family)
+    result = replace(merged(family), model=model)
+    part = {"kind": "sandwich", "standard_errors": [0.5] * model.n_parameters}
+    sites = [site | {"mass": None} for site in result.document()["sites"]]
+    document = result.document() | {"inference": part, "no_inference": None, "sites": sites}
+    save_model(model, tmp_path / "model.json", aggregation=document)
+    found = data_of(report(tmp_path / "model.json"))["model"]
+    assert len(found["estimates"]) == model.n_parameters and found["has_intervals"]
+    part["standard_errors"].pop()
+    with pytest.raises(MessageError, match="`aggregation.inference.standard_errors` has"):
+        save_model(model, tmp_path / "model.json", aggregation=document)
+
+
+def test_too_many_experts_of_a_site_are_refused(tmp_path):
+    path = tmp_path / "model.json"
+    merged().save(path)
+    document = json.loads(path.read_text())
+    document["aggregation"]["sites"][0]["mass"] = [[1 / 200, 1 / 200]] * 100 + [[0, 0]]
+    path.write_text(json.dumps(document))
+    with pytest.raises(MessageError, match="more than 100 experts"):
+        load_model(path)
+
+
+def test_words_of_any_kind_can_be_written(tmp_path):
+    """Whatever failed is named by somebody else, and the model is still written."""
+    out = {"a\nb" * 100: "line\nbreak \x1b", "": "", "site 0": "its second message was refused"}
+    result = replace(merged(), left_out=out, status="two\nlines", cost=np.inf)
+    result.save(tmp_path / "model.json")
+    found = data_of(report(tmp_path / "model.json"))["aggregation"]
+    assert found["status"] == "two?lines" and found["cost"] == 1e30
+    assert found["left_out"]["site 0"] == "its second message was refused"
+    assert sorted(map(len, found["left_out"])) == [1, 6, 200]
+
+
+# -- the command -----------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("own_folder")
+def test_the_command_writes_the_page():
+    for message in messages(n=5):
+        replace(message, support=SUPPORT).save(f"{message.site}.moe.json")
+    Path("bad.moe.json").write_text("{")
+    words = ["--skip-bad", "--exclude", "site 4", "--seed", 3]
+    fine("aggregate", "*.moe.json", *words, "-o", "model.json")
+    said = json.loads(fine("report", "model.json", "-o", "page.html", "--json").stdout)
+    page = Path("page.html").read_text()
+    assert said == {"command": "report", "output": "page.html", "bytes": len(page.encode())}
+    found = data_of(page)
+    assert (
+        found["title"] == "Report on model.json" and found["about"]["made by"] == "otmoe aggregate"
+    )
+    assert [site["site"] for site in found["aggregation"]["sites"]] == [
+        f"site {m}" for m in range(4)
+    ]
+    assert set(found["aggregation"]["left_out"]) == {"site 4", "bad.moe.json"}
+    assert "is there already" in refused("report", "model.json", "-o", "page.html")
+    fine("report", "model.json", "-o", "page.html", "--force", "--title", "Ours & theirs")
+    assert "<title>Ours &amp; theirs</title>" in Path("page.html").read_text()
+    assert "ends too early" in refused("report", "bad.moe.json", "-o", "other.html")
+
+
+@pytest.mark.usefixtures("own_folder")
+def test_the_file_of_a_run_has_what_the_page_needs():
+    fine("simulate", "-o", "data", "--files", 3, "--rows", 900, "--experts", 2, "--features", 2)
+    Path("data/part-9.parquet").write_bytes(b"no table")
+    fine(
+        "run",
+        "data",
+        "--target",
+        "y",
+        "--experts",
+        2,
+        "--workers",
+        1,
+        "--on-error",
+        "skip",
+        "-o",
+        "m.json",
+    )
+    fine("report", "m.json", "-o", "page.html", "-q")
+    part = data_of(Path("page.html").read_text())["aggregation"]
+    assert len(part["sites"]) == 3 and sum(site["n_samples"] for site in part["sites"]) == 900
+    ((name, why),) = part["left_out"].items()
+    assert "part-9" in name and why.startswith("it could not be fitted")
+    fine("predict", "m.json", "data/part-0.parquet", "-o", "p.parquet")
+    said = json.loads(fine("inspect", "m.json", "--json").stdout)
+    assert sum(part["bytes"] for part in said["parts"]) == said["bytes"]
+    assert "how it was merged" in [part["name"] for part in said["parts"]]
+
+
+@pytest.mark.usefixtures("own_folder")
+def test_a_model_can_be_written_without_the_sites():
+    for message in messages(n=3):
+        replace(message, support=SUPPORT).save(f"{message.site}.moe.json")
+    fine("aggregate", "*.moe.json", "-o", "all.json")
+    fine("aggregate", "*.moe.json", "--model-only", "-o", "model.json")
+    assert (
+        load_model("all.json").to_vector().tolist() == load_model("model.json").to_vector().tolist()
+    )
+    assert "aggregation" not in json.loads(Path("model.json").read_text())
+    fine("report", "model.json", "-o", "page.html")
+    assert data_of(Path("page.html").read_text())["aggregation"] is None
+
+
+# -- notebooks -------------------------------------------------------------------------------------
+
+
+def test_notebooks_show_tables():
+    result = merged()
+    for value in (result, result.model, result.messages[0], merged(method="ensemble").model):
+        Reader(value._repr_html_())
+    assert f"{result.model.experts.coef[1, 2]:.4g}" in result.model._repr_html_()
+    text = result._repr_html_()
+    assert (
+        "102 rows" in result.messages[2]._repr_html_()
+        and "few rows." in result.messages[2]._repr_html_()
+    )
+    assert text.count("<tr>") == 5 and "4 sites by reduction" in text
+    long = many(1000)._repr_html_()
+    assert long.count("<tr>") == 21 and "and 980 more sites" in long
+    page = report(result)
+    assert len(repr(page)) < 100 and repr(page).startswith("<a report of")
+    assert Reader(page._repr_html_()).tags == [("iframe", ("srcdoc", "sandbox", "style"))]
+
+
+def test_notebooks_show_names_as_text():
+    sent = messages(names=HOSTILE + " {}", features=(HOSTILE, "b"))
+    result = replace(aggregate(sent, SUPPORT), left_out={HOSTILE: "x"})
+    for value in (result, result.model, sent[0], report(result)):
+        assert "<img" not in value._repr_html_()
+    assert "&lt;img" in result._repr_html_()
+
+
+def test_estimators_keep_the_html_of_scikit_learn():
+    assert "sk-" in MoERegressor()._repr_html_()
+
+
+def test_the_report_is_public():
+    assert otmoe.report is report

@@ -1,0 +1,297 @@
+"""What is read of a file from elsewhere, and what that may cost."""
+
+import json
+import os
+import re
+import threading
+import time
+import tracemalloc
+from dataclasses import fields
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from oracles import random_model
+
+from otmoe import FeatureSpec, Limits, LocalModel, load_features, load_model
+from otmoe.documents.model import check
+from otmoe.text.strict_json import MessageError, parse
+
+READERS = [LocalModel.load, load_model, load_features, FeatureSpec.load]
+NO_LIMITS = Limits(**{limit.name: 10**9 for limit in fields(Limits)})
+
+
+def message(K=2, p=3, C=None, number=1.5):
+    """Return the text of a message with K experts and p columns, of C classes."""
+    row = [number] * p
+    experts = [row] * K if C is None else [[row] * (C - 1) + [[0] * p]] * K
+    return json.dumps(
+        {
+            "otmoe": "local model",
+            "schema_version": 1,
+            "site": "Nantes",
+            "n_samples": 300,
+            "log_likelihood": -421,
+            "fit": {"converged": True, "status": "converged"},
+            "model": {
+                "family": "poisson" if C is None else "multinomial",
+                "gate": {"coef": [row] * (K - 1) + [[0] * p]},
+                "experts": {"coef": experts},
+            },
+        }
+    )
+
+
+TEXT = message()
+ROW = "[1.5, 1.5, 1.5]"
+
+# -- what is counted ---------------------------------------------------------------------------
+
+documents = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(width=16) | st.text(max_size=6),
+    lambda inner: (
+        st.lists(inner, max_size=5) | st.dictionaries(st.text(max_size=6), inner, max_size=5)
+    ),
+    max_leaves=30,
+)
+
+
+def counted(value):
+    """Return the depth, the number of values and the longest text of a document, by recursion."""
+    if isinstance(value, str):
+        return 0, 0, len(json.dumps(value)) - 2
+    if not isinstance(value, dict | list):
+        return 0, 0, 0
+    parts = list(value.values()) + list(value) if isinstance(value, dict) else value
+    inside = [counted(part) for part in parts]
+    depth, values, text = zip(*inside, strict=True) if inside else ((0,), (0,), (0,))
+    return 1 + max(depth), max(len(value), 1) + sum(values), max(text)
+
+
+@given(document=st.dictionaries(st.text(max_size=6), documents, max_size=5))
+def test_limits_are_exact(document):
+    text = json.dumps(document, indent=1)
+    found = dict(zip(("depth", "values", "text"), counted(document), strict=True))
+    exact = {name: max(count, 1) for name, count in found.items()}
+    parse(text, "upload", Limits(**exact, bytes=len(text)))
+    for name, count in {**found, "bytes": len(text)}.items():
+        if count > 1:
+            with pytest.raises(MessageError, match=rf"otmoe\.Limits\({name}=\.\.\.\)"):
+                parse(text, "upload", Limits(**{name: count - 1}))
+
+
+@pytest.mark.parametrize(
+    ("name", "most", "text", "sentence"),
+    [
+        ("bytes", 100, TEXT, "more than 100 bytes"),
+        ("depth", 4, TEXT, "more than 4 levels of lists and objects"),
+        ("values", 20, TEXT, "more than 20 values"),
+        ("text", 12, TEXT.replace("Nantes", "Saint-Nazaire"), "a text of more than 12 characters"),
+        ("experts", 2, message(K=3), "more than 2 experts"),
+        ("features", 1, TEXT, "more than 1 features"),
+        ("classes", 3, message(C=4), "more than 3 classes"),
+    ],
+)
+def test_a_limit_is_named_and_can_be_raised(name, most, text, sentence, tmp_path):
+    (tmp_path / "nantes.moe.json").write_text(text)
+    for read in (LocalModel.load, load_model, load_features):
+        with pytest.raises(
+            MessageError, match=f"nantes.moe.json: has {sentence}; if it should"
+        ) as e:
+            read(tmp_path / "nantes.moe.json", limits=Limits(**{name: most}))
+        assert f"limits=otmoe.Limits({name}=...)" in str(e.value)
+    assert LocalModel.from_json(text).model.n_experts >= 2
+
+
+def test_features_of_a_file_of_their_own_are_limited(tmp_path):
+    spec = FeatureSpec.of_names(["a", "b", "c"])
+    spec.save(tmp_path / "features.json")
+    for read in (FeatureSpec.load, load_features):
+        assert read(tmp_path / "features.json", limits=Limits(features=3)) == spec
+        with pytest.raises(MessageError, match=r"features\.json: has more than 2 features"):
+            read(tmp_path / "features.json", limits=Limits(features=2))
+
+
+@pytest.mark.parametrize("wrong", [0, -1, 1.5, "100", None])
+def test_an_impossible_limit_is_refused(wrong):
+    with pytest.raises(ValueError, match=r"^limits\.values is .*; give a whole number of at least"):
+        Limits(values=wrong)
+
+
+def test_what_is_made_here_is_not_limited():
+    model = random_model(np.random.default_rng(0), 101, 1)
+    sent = LocalModel("Lyon", model, 10.0, -1.0, True, "converged")
+    with pytest.raises(MessageError, match="more than 100 experts"):
+        LocalModel.from_json(sent.to_json())
+    assert LocalModel.from_json(sent.to_json(), limits=Limits(experts=101)).model.n_experts == 101
+
+
+def test_64_experts_of_2000_features_are_read():
+    text = message(64, 2001, number=-1 / 3)
+    assert len(text) > 5_000_000
+    assert check(parse(text, "upload"), "upload", Limits())
+
+
+def test_the_documentation_has_every_limit():
+    text = (Path(__file__).parents[2] / "docs" / "message.md").read_text(encoding="utf-8")
+    (section,) = re.findall(r"^## Limits\n(.*?)^## ", text, flags=re.DOTALL | re.MULTILINE)
+    documented = dict(re.findall(r"^\| `(\w+)` \| ([\d,]+) \|", section, flags=re.MULTILINE))
+    assert {name: int(most.replace(",", "")) for name, most in documented.items()} == {
+        limit.name: getattr(Limits(), limit.name) for limit in fields(Limits)
+    }
+
+
+# -- files that are too large, or no files -----------------------------------------------------
+
+
+def cost(function, *args):
+    """Return the error of a call, the most memory it took in bytes, and its processor time."""
+    tracemalloc.start()
+    begin = time.process_time()
+    try:
+        with pytest.raises(MessageError) as caught:
+            function(*args)
+        return str(caught.value), tracemalloc.get_traced_memory()[1], time.process_time() - begin
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("read", READERS)
+def test_a_gigabyte_of_zeros_is_not_read(read, tmp_path):
+    path = tmp_path / "zeros.moe.json"
+    with path.open("wb") as file:
+        file.truncate(2**30)  # a hole: it takes no room on the disk
+    sentence, memory, seconds = cost(read, path)
+    assert "zeros.moe.json: has more than 33,554,432 bytes" in sentence
+    assert memory < 100_000 and seconds < 1
+
+
+def test_ten_million_zeros_are_counted_before_they_are_parsed():
+    text = b'{"a": [' + b"0," * 10**7 + b"0]}"
+    sentence, memory, seconds = cost(parse, text, "upload", Limits(bytes=10**8))
+    assert sentence.startswith("upload: has more than 2,000,000 values")
+    assert memory < 3 * len(text) and seconds < 5
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/zero"), reason="there is no /dev/zero")
+@pytest.mark.parametrize("read", READERS)
+def test_a_device_without_end_is_read_up_to_the_limit(read):
+    sentence, memory, _ = cost(read, "/dev/zero", Limits(bytes=3_000_000))
+    assert "/dev/zero: has more than 3,000,000 bytes" in sentence
+    assert memory < 7_000_000
+
+
+def test_a_file_that_grows_is_read_up_to_the_limit(tmp_path, monkeypatch):
+    path = tmp_path / "nantes.moe.json"
+    path.write_text(TEXT)
+    size = path.stat()
+    path.write_text(TEXT + " " * 10**6)
+    monkeypatch.setattr(os, "fstat", lambda file: size)
+    with pytest.raises(MessageError, match=r"has more than 1,000 bytes"):
+        LocalModel.load(path, Limits(bytes=1000))
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")
+def test_a_pipe_is_read(tmp_path):
+    os.mkfifo(path := tmp_path / "pipe")
+    writer = threading.Thread(target=path.write_text, args=(TEXT,))
+    writer.start()
+    assert LocalModel.load(path).site == "Nantes"
+    writer.join()
+
+
+def test_a_file_cannot_forge_lines_by_its_name(tmp_path):
+    (tmp_path / "a\n\x1b[31mb").write_text("{")
+    with pytest.raises(MessageError, match=r"a\?\?\[31mb: ends too early"):
+        LocalModel.load(tmp_path / "a\n\x1b[31mb")
+
+
+# -- bounded memory and time -------------------------------------------------------------------
+
+SIZE = 30_000
+
+
+def listed(unit):
+    """Return a list of equal things."""
+    return "[" + ",".join([unit] * (SIZE // (len(unit) + 1))) + "]"
+
+
+def texts(size=SIZE // 12, text="{:06}"):
+    """Return a list of different texts."""
+    return json.dumps([text.format(i) for i in range(size)])
+
+
+def fields_of(value, name="k{:06}"):
+    """Return an object with different fields of one value."""
+    return json.dumps({name.format(i): value for i in range(SIZE // 12)})
+
+
+def named(name, value):
+    """Put a field before the first of a message."""
+    return TEXT.replace("{", f'{{"{name}": {value}, ', 1)
+
+
+def within(place, name, value):
+    """Put a field into an object of a message."""
+    return TEXT.replace(f'"{place}": {{', f'"{place}": {{"{name}": {value}, ')
+
+
+COLUMN = '{"name":"a","kind":"number"}'
+COLUMNS = json.dumps([{"name": f"a{i}", "kind": "number"} for i in range(SIZE // 30)])
+NASTY = {
+    "zeros": TEXT.replace(ROW, listed("0"), 1),
+    "numbers": TEXT.replace(ROW, listed("1.5"), 1),
+    "rows": TEXT.replace(f"[{ROW}, {ROW}]", listed("[0]")),
+    "experts": message(SIZE // 10, 1),
+    "empty lists": TEXT.replace(ROW, listed("[]"), 1),
+    "empty objects": TEXT.replace(ROW, listed("{}"), 1),
+    "unknown fields": TEXT[:-1] + ", " + fields_of(0)[1:],
+    "ignored fields": TEXT[:-1] + ", " + fields_of(0, "x-{}")[1:],
+    "ignored objects": named("x-", listed("{}")),
+    "wrong constants": named("constant_features", fields_of("a")),
+    "unknown constants": named("constant_features", fields_of(0)),
+    "versions": named("versions", fields_of("a")),
+    "wrong versions": named("versions", fields_of(0)),
+    "warnings": within("fit", "warnings", listed('""')),
+    "wrong warnings": within("fit", "warnings", listed("0")),
+    "names": within("model", "feature_names", texts()),
+    "columns": within("gate", "columns", listed("0")),
+    "features": named("features", f'{{"columns": {COLUMNS}}}'),
+    "same features": named("features", f'{{"columns": {listed(COLUMN)}}}'),
+    "deep lists": TEXT.replace(ROW, "[" * SIZE + "]" * SIZE, 1),
+    "deep objects": TEXT.replace(ROW, '{"a":' * SIZE, 1),
+    "a long text": TEXT.replace("Nantes", "a" * SIZE),
+    "a long name": named("a" * SIZE, 0),
+    "escapes": TEXT.replace("Nantes", r"\u0000" * (SIZE // 6)),
+    "wide characters": TEXT.replace("Nantes", "😀" * (SIZE // 4)),
+    "digits": TEXT.replace("300", "9" * SIZE),
+    "decimals": TEXT.replace("300", "0." + "9" * SIZE),
+    "open quotes": TEXT.replace('"Nantes"', '"\\' * (SIZE // 2)),
+    "closed quotes": TEXT.replace('"Nantes"', '"' * SIZE),
+    "spaces": TEXT + " " * SIZE + "0",
+    "nothing": "\0" * SIZE,
+    "one key": TEXT[:-1] + ', "a":0' * (SIZE // 7) + "}",
+    "commas": TEXT + "," * SIZE,
+    "brackets": TEXT + "]" * SIZE,
+    "no end": '{"a": ' + listed("0")[:-1],
+    "classes": message(1, 1, SIZE // 10).replace(
+        '"gate"', f'"classes": {texts(SIZE // 10 - 1)[:-1]}, "{"a" * 200}"], "gate"'
+    ),
+}
+
+
+@pytest.mark.parametrize("limits", [Limits(), NO_LIMITS], ids=["limited", "unlimited"])
+@pytest.mark.parametrize("name", NASTY)
+def test_memory_and_time_are_in_proportion_to_the_text(name, limits):
+    text = NASTY[name].encode()
+
+    def read():
+        LocalModel.from_json(text, limits=limits)
+        raise MessageError("read.")  # some are valid without limits
+
+    sentence, memory, seconds = cost(read)
+    assert len(sentence) < 300 and sentence.isprintable() and sentence.endswith(".")
+    assert memory < 100 * len(text) + 10**6
+    assert seconds < 10 * len(text) / SIZE
