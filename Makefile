@@ -55,7 +55,7 @@ paper: $(VENV)/.stamp-plot ## The paper's study in full, in hours; goes on where
 clean: ## Remove .venv and everything built
 	rm -rf $(VENV) build dist docs/_build docs/generated
 	rm -rf .hypothesis .mypy_cache .pytest_cache .ruff_cache
-	find benchmarks docs examples paper src tests -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
+	find benchmarks docs examples paper src studies tests -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 
 # One stamp per extra, written last, so that a second run has nothing to do. `.whole` is absent
 # while pip is at work: an environment without it was interrupted, and is made again from nothing.

@@ -22,7 +22,8 @@ from benchmarks import (
     screening,
     whole_fit,
 )
-from benchmarks.harness import RESULTS, Settings, read, rewrite, run, show
+from benchmarks.harness import RESULTS, Settings, rewrite, run, show
+from studies.rows import read
 
 SPEED = (em_pass.BENCHMARK, whole_fit.BENCHMARK, memory.BENCHMARK, reduction.BENCHMARK)
 ALL = (

@@ -18,10 +18,12 @@ from unittest.mock import patch
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from benchmarks.harness import KINDS, SEED, Benchmark, Column, Row, Settings, draw
+from benchmarks.harness import SEED, Benchmark, Column, Settings
 from otmoe.datasets.simulation import Simulation
 from otmoe.likelihood import starts
 from otmoe.likelihood.fit import Fit, em
+from studies.rows import Row
+from studies.truths import KINDS, draw
 
 SMALL, MIDDLE, LARGE = 1562, 8000, 100_000  # rows; 1,562 is 100,000 over 64 sites
 SLACK = 20.0  # nats

@@ -13,21 +13,13 @@ from statistics import median
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
-from benchmarks.harness import (
-    SEED,
-    Benchmark,
-    Column,
-    Requirement,
-    Row,
-    Settings,
-    draw,
-    ratio,
-    side_by_side,
-)
+from benchmarks.harness import SEED, Benchmark, Column, Requirement, Settings, ratio, side_by_side
 from otmoe.likelihood.fit import ALPHA, threads
 from otmoe.likelihood.information import observed_information
 from otmoe.likelihood.rows import Rows
 from otmoe.likelihood.statistics import e_step, m_step
+from studies.rows import Row
+from studies.truths import draw
 
 SIDE = 2048  # of the square product that measures the dgemm rate
 

@@ -6,10 +6,11 @@ from time import perf_counter
 
 import numpy as np
 
-from benchmarks.harness import Benchmark, Column, Row, Settings
+from benchmarks.harness import Benchmark, Column, Settings
 from otmoe import simulate
 from otmoe.likelihood.fit import em
 from otmoe.model.experts import FAMILIES
+from studies.rows import Row
 
 
 def cases(settings: Settings) -> list[Row]:

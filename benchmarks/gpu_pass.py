@@ -13,10 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.harness import SEED, Benchmark, Column, Row, Settings, draw
+from benchmarks.harness import SEED, Benchmark, Column, Settings
 from otmoe.likelihood.information import observed_information
 from otmoe.likelihood.rows import Rows
 from otmoe.likelihood.statistics import e_step
+from studies.rows import Row
+from studies.truths import draw
 
 REPEATS = 15
 SIDE = 8192

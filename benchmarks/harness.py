@@ -2,40 +2,22 @@
 
 from __future__ import annotations
 
-import csv
-import os
-import platform
-import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from statistics import median
 from time import perf_counter
-from typing import Any
 
 from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
-from threadpoolctl import threadpool_info
 
-from otmoe import simulate
-from otmoe.datasets.simulation import Simulation
+from studies.machines import OtherWork, environment
+from studies.rows import Row, append, read
 
 RESULTS = Path(__file__).parent / "results"
 SEED = 0
-
-Row = dict[str, Any]
-
-KINDS = {"hard": {"softness": 0.0}, "soft": {"softness": 1.0}, "overlap": {"overlap": True}}
-"""Arguments of `simulate` for the three kinds of truth."""
-
-
-def draw(kind: str, n_samples: int, seed: int) -> Simulation:
-    """Simulate rows of 20 features and 4 experts."""
-    return simulate(n_samples, n_experts=4, n_features=20, random_state=seed, **KINDS[kind])
 
 
 @dataclass(frozen=True)
@@ -149,75 +131,6 @@ def ratio(above: list[float], below: list[float]) -> float:
     return median(a / b for a, b in zip(above, below, strict=True))
 
 
-class OtherWork:
-    """Cores that other processes kept busy since this was made; unknown where /proc is missing."""
-
-    def __init__(self) -> None:
-        self._begin = self._now()
-
-    @staticmethod
-    def _now() -> tuple[float, float]:
-        path = Path("/proc/stat")
-        if not path.exists():
-            return perf_counter(), float("nan")
-        ticks = [float(x) for x in path.read_text().split("\n", 1)[0].split()[1:]]
-        busy = sum(ticks[:3]) / os.sysconf("SC_CLK_TCK")  # user, nice, system
-        return perf_counter(), busy - sum(os.times()[:4])  # less this process and its children
-
-    def cores(self) -> float:
-        (start, before), (end, after) = self._begin, self._now()
-        return max(0.0, (after - before) / (end - start))
-
-
-# -- the machine -------------------------------------------------------------------------------
-
-_INTEL = {85: "Skylake or Cascade Lake", 106: "Ice Lake", 143: "Sapphire Rapids"}
-
-
-@cache
-def environment() -> Row:
-    """Return the columns that say on what a row was measured."""
-    blas = [lib for lib in threadpool_info() if lib["user_api"] == "blas"]
-    return {
-        "machine": _machine(),
-        "cpu": _cpu().get("model name", platform.processor() or platform.machine()),
-        "cores": os.cpu_count(),
-        "python": platform.python_version(),
-        "blas": " + ".join(
-            sorted({f"{b['internal_api']} {b['version']} ({b.get('architecture')})" for b in blas})
-        ),
-        **{name: _version(name) for name in ("numpy", "scipy", "scikit-learn", "numba", "otmoe")},
-    }
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return ""
-
-
-def _cpu() -> dict[str, str]:
-    """Return the first processor's entry in /proc/cpuinfo; empty where there is none."""
-    path = Path("/proc/cpuinfo")
-    if not path.exists():
-        return {}
-    lines = path.read_text().split("\n\n")[0].splitlines()
-    return {key.strip(): value.strip() for key, _, value in (li.partition(":") for li in lines)}
-
-
-def _machine() -> str:
-    """Return the machine in words, such as "2-core Intel Xeon (Ice Lake) virtual machine"."""
-    cpu = _cpu()
-    name = cpu.get("model name", platform.processor() or platform.machine())
-    name = re.sub(r"\((R|TM)\)|\bCPU\b|\bProcessor\b|\d+-Core|@.*", " ", name)
-    name = " ".join(name.split())
-    if cpu.get("vendor_id") == "GenuineIntel" and int(cpu.get("model", 0)) in _INTEL:
-        name += f" ({_INTEL[int(cpu['model'])]})"
-    kind = "virtual machine" if "hypervisor" in cpu.get("flags", "").split() else "machine"
-    return f"{os.cpu_count()}-core {name} {kind}"
-
-
 # -- running and reporting ---------------------------------------------------------------------
 
 
@@ -243,29 +156,6 @@ def run(
         took = f"{perf_counter() - start:.0f} s, other work {busy:.2f} cores"
         console.print(f"{where}: {words}: {took}", highlight=False)
     show(benchmark, read(path), console)
-
-
-def append(path: Path, row: Row) -> None:
-    """Add a row to a CSV, which is made with its heading if it is not there."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    new = not path.exists()
-    with path.open("a", newline="") as file:
-        writer = csv.DictWriter(file, list(row), lineterminator="\n")
-        if new:
-            writer.writeheader()
-        writer.writerow({key: _short(value) for key, value in row.items()})
-
-
-def _short(value: Any) -> Any:
-    return f"{value:.5g}" if isinstance(value, float) else value
-
-
-def read(path: Path) -> list[Row]:
-    """Return the rows of a CSV, as text; none where there is no file."""
-    if not path.exists():
-        return []
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
 
 
 def show(benchmark: Benchmark, rows: list[Row], console: Console) -> None:

@@ -16,8 +16,10 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.harness import SEED, Benchmark, Column, Requirement, Row, Settings, draw
+from benchmarks.harness import SEED, Benchmark, Column, Requirement, Settings
 from otmoe import MoERegressor, simulate
+from studies.rows import Row
+from studies.truths import draw
 
 MB = 1e6
 

@@ -21,10 +21,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.harness import SEED, Benchmark, Column, Requirement, Row, Settings, draw
+from benchmarks.harness import SEED, Benchmark, Column, Requirement, Settings
 from benchmarks.memory import MB
 from otmoe import DistributedMoERegressor, shards_from
 from otmoe.workers.gather import gather, local_workers
+from studies.rows import Row
+from studies.truths import draw
 
 FILES = 64
 

@@ -17,21 +17,13 @@ from statistics import median
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from benchmarks.harness import (
-    SEED,
-    Benchmark,
-    Column,
-    Requirement,
-    Row,
-    Settings,
-    draw,
-    ratio,
-    side_by_side,
-)
+from benchmarks.harness import SEED, Benchmark, Column, Requirement, Settings, ratio, side_by_side
 from benchmarks.memory import MB, resident
 from otmoe import LocalModel, MoE, aggregate
 from otmoe.model.ensemble import pool
 from otmoe.model.gate import SoftmaxGate
+from studies.rows import Row
+from studies.truths import draw
 
 ROWS = 7812  # of a site: a million rows at 128 sites
 

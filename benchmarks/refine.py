@@ -11,22 +11,14 @@ from statistics import median
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from benchmarks.harness import (
-    SEED,
-    Benchmark,
-    Column,
-    Requirement,
-    Row,
-    Settings,
-    draw,
-    ratio,
-    side_by_side,
-)
+from benchmarks.harness import SEED, Benchmark, Column, Requirement, Settings, ratio, side_by_side
 from otmoe.distributed.rounds import Question, answer_local
 from otmoe.distributed.task import RowsShard
 from otmoe.likelihood.information import observed_information
 from otmoe.likelihood.rounds import Refinement, advance
 from otmoe.likelihood.rows import Rows, Scaling
+from studies.rows import Row
+from studies.truths import draw
 
 
 def cases(settings: Settings) -> list[Row]:

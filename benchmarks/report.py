@@ -16,9 +16,11 @@ from time import perf_counter
 
 import numpy as np
 
-from benchmarks import chromium
-from benchmarks.harness import SEED, Benchmark, Column, Requirement, Row, Settings, draw
+from benchmarks.harness import SEED, Benchmark, Column, Requirement, Settings
 from otmoe import Aggregation, MoERegressor, aggregate, report
+from studies import chromium
+from studies.rows import Row
+from studies.truths import draw
 
 N_REAL = 4
 REPEATS = 5

@@ -10,9 +10,11 @@ from time import perf_counter
 
 from threadpoolctl import threadpool_limits
 
-from benchmarks.harness import RESULTS, SEED, Benchmark, Column, Row, Settings, draw, read
+from benchmarks.harness import RESULTS, SEED, Benchmark, Column, Settings
 from benchmarks.reduction import problem
 from otmoe import MoERegressor, aggregate
+from studies.rows import Row, read
+from studies.truths import draw
 
 SUPPORT = 2000
 

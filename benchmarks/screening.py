@@ -14,12 +14,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from benchmarks.harness import Benchmark, Column, Row, Settings
+from benchmarks.harness import Benchmark, Column, Settings
 from otmoe import LocalModel, simulate
 from otmoe.aggregation import screen
 from otmoe.aggregation.disagreement import THRESHOLD, standing
 from otmoe.likelihood.fit import em
 from otmoe.model.divergence import relaxed_divergence
+from studies.rows import Row
 
 SITES, WRONG, POINTS = 10, 2, 400
 FIRST_SEED = 1000

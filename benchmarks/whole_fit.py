@@ -14,9 +14,11 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from benchmarks import textbook
-from benchmarks.harness import SEED, Benchmark, Column, Requirement, Row, Settings, draw
+from benchmarks.harness import SEED, Benchmark, Column, Requirement, Settings
 from otmoe import MoERegressor
 from otmoe.datasets.simulation import Simulation
+from studies.rows import Row
+from studies.truths import draw
 
 SLACK = 1.0  # nats
 

@@ -20,11 +20,12 @@ from time import perf_counter
 
 from rich.console import Console
 
-from paper import claims, figures, pages, tables, traces
+from paper import claims, figures, tables, traces
 from paper.findings import RESULTS, Findings
 from paper.study import STUDIES, Part
 from paper.study import run as run_study
 from paper.writing import write_docs
+from studies.tables import console, markdown, show
 
 BUILD = Path(__file__).parents[1] / "build" / "paper"
 TIMING = [Part("hard", 1_000_000, 3), Part("hard", 100_000, 5)]
@@ -42,7 +43,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1, help="truths side by side, in `all`")
     parser.add_argument("--device", default="cpu", help="of the study in `all`, such as cuda")
     args = parser.parse_args()
-    out = pages.console()
+    out = console()
     if args.step == "quick":
         quick(BUILD, out)
     elif args.step == "all":
@@ -68,8 +69,8 @@ def quick(folder: Path, out: Console) -> None:
     shown = [tables.medians(findings, "hard", n) for n in findings.sizes()]
     shown += [tables.duel(findings, rival) for rival in ("Mid", "W")]
     shown += [tables.slopes(findings), claims.table(findings)]
-    pages.show(shown, out)
-    (folder / "tables.md").write_text("\n".join(pages.markdown(shown)))
+    show(shown, out)
+    (folder / "tables.md").write_text("\n".join(markdown(shown)))
     out.print(
         f"{len(images)} figures, the tables and the CSVs are in {folder}: "
         f"{perf_counter() - begin:.0f} s. Few rows and two truths show that it runs, no more."

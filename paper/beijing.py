@@ -12,11 +12,10 @@ import numpy as np
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.linear_model import LinearRegression
 
-from benchmarks.harness import Row, read
 from otmoe import MoERegressor
 from otmoe.datasets import SiteData, load_beijing
 from otmoe.evaluation.metrics import log_likelihood
-from paper.pages import PAGE, Cells, console, figure, named, show, write_page
+from paper.pages import PAGE, named, write_page
 from paper.real import (
     SEED,
     Results,
@@ -30,6 +29,8 @@ from paper.real import (
     wanted,
     warm_up,
 )
+from studies.rows import Row, read
+from studies.tables import Cells, console, figure, show
 
 EXPERTS, BARS = 4, {"centralised": 17.98, "reduction": 18.07}
 METHODS = ("reduction", "greedy", "aligned_average", "weighted_average", "middle", "gram")

@@ -25,10 +25,11 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.harness import Row, append, environment, read
 from otmoe import FeatureSpec
 from otmoe.data.columns import Column
-from paper.pages import put
+from studies.machines import environment
+from studies.rows import Row, append, read
+from studies.tables import put
 
 PAGE = Path(__file__).parents[1] / "docs" / "sites.md"
 RESULTS = Path(__file__).parent / "results"

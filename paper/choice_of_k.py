@@ -18,7 +18,6 @@ from rich.console import Console
 from rich.table import Table
 from threadpoolctl import threadpool_limits
 
-from benchmarks.harness import KINDS, Row, append, environment, read
 from otmoe import (
     DistributedMoERegressor,
     MoERegressor,
@@ -28,7 +27,10 @@ from otmoe import (
     shards_from,
     simulate,
 )
-from paper.pages import machines, put
+from studies.machines import environment, machines
+from studies.rows import Row, append, read
+from studies.tables import put
+from studies.truths import KINDS
 
 PAGE = Path(__file__).parents[1] / "docs" / "choice_of_k.md"
 CSV = Path(__file__).parent / "results" / "choice_of_k.csv"

@@ -12,11 +12,11 @@ from statistics import median
 
 from paper.findings import METRICS, Findings, Place, slope
 from paper.mmash import PUBLISHED, RANDOM
-from paper.pages import Cells
 from paper.study import FEATURES
 from paper.tables import PAPER_RATIO
 from paper.traces import OURS
 from paper.traces import RANDOM as AT_RANDOM
+from studies.tables import Cells
 
 CLOSE, NEAR, SLIGHT = 1.1, 0.01, 0.1
 STUDY, TIMING = "python -m paper.study paper", "python -m paper timing"

@@ -21,10 +21,11 @@ import numpy as np
 from rich.console import Console
 from threadpoolctl import threadpool_limits
 
-from benchmarks.harness import OtherWork, Row, append, environment, read
 from otmoe import LocalModel, MoE, MoERegressor, aggregate, draw_support, simulate
 from otmoe.datasets.simulation import Simulation
-from paper.pages import machines, put
+from studies.machines import OtherWork, environment, machines
+from studies.rows import Row, append, read
+from studies.tables import put
 
 PAGE = Path(__file__).parents[1] / "docs" / "support.md"
 CSV = Path(__file__).parent / "results" / "covariate_shift.csv"

@@ -25,7 +25,6 @@ from rich.console import Console
 from rich.table import Table
 from threadpoolctl import threadpool_limits
 
-from benchmarks.harness import KINDS, Row, append, environment, read
 from otmoe import LocalModel, MoE, aggregate, draw_support, simulate
 from otmoe.data.shards import ArrayShard
 from otmoe.datasets.simulation import Simulation
@@ -42,7 +41,10 @@ from otmoe.likelihood.fit import ALPHA, em
 from otmoe.likelihood.information import observed_information
 from otmoe.likelihood.rows import Rows, Scaling
 from otmoe.likelihood.statistics import penalty_matrix
-from paper.pages import machines, put
+from studies.machines import environment, machines
+from studies.rows import Row, append, read
+from studies.tables import put
+from studies.truths import KINDS
 
 PAGE = Path(__file__).parents[1] / "docs" / "inference.md"
 CSV = Path(__file__).parent / "results" / "coverage.csv"

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks.harness import Row, read
+from studies.rows import Row, read
 
 RESULTS = Path(__file__).parent / "results"
 

@@ -14,13 +14,14 @@ import numpy as np
 from rich.console import Console
 from threadpoolctl import threadpool_limits
 
-from benchmarks.harness import Row, append, environment, read
 from otmoe import MoE, aggregate, draw_support, simulate
 from otmoe.arrays.numerics import Floats, design
 from otmoe.distributed.fit import fit_shards
 from otmoe.distributed.task import RowsShard, split
 from otmoe.likelihood.fit import em
-from paper.pages import machines, put
+from studies.machines import environment, machines
+from studies.rows import Row, append, read
+from studies.tables import put
 
 CSV = Path(__file__).parent / "results" / "gate_softness.csv"
 PAGE = Path(__file__).parents[1] / "docs" / "maths.md"

@@ -16,11 +16,10 @@ import numpy as np
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.linear_model import LinearRegression
 
-from benchmarks.harness import Row, read
 from otmoe import MoERegressor
 from otmoe.datasets import SiteData, load_mmash
 from otmoe.distributed.task import RowsShard, split
-from paper.pages import PAGE, Cells, by_sites, console, figure, named, show, write_page
+from paper.pages import PAGE, by_sites, named, write_page
 from paper.real import (
     SEED,
     Results,
@@ -34,6 +33,8 @@ from paper.real import (
     wanted,
     warm_up,
 )
+from studies.rows import Row, read
+from studies.tables import Cells, console, figure, show
 
 EXPERTS, FOLDS = 4, 4
 METHODS, REFINED, ROUNDS = ("reduction", "gram"), ("gram",), (2,)

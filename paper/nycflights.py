@@ -26,10 +26,9 @@ from sklearn.metrics import brier_score_loss, log_loss, roc_auc_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from benchmarks.harness import Row, read
 from otmoe import FeatureSpec, MoEClassifier, shards_from
 from otmoe.datasets import load_flights
-from paper.pages import PAGE, Cells, by_sites, console, figure, named, show, write_page
+from paper.pages import PAGE, by_sites, named, write_page
 from paper.real import (
     SEED,
     Results,
@@ -41,6 +40,8 @@ from paper.real import (
     wanted,
     warm_up,
 )
+from studies.rows import Row, read
+from studies.tables import Cells, console, figure, show
 
 EXPERTS, SMALL, JOINED = 2, 1000, "small airlines"
 ONE = "one expert, gram"

@@ -15,7 +15,6 @@ import numpy as np
 from rich.console import Console
 from threadpoolctl import threadpool_limits
 
-from benchmarks.harness import OtherWork, Row, append, environment, read
 from otmoe import MoE, aggregate, draw_support, simulate
 from otmoe.data.shards import Shard
 from otmoe.distributed.fit import DistributedFit, fit_shards
@@ -28,6 +27,8 @@ from otmoe.evaluation.metrics import (
 )
 from otmoe.likelihood.fit import em
 from paper.refining import refined
+from studies.machines import OtherWork, environment
+from studies.rows import Row, append, read
 
 RESULTS = Path(__file__).parent / "results"
 SEED, POINTS = 0, 4000

@@ -13,7 +13,6 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
-from benchmarks.harness import Row, read
 from otmoe import LocalModel, simulate
 from otmoe.documents.rounds import RefineReply, RefineRequest
 from otmoe.federation.rounds import begin, reply_to, request_of
@@ -21,8 +20,9 @@ from otmoe.likelihood.fit import em
 from otmoe.likelihood.grams import Grams
 from otmoe.likelihood.rows import Rows, Scaling
 from otmoe.likelihood.statistics import e_step
-from paper.pages import put
 from paper.study import EXPERTS, FEATURES, RESULTS
+from studies.rows import Row, read
+from studies.tables import put
 
 PAGE = Path(__file__).parents[1] / "docs" / "refine.md"
 KINDS = {"hard": "sharp gates (the paper's data)", "soft": "soft gates", "overlap": "overlap"}

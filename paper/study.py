@@ -23,7 +23,6 @@ from loky import ProcessPoolExecutor
 from rich.console import Console
 from threadpoolctl import threadpool_limits
 
-from benchmarks.harness import KINDS, OtherWork, Row, append, environment, read
 from otmoe import LocalModel, MoE, aggregate, draw_support, simulate
 from otmoe.arrays.numerics import Floats, to_numpy
 from otmoe.datasets.simulation import Simulation
@@ -34,6 +33,9 @@ from otmoe.likelihood.fit import Fit, em
 from otmoe.likelihood.information import observed_information
 from otmoe.likelihood.rows import Rows
 from paper.refining import refined
+from studies.machines import OtherWork, environment
+from studies.rows import Row, append, read
+from studies.truths import KINDS
 
 RESULTS = Path(__file__).parent / "results"
 FEATURES, EXPERTS, TEST, POINTS = 20, 4, 25_000, 4_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from statistics import median
 
 from paper.findings import ESTIMATORS, METRICS, Findings, Place, slope
-from paper.pages import Cells
+from studies.tables import Cells
 
 LONG = {
     "G": "centralised (G)",

@@ -13,15 +13,17 @@ from pathlib import Path
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from benchmarks.harness import KINDS, Row, append, environment, read
 from otmoe import aggregate, draw_support, simulate
 from otmoe.distributed.fit import fit_shards
 from otmoe.distributed.task import RowsShard, split
 from otmoe.model.ensemble import pool
 from paper.findings import RESULTS
-from paper.pages import console
 from paper.study import EXPERTS, FEATURES, POINTS
 from paper.variants import descend, exact
+from studies.machines import environment
+from studies.rows import Row, append, read
+from studies.tables import console
+from studies.truths import KINDS
 
 SITES, ROWS, TRUTHS = 16, (20_000, 100_000), 5
 OURS, RANDOM = "otmoe.aggregate", "local experts drawn at random"

@@ -28,7 +28,6 @@ from statistics import median
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from benchmarks.harness import OtherWork, Row, read
 from otmoe import MoE, aggregate, simulate
 from otmoe.arrays.numerics import design
 from otmoe.datasets.simulation import Simulation
@@ -40,11 +39,14 @@ from otmoe.model.divergence import kl, relaxed_divergence
 from otmoe.model.ensemble import Ensemble, pool
 from otmoe.model.experts import Experts, Response
 from otmoe.model.gate import SoftmaxGate
-from paper.pages import PAGE, Cells, console, figure, show, write_page
+from paper.pages import PAGE, write_page
 from paper.real import (
     RESULTS,
     Results,
 )
+from studies.machines import OtherWork
+from studies.rows import Row, read
+from studies.tables import Cells, console, figure, show
 
 SITES, TEST, ITERATIONS = 16, 25_000, 200
 KINDS = {

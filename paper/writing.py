@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from statistics import median
 
-from benchmarks.harness import Row
 from paper import claims, figures, tables, theory
 from paper.findings import Findings
-from paper.pages import Cells, machines, markdown, put
+from studies.machines import machines
+from studies.rows import Row
+from studies.tables import Cells, markdown, put
 
 DOCS = Path(__file__).parents[1] / "docs"
 NOT_QUIET = (

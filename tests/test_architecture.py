@@ -105,3 +105,12 @@ def test_the_checks_above_see_what_they_should():
     assert home("numpy.linalg") is None
     code = "try:\n import torch\nexcept ImportError: pass\ndef f():\n import pandas"
     assert [name for n in runs_at_import(ast.parse(code)) for name in imported(n)] == ["torch"]
+
+
+@pytest.mark.parametrize(
+    ("folder", "others"), [("paper", {"benchmarks"}), ("benchmarks", {"paper"})]
+)
+def test_studies_share_a_harness_and_not_each_other(folder, others):
+    for path in (Path(__file__).parents[1] / folder).glob("*.py"):
+        packages = {name.split(".")[0] for name in imported(ast.parse(path.read_text()))}
+        assert not packages & others, f"{path.name} imports {packages & others}"

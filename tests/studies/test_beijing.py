@@ -6,9 +6,9 @@ import pyarrow.parquet as pq
 import pytest
 from numpy.testing import assert_allclose
 
-from benchmarks.harness import read
 from otmoe import FeatureSpec, shards_from
 from paper import beijing_sites as study
+from studies.rows import read
 
 
 @pytest.fixture

@@ -11,10 +11,11 @@ from numpy.testing import assert_allclose
 from PIL import Image
 from scipy import special
 
-from benchmarks.harness import read
-from paper import claims, figures, pages, study, tables, theory, traces, writing
+from paper import claims, figures, study, tables, theory, traces, writing
 from paper.findings import ESTIMATORS, METRICS, Findings, Place, slope
 from paper.study import Part, run, wanted
+from studies.rows import read
+from studies.tables import console
 
 SITES, SIZES, TRUTHS = (4, 64), (1000, 4000), 5
 
@@ -241,7 +242,7 @@ def test_a_small_study_runs_resumes_and_is_shown(tmp_path, monkeypatch):
     monkeypatch.setattr(study, "TEST", 1000)
     path = tmp_path / "study.csv"
     part = Part("hard", 4000, 1, (2, 4))
-    run([part], path, None, 1, "cpu", pages.console())
+    run([part], path, None, 1, "cpu", console())
     findings = Findings.read(tmp_path)
     lines = path.read_text().splitlines(keepends=True)
     keys = ("kind", "rows", "truth", "sites", "method", "refine")
@@ -255,7 +256,7 @@ def test_a_small_study_runs_resumes_and_is_shown(tmp_path, monkeypatch):
     (table,) = [tables.medians(findings, "hard", n) for n in findings.sizes()]
     assert len(table[2]) == 1 + 2 * (len(ESTIMATORS) - 1)
     path.write_text("".join(lines[:-3]))
-    run([part], path, None, 1, "cpu", pages.console())
+    run([part], path, None, 1, "cpu", console())
     assert len(path.read_text().splitlines()) == len(lines)
 
 

@@ -8,7 +8,6 @@ import pyarrow as pa
 import pytest
 from numpy.testing import assert_allclose
 
-from benchmarks.harness import read
 from otmoe import simulate
 from otmoe.arrays.numerics import design
 from otmoe.datasets import SiteData
@@ -16,12 +15,14 @@ from otmoe.model.divergence import relaxed_divergence
 from otmoe.model.ensemble import pool
 from otmoe.model.experts import GaussianExperts, LogisticExperts, Response
 from paper import beijing, mmash, nycflights, pages, real, variants
+from studies.rows import read
+from studies.tables import console
 
 STUDIES = {"mmash": mmash, "beijing": beijing, "nycflights": nycflights, "variants": variants}
 
 
 def results(study, tmp_path):
-    return real.Results(tmp_path / "results.csv", study.KEYS, pages.console())
+    return real.Results(tmp_path / "results.csv", study.KEYS, console())
 
 
 def check_resume(run, path):

@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 from oracles import random_model
 
-from benchmarks import chromium
 from otmoe import (
     DistributedMoERegressor,
     LocalModel,
@@ -26,6 +25,7 @@ from otmoe import (
     report,
     simulate,
 )
+from studies import chromium
 
 if "PYTEST_XDIST_WORKER" in os.environ:
     pytest.skip("starts a browser: run pytest tests/browser by itself", allow_module_level=True)

@@ -1,0 +1,1 @@
+"""What paper/ and benchmarks/ share: rows of CSV files, machines, truths, tables, Chromium."""

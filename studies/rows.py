@@ -1,0 +1,32 @@
+"""Rows of the CSV files in which studies keep what they measured."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+Row = dict[str, Any]
+
+
+def append(path: Path, row: Row) -> None:
+    """Add a row to a CSV, which is made with its heading if it is not there."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = not path.exists()
+    with path.open("a", newline="") as file:
+        writer = csv.DictWriter(file, list(row), lineterminator="\n")
+        if new:
+            writer.writeheader()
+        writer.writerow({key: _short(value) for key, value in row.items()})
+
+
+def _short(value: Any) -> Any:
+    return f"{value:.5g}" if isinstance(value, float) else value
+
+
+def read(path: Path) -> list[Row]:
+    """Return the rows of a CSV, as text; none where there is no file."""
+    if not path.exists():
+        return []
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
