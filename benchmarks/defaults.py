@@ -74,8 +74,10 @@ def measure_starts(case: Row, settings: Settings) -> Row:
     """Measure how often the right optimum is found, with `n_init` starts or on a subsample."""
 
     def one(data: Simulation, seed: int) -> Row:
-        plan = replace(starts.TELLING, subsample=case.get("subsample", starts.TELLING.subsample))
-        with patch("otmoe.likelihood.starts.TELLING", plan):
+        plan = replace(
+            starts.INFORMATIVE, subsample=case.get("subsample", starts.INFORMATIVE.subsample)
+        )
+        with patch("otmoe.likelihood.starts.INFORMATIVE", plan):
             fit, seconds = timed(data, seed, n_init=case.get("n_init"))
         short = float(data.truth.log_density(data.X, data.y).sum()) - fit.log_likelihood
         troubled = not fit.converged or bool(fit.warnings)

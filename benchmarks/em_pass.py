@@ -14,7 +14,8 @@ import numpy as np
 from threadpoolctl import ThreadpoolController
 
 from benchmarks.harness import SEED, Benchmark, Column, Requirement, Settings, ratio, side_by_side
-from otmoe.likelihood.fit import ALPHA, threads
+from otmoe.arrays.threads import threads
+from otmoe.likelihood.fit import ALPHA
 from otmoe.likelihood.information import observed_information
 from otmoe.likelihood.rows import Rows
 from otmoe.likelihood.statistics import e_step, m_step

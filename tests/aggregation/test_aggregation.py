@@ -24,7 +24,7 @@ from otmoe import aggregate
 from otmoe.aggregation import sources
 from otmoe.aggregation.mm import _no_leap, descend
 from otmoe.aggregation.problem import prepare
-from otmoe.aggregation.sources import look
+from otmoe.aggregation.sources import assign
 from otmoe.model.experts import LogisticExperts
 
 # The result holds the warnings; test_problem.py checks that they are also given.
@@ -177,7 +177,7 @@ def test_the_majoriser_touches_and_lies_above(name, seed, scale):
 
     def objective(experts):  # R_c as the library computes it, on the standardised scale
         there = known.scaling.from_user(replace(problem.models[0], experts=experts))
-        return look(known, there.experts).cost.sum() / len(known)
+        return assign(known, there.experts).cost.sum() / len(known)
 
     now = FAMILIES[name].make(rng, problem.n_experts, 3)
     plan = nearest_plan(problem.models, now, problem.X)
@@ -197,7 +197,7 @@ def test_a_gaussian_step_minimises_the_majoriser():
         known = prepare(messages(models, weight), X).sources
         start = models[0].experts
         here = known.scaling.from_user(models[0]).experts
-        step = here.step(look(known, here).statistics)
+        step = here.step(assign(known, here).statistics)
         found = known.scaling.to_user(replace(models[0], experts=step)).experts
         plan = nearest_plan(models, start, X)
         best = best_experts(models, weight, start, X, plan)

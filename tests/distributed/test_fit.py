@@ -34,7 +34,7 @@ from otmoe.distributed import fit as distributed
 from otmoe.distributed import task as local
 from otmoe.distributed.fit import fit_shards
 from otmoe.distributed.task import RowsShard, Task, fit_local, split
-from otmoe.likelihood.starts import TELLING
+from otmoe.likelihood.starts import INFORMATIVE
 from otmoe.text.arguments import generator
 from otmoe.workers.gather import Failure, TasksFailed
 
@@ -260,7 +260,7 @@ def test_a_call_that_makes_no_sense_is_refused(shards, change, sentence):
 def nothing_offered(monkeypatch):
     """Leave shards alone with their own starts."""
     monkeypatch.setattr(
-        distributed, "brought_together", lambda tasks, fits, *_: (list(fits), (), 0.0)
+        distributed, "refit_from_consensus", lambda tasks, fits, *_: (list(fits), (), 0.0)
     )
 
 
@@ -466,7 +466,7 @@ def test_a_second_chance_has_more_starts_also_where_none_were_asked_for(monkeypa
 
     monkeypatch.setattr(distributed, "fit_local", fit)
     fitted(shards, options=None)
-    assert starts == [None] * N_SHARDS + [3 * TELLING.n_init]
+    assert starts == [None] * N_SHARDS + [3 * INFORMATIVE.n_init]
 
 
 def test_a_shard_of_another_law_is_left_out(shards):

@@ -23,7 +23,8 @@ from threadpoolctl import threadpool_info
 
 from otmoe import MoE, MoERegressor, simulate
 from otmoe.arrays import numerics
-from otmoe.likelihood.fit import em, threads
+from otmoe.arrays.threads import threads
+from otmoe.likelihood.fit import em
 from otmoe.model.experts import GaussianExperts
 
 CLASSES = {"n_classes": 3}  # of the multinomial family in families.py

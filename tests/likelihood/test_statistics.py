@@ -16,8 +16,9 @@ from oracles import (
     with_ones,
 )
 
+from otmoe.likelihood.iterations import run_em, run_newton
 from otmoe.likelihood.rows import Rows
-from otmoe.likelihood.statistics import RowPasses, climb, e_step, m_step, polish
+from otmoe.likelihood.statistics import RowPasses, e_step, m_step
 
 
 @pytest.fixture(params=list(FAMILIES))
@@ -52,7 +53,7 @@ def test_statistics_add_up_over_shards(rng, model):
     assert_allclose(moved.to_vector(), expected.to_vector(), rtol=1e-8)
 
 
-@pytest.mark.parametrize("walk", [climb, polish])
+@pytest.mark.parametrize("walk", [run_em, run_newton])
 def test_a_run_never_falls_and_reports_the_point_it_returns(rng, model, walk):
     X, y = random_rows(rng, model)
     start = model.with_vector(model.to_vector() + rng.normal(size=model.n_parameters))
@@ -77,9 +78,9 @@ def test_a_run_never_falls_and_reports_the_point_it_returns(rng, model, walk):
 def test_newton_ends_where_em_is_heading(rng, model):
     X, y = random_rows(rng, model, n=500)
     rows = Rows(X, y).standardised(model.experts)[0]
-    start = climb(RowPasses(rows), rows.scaling.from_user(model), alpha=1.0, max_iter=30).model
-    slow = climb(RowPasses(rows), start, alpha=1.0, max_iter=20_000, tol=1e-11)
-    fast = polish(RowPasses(rows), start, alpha=1.0, max_iter=50, tol=1e-12)
+    start = run_em(RowPasses(rows), rows.scaling.from_user(model), alpha=1.0, max_iter=30).model
+    slow = run_em(RowPasses(rows), start, alpha=1.0, max_iter=20_000, tol=1e-11)
+    fast = run_newton(RowPasses(rows), start, alpha=1.0, max_iter=50, tol=1e-12)
     assert slow.converged and fast.converged and len(fast.trace) < len(slow.trace) / 5
     assert_allclose(fast.trace[-1], slow.trace[-1], rtol=1e-8)
     assert fast.decrement < 1e-12
@@ -90,7 +91,7 @@ def test_a_gate_that_overshoots_is_pulled_back(rng):
     X, y = random_rows(rng, model, n=500)
     wrong = replace(model, gate=model.gate.with_vector(-20 * model.gate.to_vector()))
     right, pulled = (
-        climb(RowPasses(Rows(X, y)), start, alpha=0.01, max_iter=500, tol=1e-9)
+        run_em(RowPasses(Rows(X, y)), start, alpha=0.01, max_iter=500, tol=1e-9)
         for start in (model, wrong)
     )
     assert np.diff(pulled.trace).min() >= 0
@@ -100,6 +101,6 @@ def test_a_gate_that_overshoots_is_pulled_back(rng):
 def test_rounding_at_the_maximum_is_not_taken_for_progress(rng, model):
     X, y = random_rows(rng, model)
     rows = Rows(X, y)
-    top = polish(RowPasses(rows), model, alpha=1.0, max_iter=100, tol=1e-14).model
-    run = climb(RowPasses(rows), top, alpha=1.0, max_iter=300, tol=0.0)
+    top = run_newton(RowPasses(rows), model, alpha=1.0, max_iter=100, tol=1e-14).model
+    run = run_em(RowPasses(rows), top, alpha=1.0, max_iter=300, tol=0.0)
     assert np.diff(run.trace).min(initial=0) >= 0

@@ -19,14 +19,14 @@ from otmoe.aggregation.methods import (
     reduction,
     weighted_average,
 )
-from otmoe.aggregation.parts import Communication, Covariates, Outcome, SiteRecord
+from otmoe.aggregation.parts import Communication, Contribution, Covariates, Outcome
 from otmoe.aggregation.problem import Problem, prepare
 from otmoe.aggregation.result import Aggregation
 from otmoe.aggregation.screening import Screening, remaining, screen, screened
 from otmoe.aggregation.sources import flows
 from otmoe.arrays.numerics import Floats, design, namespace, to_numpy
+from otmoe.arrays.threads import threads
 from otmoe.documents.message import LocalModel
-from otmoe.likelihood.fit import threads
 from otmoe.model.ensemble import Ensemble
 from otmoe.text.arguments import generator
 
@@ -45,7 +45,7 @@ __all__ = [
     "Aggregation",
     "Communication",
     "Covariates",
-    "SiteRecord",
+    "Contribution",
     "aggregate",
     "screen",
 ]
@@ -180,7 +180,7 @@ def merged(
 
 def _records(
     problem: Problem, model: Any, screening: Screening
-) -> tuple[Any, float, tuple[SiteRecord, ...]]:
+) -> tuple[Any, float, tuple[Contribution, ...]]:
     """Return the model with experts by mass, R_c, and the part that each site had."""
     sources = problem.sources
     kept = isinstance(model, Ensemble)
@@ -203,7 +203,7 @@ def _records(
         some = u >= 0 and total[u] > 0
         verdict = screening.verdicts.get(message.site)
         records.append(
-            SiteRecord(
+            Contribution(
                 site=message.site,
                 n_samples=message.n_samples,
                 weight=float(weight[m]),

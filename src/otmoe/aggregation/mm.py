@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from otmoe.aggregation.sources import Look, Sources, look
+from otmoe.aggregation.sources import Assignment, Sources, assign
 from otmoe.arrays.numerics import Floats
 from otmoe.model.experts import Experts
 
@@ -75,8 +75,8 @@ def descend(
     floor = sources.experts.smallest_dispersion
     floor = floor if np.isfinite(floor) else 0.0
 
-    def at(experts: Experts) -> tuple[Look, float]:
-        seen = look(sources, experts, labels)
+    def at(experts: Experts) -> tuple[Assignment, float]:
+        seen = assign(sources, experts, labels)
         return seen, max(float(seen.cost.sum()) / n, 0.0)  # rounding may leave -1e-17
 
     here, value = at(experts)
@@ -121,7 +121,7 @@ def _no_leap(a: Experts, b: Experts) -> Experts:
     return replace(a, coef=a.coef + move * (_LEAP / np.maximum(length, _LEAP)))
 
 
-def _reseeded(experts: Experts, here: Look, sources: Sources, least: float) -> Experts:
+def _reseeded(experts: Experts, here: Assignment, sources: Sources, least: float) -> Experts:
     """Put targets without mass on the sources that cost most, if those cost more than `least`."""
     mass = here.statistics.weight
     empty = np.flatnonzero(mass <= _LOST * mass.sum())

@@ -36,7 +36,7 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class SiteRecord:
+class Contribution:
     """The part of one site in an aggregate.
 
     Attributes

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from otmoe.aggregation.parts import Communication, Covariates, SiteRecord
+from otmoe.aggregation.parts import Communication, Contribution, Covariates
 from otmoe.arrays.numerics import Array, Floats
 from otmoe.data.features import FeatureSpec
 from otmoe.documents.aggregation import AggregationRecord
@@ -48,7 +48,7 @@ class Aggregation:
         What happened, in a sentence.
     warnings : tuple of str
         What the user should know, a sentence each.
-    sites : tuple of SiteRecord
+    sites : tuple of Contribution
         In the order of the messages.
     left_out : dict of str
         Sites that were left out, and why.
@@ -70,7 +70,7 @@ class Aggregation:
     converged: bool
     status: str
     warnings: tuple[str, ...]
-    sites: tuple[SiteRecord, ...] = field(repr=False)
+    sites: tuple[Contribution, ...] = field(repr=False)
     timings: Mapping[str, float] = field(repr=False)
     messages: tuple[LocalModel, ...] = field(repr=False)
     n_support: int
@@ -323,7 +323,7 @@ def _end(
     }
 
 
-def _site_document(record: SiteRecord, message: LocalModel) -> dict[str, Any]:
+def _site_document(record: Contribution, message: LocalModel) -> dict[str, Any]:
     """Return the part of a site as it stands in a model file."""
     return {
         "site": record.site,

@@ -194,7 +194,7 @@ class Sources:
 
 
 @dataclass(frozen=True)
-class Look:
+class Assignment:
     """What target experts receive from the sources, summed over the support (maths 11).
 
     Attributes
@@ -208,11 +208,11 @@ class Look:
     statistics: FitStatistics
     cost: Floats
 
-    def __add__(self, other: Look) -> Look:
-        return Look(self.statistics + other.statistics, self.cost + other.cost)
+    def __add__(self, other: Assignment) -> Assignment:
+        return Assignment(self.statistics + other.statistics, self.cost + other.cost)
 
 
-def look(sources: Sources, experts: Experts, labels: Floats | None = None) -> Look:
+def assign(sources: Sources, experts: Experts, labels: Floats | None = None) -> Assignment:
     """Send every source to a target, in one pass over the support.
 
     Parameters
@@ -224,11 +224,11 @@ def look(sources: Sources, experts: Experts, labels: Floats | None = None) -> Lo
         Source l goes to target ``labels[l]`` everywhere; by default, at each point to the nearest.
     """
 
-    def block(cell: Cell) -> Look:
+    def block(cell: Cell) -> Assignment:
         index, value = _sent(experts, cell, labels)
         mass, response = _received(experts, cell, index)
         cost = cell.own - _sum(cell.weight * value)
-        return Look(experts.statistics(cell.Z, response, mass), sources._placed(cell, cost))
+        return Assignment(experts.statistics(cell.Z, response, mass), sources._placed(cell, cost))
 
     return reduce(add, sources.each(block))
 

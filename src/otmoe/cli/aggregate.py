@@ -15,7 +15,7 @@ from rich.table import Table
 
 import otmoe
 from otmoe import LocalModel
-from otmoe.aggregation import Aggregation, SiteRecord
+from otmoe.aggregation import Aggregation, Contribution
 from otmoe.aggregation.problem import check_messages
 from otmoe.arrays.numerics import Floats
 from otmoe.cli import options
@@ -189,7 +189,7 @@ def _report(result: Aggregation, inbox: Inbox) -> dict[str, Any]:
     }
 
 
-def _record(record: SiteRecord, message: LocalModel, size: int) -> dict[str, Any]:
+def _record(record: Contribution, message: LocalModel, size: int) -> dict[str, Any]:
     return {
         "site": record.site,
         "rows": record.n_samples,

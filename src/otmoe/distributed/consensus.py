@@ -52,7 +52,7 @@ def support_of(fits: Sequence[LocalFit], n_points: int, rng: np.random.Generator
     return support
 
 
-def brought_together(
+def refit_from_consensus(
     tasks: Sequence[Task],
     fits: Sequence[LocalFit],
     n_experts: int,

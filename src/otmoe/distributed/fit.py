@@ -15,7 +15,7 @@ from otmoe.aggregation.disagreement import THRESHOLD, likelihood_deviations
 from otmoe.aggregation.support import N_POINTS
 from otmoe.arrays.numerics import Floats
 from otmoe.data.shards import Shard, ShardError
-from otmoe.distributed.consensus import brought_together, second_chances, support_of
+from otmoe.distributed.consensus import refit_from_consensus, second_chances, support_of
 from otmoe.distributed.passes import em_shards
 from otmoe.distributed.rounds import check_rounds, refine_shards
 from otmoe.distributed.task import Task, fit_local, labels_of
@@ -204,7 +204,7 @@ def fit_shards(
         return start, seconds / (len(shards) if engine is None else 1)  # as if side by side
 
     own = np.random.default_rng(int(rng.integers(2**31)))  # so that later draws do not hang on it
-    fits, improved, agreeing = brought_together(
+    fits, improved, agreeing = refit_from_consensus(
         tasks, fits, n_experts, own, lambda again: run(again, None)[0], together
     )
     fits, refitted = second_chances(tasks, fits, lambda again: run(again, None)[0])

@@ -16,10 +16,12 @@ from otmoe.arrays.numerics import Floats
 from otmoe.data.shards import Shard
 from otmoe.distributed.task import rows_of
 from otmoe.inference import Inference, Kind, check_floor, check_kind, inference
-from otmoe.likelihood.fit import ALPHA, MAX_ITER, TOL, Clock, Fit, Search, finished
+from otmoe.likelihood.fit import ALPHA, MAX_ITER, TOL, Fit, finished
 from otmoe.likelihood.information import Information, observed_information, score_outer
+from otmoe.likelihood.iterations import Report
 from otmoe.likelihood.rows import Moments, Rows, Scaling
-from otmoe.likelihood.statistics import Report, Statistics, e_step, penalty_matrix
+from otmoe.likelihood.search import Clock, Search
+from otmoe.likelihood.statistics import Statistics, e_step, penalty_matrix
 from otmoe.model.mixture import MoE
 from otmoe.workers.gather import Engine, Progress, TasksFailed, gather
 

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d
 from otmoe.arrays.numerics import Array, Floats, like, namespace, to_numpy
 from otmoe.estimators.base import BaseMoE
 from otmoe.likelihood.fit import ALPHA, MAX_ITER, TOL
-from otmoe.likelihood.starts import NOT_TELLING
+from otmoe.likelihood.starts import UNINFORMATIVE
 from otmoe.model.mixture import MoE
 from otmoe.text.arguments import class_codes, generator
 
@@ -86,7 +86,7 @@ class MoEClassifier(ClassifierMixin, BaseMoE):
         classes: Any = None,
         gate_features: Any = None,
         alpha: float = ALPHA,
-        n_init: int = NOT_TELLING.n_init,
+        n_init: int = UNINFORMATIVE.n_init,
         max_iter: int = MAX_ITER,
         tol: float = TOL,
         warm_start: bool = False,

@@ -26,7 +26,7 @@ from otmoe.estimators.classifier import MoEClassifier
 from otmoe.estimators.regressor import MoERegressor
 from otmoe.inference import Inference, Kind
 from otmoe.likelihood.fit import ALPHA, MAX_ITER, TOL
-from otmoe.likelihood.starts import NOT_TELLING, TELLING
+from otmoe.likelihood.starts import INFORMATIVE, UNINFORMATIVE
 from otmoe.model.experts import FAMILIES
 from otmoe.model.gate import SoftmaxGate
 from otmoe.model.mixture import MoE
@@ -363,7 +363,7 @@ class DistributedMoERegressor(DistributedMoE, MoERegressor):
         family: str = "gaussian",
         gate_features: Any = None,
         alpha: float = ALPHA,
-        n_init: int = TELLING.n_init,
+        n_init: int = INFORMATIVE.n_init,
         max_iter: int = MAX_ITER,
         tol: float = TOL,
         n_jobs: int | None = None,
@@ -470,7 +470,7 @@ class DistributedMoEClassifier(DistributedMoE, MoEClassifier):
         classes: Any = None,
         gate_features: Any = None,
         alpha: float = ALPHA,
-        n_init: int = NOT_TELLING.n_init,
+        n_init: int = UNINFORMATIVE.n_init,
         max_iter: int = MAX_ITER,
         tol: float = TOL,
         n_jobs: int | None = None,

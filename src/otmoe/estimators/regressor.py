@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_array, check_consistent_length, colum
 from otmoe.arrays.numerics import Array, Floats, like, to_numpy
 from otmoe.estimators.base import BaseMoE
 from otmoe.likelihood.fit import ALPHA, MAX_ITER, TOL
-from otmoe.likelihood.starts import TELLING
+from otmoe.likelihood.starts import INFORMATIVE
 from otmoe.model.mixture import MoE
 from otmoe.text.arguments import check_counts, check_offset, generator
 
@@ -85,7 +85,7 @@ class MoERegressor(RegressorMixin, BaseMoE):
         family: str = "gaussian",
         gate_features: Any = None,
         alpha: float = ALPHA,
-        n_init: int = TELLING.n_init,
+        n_init: int = INFORMATIVE.n_init,
         max_iter: int = MAX_ITER,
         tol: float = TOL,
         warm_start: bool = False,

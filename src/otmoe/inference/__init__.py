@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from otmoe.arrays.numerics import Array, Floats
+from otmoe.arrays.threads import threads
 from otmoe.inference.covariance import (
     AS_GIVEN,
     Covariance,
@@ -18,7 +19,7 @@ from otmoe.inference.estimates import Estimate, MeanInterval, WaldTest
 from otmoe.inference.parameters import Parameter, parameters
 from otmoe.inference.result import Inference, Kind, StandardErrors
 from otmoe.inference.summary import Text
-from otmoe.likelihood.fit import ALPHA, threads
+from otmoe.likelihood.fit import ALPHA
 from otmoe.likelihood.information import Information, observed_information, score_outer
 from otmoe.likelihood.rounds import Refinement
 from otmoe.likelihood.rows import Rows, Scaling

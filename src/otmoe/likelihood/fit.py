@@ -2,33 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from threading import Lock
-from time import perf_counter
-from typing import Any
 
 import numpy as np
 from scipy import linalg
-from threadpoolctl import ThreadpoolController
 
 from otmoe.arrays.newton import RANK_TOLERANCE
 from otmoe.arrays.numerics import Array, Floats
+from otmoe.arrays.threads import threads
+from otmoe.likelihood.iterations import Report, Run
 from otmoe.likelihood.rows import Rows, Scaling
-from otmoe.likelihood.starts import candidates, led_on, plan_for, subsample
-from otmoe.likelihood.statistics import (
-    VARIANCE_FLOOR,
-    Passes,
-    Report,
-    RowPasses,
-    Run,
-    climb,
-    newton_serves,
-    on_floor,
-    polish,
-)
+from otmoe.likelihood.search import FEW, SOME, WARM_UP, Clock, Search, fitted_to_some, least_mass
+from otmoe.likelihood.starts import candidates, plan_for
+from otmoe.likelihood.statistics import VARIANCE_FLOOR, RowPasses, on_floor
 from otmoe.model.experts import FAMILIES
 from otmoe.model.mixture import MoE
 
@@ -39,11 +26,6 @@ Progress = Callable[[str, int, float], None]
 ALPHA = 0.03
 MAX_ITER = 300
 TOL = 1e-10
-
-_WARM_UP = 20  # EM iterations before Newton takes over
-_FEW = 2  # the same, where a fit to some of the rows has led the way
-_SOME = 10_000  # rows of the first such fit; the next one has _GROWTH times as many
-_GROWTH = 7
 
 
 @dataclass(frozen=True)
@@ -91,59 +73,6 @@ class Fit:
     def n_iter(self) -> int:
         """Number of accepted iterations on all rows."""
         return len(self.trace) - 1
-
-
-class Clock:
-    """Seconds between laps."""
-
-    def __init__(self) -> None:
-        self.laps: dict[str, float] = {}
-        self._last = perf_counter()
-
-    def lap(self, name: str) -> None:
-        """Note the seconds since the last lap under a name."""
-        now = perf_counter()
-        self.laps[name] = now - self._last
-        self._last = now
-
-
-@contextmanager
-def threads(n_threads: int) -> Iterator[ThreadPoolExecutor | None]:
-    """Give a pool of `n_threads`, each of which uses BLAS and OpenMP with a single thread."""
-    with _SINGLE:
-        if n_threads == 1:
-            yield None
-        else:
-            with ThreadPoolExecutor(n_threads) as pool:
-                yield pool
-
-
-class _SingleThreaded:
-    """BLAS and OpenMP have one thread while anybody is inside; the last to leave restores them.
-
-    The limit is one for the whole process: fits that overlap in time, each restoring what it found,
-    would leave it set for good.
-    """
-
-    def __init__(self) -> None:
-        self._libraries = ThreadpoolController()
-        self._lock = Lock()
-        self._inside = 0
-
-    def __enter__(self) -> None:
-        with self._lock:
-            if self._inside == 0:
-                self._limit = self._libraries.limit(limits=1)
-            self._inside += 1
-
-    def __exit__(self, *_: object) -> None:
-        with self._lock:
-            self._inside -= 1
-            if self._inside == 0:
-                self._limit.restore_original_limits()
-
-
-_SINGLE = _SingleThreaded()
 
 
 def em(
@@ -225,79 +154,17 @@ def em(
         clock.lap("starts")
 
         # 2) where rows are many, the best starts compete on some of them
-        warm_up = _WARM_UP
-        if init is None and len(rows) >= 2 * _SOME:
+        warm_up = WARM_UP
+        if init is None and len(rows) >= 2 * SOME:
             rivals = starts[: plan_for(blank).rivals]
-            starts = [_fitted_to_some(rows, rivals, alpha, rng), *starts]
-            warm_up = _FEW
+            starts = [fitted_to_some(rows, rivals, alpha, rng), *starts]
+            warm_up = FEW
 
         # 3) to the maximum on all rows
         search = Search(RowPasses(rows), alpha, max_iter, tol, rows.total_weight, warm_up)
         run = search.run(starts, report, clock)
 
     return finished(run, search, scaling, correlation, constant, len(rows), clock)
-
-
-@dataclass(frozen=True)
-class Search:
-    """How a maximum is searched: EM first, then Newton on the observed likelihood.
-
-    Attributes
-    ----------
-    passes : Passes
-    alpha : float
-    max_iter : int
-        Bound on the passes over all rows.
-    tol : float
-    total_weight : float
-        Of all rows.
-    warm_up : int
-        EM iterations before Newton takes over.
-    """
-
-    passes: Passes
-    alpha: float
-    max_iter: int
-    tol: float
-    total_weight: float
-    warm_up: int = _WARM_UP
-
-    def run(
-        self, starts: list[MoE], report: Callable[[str], Report | None], clock: Clock | None = None
-    ) -> Run:
-        """Return the iterations from the first start that keeps its experts."""
-        clock = clock or Clock()
-        run = self._climb_best(starts, report("em"))
-        clock.lap("em")
-        options: dict[str, Any] = {"alpha": self.alpha, "tol": self.tol, "report": report("newton")}
-        left = self.max_iter - run.n_iter
-        if newton_serves(run.model):
-            run = run.then(polish(self.passes, run.model, max_iter=left, **options))
-        left = self.max_iter - run.n_iter
-        if not run.converged and left > 0:  # EM goes on where Newton does not serve
-            run = run.then(climb(self.passes, run.model, max_iter=left, **options))
-        clock.lap("newton")
-        return run
-
-    def _climb_best(self, starts: list[MoE], report: Report | None) -> Run:
-        """Run EM from the first start that keeps its experts; if none does, take the likeliest."""
-        least = _least_mass(self.total_weight, starts[0])
-        n_iter = min(self.warm_up, self.max_iter)
-        runs: list[Run] = []
-        for start in starts:
-            runs.append(
-                climb(
-                    self.passes,
-                    start,
-                    alpha=self.alpha,
-                    max_iter=n_iter,
-                    tol=self.tol,
-                    report=report,
-                )
-            )
-            if runs[-1].mass.min() >= least:
-                return runs[-1]
-        return max(runs, key=lambda run: run.trace[-1])
 
 
 def finished(
@@ -338,23 +205,6 @@ def finished(
         timings=clock.laps,
         constant=scaling.constant,
     )
-
-
-def _fitted_to_some(rows: Rows, starts: list[MoE], alpha: float, rng: np.random.Generator) -> MoE:
-    """Return the best start, fitted to more and more of the rows, so that all need few passes."""
-    size = _SOME
-    while size <= len(rows) / 2:
-        some = subsample(rows, size, rng)
-        least = _least_mass(some.total_weight, starts[0])
-        runs = [led_on(some, start, alpha) for start in starts]
-        starts = [max(runs, key=lambda run: (run.mass.min() >= least, run.trace[-1])).model]
-        size *= _GROWTH
-    return starts[0]
-
-
-def _least_mass(total: float, model: MoE) -> float:
-    """Rows below which an expert counts as lost: twice its coefficients, if there are as many."""
-    return min(2.0 * model.experts.n_columns, total / (5 * model.n_experts))
 
 
 def _minimum_norm(model: MoE, correlation: Floats) -> MoE:
@@ -404,7 +254,7 @@ def _warnings(run: Run, n_rows: int, total: float, correlation: Floats) -> tuple
             f"there are {n_rows} rows for {model.n_parameters} parameters: use fewer experts or "
             "features, or trust predictions only."
         )
-    lost = int(np.sum(run.mass < _least_mass(total, model)))
+    lost = int(np.sum(run.mass < least_mass(total, model)))
     if lost:
         found.append(
             f"{lost} of {model.n_experts} experts answer for hardly any row: use fewer experts."

@@ -16,24 +16,14 @@ from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 
 from otmoe.arrays.numerics import Floats, scaled, to_numpy
+from otmoe.likelihood.iterations import NEGLIGIBLE, Report, Run, run_em, warm_up
 from otmoe.likelihood.rows import Block, Rows
-from otmoe.likelihood.statistics import (
-    VARIANCE_FLOOR,
-    Report,
-    RowPasses,
-    Run,
-    climb,
-    newton_serves,
-    polish,
-)
+from otmoe.likelihood.statistics import VARIANCE_FLOOR, RowPasses
 from otmoe.model.experts import Experts
 from otmoe.model.gate import SoftmaxGate
 from otmoe.model.mixture import MoE
 
 _CONFIDENCE = 0.98
-_NEGLIGIBLE = 0.1  # nats on which no ranking depends
-_CLOSE = 10.0  # squared standard errors from the maximum; one more step makes little of them
-_FEW, _MOST = 3, 15  # iterations of EM and of Newton's method that lead a start there
 _RIDGE = 1.0  # first gates and experts only point the way; hard labels would separate them
 
 
@@ -153,7 +143,7 @@ def model_from_labels(
 
 # A number or a count tells its expert, so rows can be handed from plane to plane, and EM soon
 # shows what a start is worth. A class hardly does: more rows are needed, and convergence.
-TELLING = Plan(
+INFORMATIVE = Plan(
     n_init=9,
     subsample=2000,
     ways=((plane_labels, 15), (region_labels, 15), (region_labels, 1)),
@@ -161,7 +151,7 @@ TELLING = Plan(
     finalists=0.2,
     rivals=1,
 )
-NOT_TELLING = Plan(
+UNINFORMATIVE = Plan(
     n_init=20,
     subsample=5000,
     ways=((region_labels, 1), (cluster_labels, 1)),
@@ -173,7 +163,7 @@ NOT_TELLING = Plan(
 
 def plan_for(family: Experts | type[Experts]) -> Plan:
     """Return how starts of a family are searched."""
-    return TELLING if family.telling else NOT_TELLING
+    return INFORMATIVE if family.informative_response else UNINFORMATIVE
 
 
 def candidates(
@@ -197,7 +187,7 @@ def candidates(
         first_labels, n_sweeps = plan.ways[attempt % len(plan.ways)]
         experts, labels = k_planes(blank, block, first_labels(blank, block, rng), n_sweeps)
         start = model_from_labels(experts, block, labels, columns)
-        found.append(climb(RowPasses(few), start, alpha=alpha, max_iter=plan.em, tol=_NEGLIGIBLE))
+        found.append(run_em(RowPasses(few), start, alpha=alpha, max_iter=plan.em, tol=NEGLIGIBLE))
         if report is not None:
             best = max(map(_value, found))
             report(len(found), best * rows.total_weight / few.total_weight)  # as for all rows
@@ -205,20 +195,8 @@ def candidates(
     # 2) the best of them close to their maxima, and judged again
     found.sort(key=_value, reverse=True)
     last = ceil(plan.finalists * len(found))
-    found[:last] = [led_on(few, run.model, alpha) for run in found[:last]]
+    found[:last] = [warm_up(few, run.model, alpha) for run in found[:last]]
     return [run.model for run in sorted(found, key=_value, reverse=True)]
-
-
-def led_on(rows: Rows, model: MoE, alpha: float) -> Run:
-    """Return a start led close to its maximum on these rows, which may be some of all.
-
-    From where fewer rows have led, EM first takes the way that Newton's method would overshoot.
-    """
-    passes = RowPasses(rows)
-    run = climb(passes, model, alpha=alpha, max_iter=_FEW, tol=_NEGLIGIBLE)
-    if not newton_serves(run.model):
-        return run
-    return run.then(polish(passes, run.model, alpha=alpha, max_iter=_MOST, tol=_CLOSE))
 
 
 def _value(run: Run) -> float:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from otmoe.aggregation import Aggregation, SiteRecord
+from otmoe.aggregation import Aggregation, Contribution
 from otmoe.arrays.numerics import Floats
 from otmoe.plot.base import GREY, Display, colours, expert_names, short
 
@@ -159,7 +159,7 @@ class FlowDisplay(Display):
         return self
 
 
-def _part(record: SiteRecord) -> Floats:
+def _part(record: Contribution) -> Floats:
     """Return the mass of a site, weighted, (K_m, K)."""
     return np.asarray(record.weight * np.asarray(record.mass))
 

@@ -162,7 +162,7 @@ class LogisticExperts(CanonicalExperts):
 
     family: ClassVar[str] = "logistic"
     discrete: ClassVar[bool] = True
-    telling: ClassVar[bool] = False
+    informative_response: ClassVar[bool] = False
 
     @staticmethod
     def cumulant(eta: Array) -> Array:

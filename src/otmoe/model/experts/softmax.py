@@ -33,7 +33,7 @@ class MultinomialExperts(NewtonExperts):
     """
 
     family: ClassVar[str] = "multinomial"
-    telling: ClassVar[bool] = False
+    informative_response: ClassVar[bool] = False
 
     @property
     def n_classes(self) -> int:

@@ -1,0 +1,172 @@
+"""Iterations to a maximum of the likelihood: EM, a pass over the rows each, then Newton (maths 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from otmoe.arrays.newton import NewtonPoint, newton
+from otmoe.arrays.numerics import Floats
+from otmoe.likelihood.information import Information
+from otmoe.likelihood.rows import Rows
+from otmoe.likelihood.statistics import (
+    VARIANCE_FLOOR,
+    Passes,
+    RowPasses,
+    Statistics,
+    m_step,
+    on_floor,
+    penalty_matrix,
+)
+from otmoe.model.mixture import MoE
+
+Report = Callable[[int, float], None]
+"""Called as report(iteration, penalised log-likelihood)."""
+
+NEGLIGIBLE = 0.1
+"""Nats on which no ranking of starts depends."""
+
+_NEWTON_LIMIT = 1500  # parameters above which the information is too large to factor each step
+_CLOSE = 10.0  # squared standard errors from the maximum; one more step makes little of them
+_FEW, _MOST = 3, 15  # iterations of EM and of Newton's method that lead a start there
+
+
+def newton_serves(model: MoE) -> bool:
+    """Say whether Newton's method can finish: no variance at its floor, not too many parameters."""
+    return model.n_parameters <= _NEWTON_LIMIT and not on_floor(model)
+
+
+def midpoint(a: MoE, b: MoE) -> MoE:
+    """Return the model halfway between two in their free parameters."""
+    return a.with_vector(0.5 * (a.to_vector() + b.to_vector()))
+
+
+@dataclass(frozen=True)
+class Run:
+    """Iterations on standardised rows, and where they ended.
+
+    Attributes
+    ----------
+    model : MoE
+    log_likelihood : float
+        Unpenalised, at `model`.
+    mass : ndarray of shape (K,)
+        Summed responsibilities there.
+    trace : tuple of float
+        Penalised log-likelihood at the start and after every accepted iteration; it never falls.
+    converged : bool
+    decrement : float
+        Squared distance to the maximum in standard errors; NaN where it was not measured.
+    """
+
+    model: MoE
+    log_likelihood: float
+    mass: Floats
+    trace: tuple[float, ...]
+    converged: bool
+    decrement: float = np.nan
+
+    @property
+    def n_iter(self) -> int:
+        """Number of accepted iterations."""
+        return len(self.trace) - 1
+
+    def then(self, later: Run) -> Run:
+        """Return this run and one that set out from where it ended, as one."""
+        return replace(later, trace=self.trace + later.trace[1:])
+
+
+def run_em(
+    passes: Passes,
+    model: MoE,
+    *,
+    alpha: float,
+    max_iter: int,
+    tol: float = 0.0,
+    report: Report | None = None,
+) -> Run:
+    """Run EM until an iteration gains less than `tol`.
+
+    The pass over the rows that judges a step also collects the statistics of the next one. A step
+    that lowers the penalised log-likelihood (the gate's Newton step may overshoot) is halved.
+    """
+    penalty = penalty_matrix(model, alpha)
+
+    def at(model: MoE) -> tuple[Statistics, float]:
+        statistics = passes.statistics(model)
+        theta = model.to_vector()
+        return statistics, statistics.log_likelihood - 0.5 * float(theta @ penalty @ theta)
+
+    statistics, value = at(model)
+    trace = [value]
+    converged = False
+    while len(trace) <= max_iter and not converged:
+        candidate = m_step(model, statistics, alpha)
+        found, candidate_value = at(candidate)
+        for _ in range(10):
+            if candidate_value >= value:
+                break
+            candidate = midpoint(model, candidate)
+            found, candidate_value = at(candidate)
+        gain = candidate_value - value
+        converged = not gain >= tol
+        if gain >= 0:  # else rounding is all that is left
+            model, statistics, value = candidate, found, candidate_value
+            trace.append(value)
+            if report is not None:
+                report(len(trace) - 1, value)
+    mass = statistics.experts.weight
+    return Run(model, statistics.log_likelihood, mass, tuple(trace), converged)
+
+
+def run_newton(
+    passes: Passes,
+    model: MoE,
+    *,
+    alpha: float,
+    max_iter: int,
+    tol: float,
+    report: Report | None = None,
+) -> Run:
+    """Maximise the penalised log-likelihood by damped Newton steps, one pass over the rows each."""
+    penalty = penalty_matrix(model, alpha)
+    floor = min(VARIANCE_FLOOR, model.experts.smallest_dispersion) * (1 - 1e-9)
+
+    def evaluate(theta: Floats, near: NewtonPoint | None = None) -> NewtonPoint:
+        at = model.with_vector(theta)
+        if not at.experts.smallest_dispersion >= floor:
+            return NewtonPoint(-np.inf, theta, penalty)
+        found = passes.information(at, matrix=near is None)
+        return NewtonPoint(
+            found.log_likelihood - 0.5 * float(theta @ penalty @ theta),
+            found.score - penalty @ theta,
+            found.matrix + penalty if near is None else near.information,
+            found,
+        )
+
+    end = newton(
+        evaluate, model.to_vector(), tol=tol, max_iter=max_iter, report=report, glance=evaluate
+    )
+    at_end: Information = end.point.detail
+    return Run(
+        model.with_vector(end.theta),
+        at_end.log_likelihood,
+        at_end.mass,
+        end.trace,
+        end.converged,
+        end.decrement,
+    )
+
+
+def warm_up(rows: Rows, model: MoE, alpha: float) -> Run:
+    """Return a start led close to its maximum on these rows, which may be some of all.
+
+    From where fewer rows have led, EM first takes the way that Newton's method would overshoot.
+    """
+    passes = RowPasses(rows)
+    run = run_em(passes, model, alpha=alpha, max_iter=_FEW, tol=NEGLIGIBLE)
+    if not newton_serves(run.model):
+        return run
+    return run.then(run_newton(passes, run.model, alpha=alpha, max_iter=_MOST, tol=_CLOSE))
