@@ -116,9 +116,7 @@ class Experts(ABC):
     family: ClassVar[str]
     has_scale: ClassVar[bool] = False  # may y be shifted and stretched?
     discrete: ClassVar[bool] = False  # is y a whole number?
-    informative_response: ClassVar[bool] = (
-        True  # does one y say much about the expert that made it?
-    )
+    informative_response: ClassVar[bool] = True  # does one y tell its expert from the others?
 
     # -- shape ------------------------------------------------------------------------------
 
