@@ -1,8 +1,12 @@
 """Calls of the command ``otmoe`` in this process."""
 
-from click.testing import CliRunner
+from unittest.mock import patch
 
-from otmoe.cli import main
+from click.testing import CliRunner
+from refusals import CODES
+
+from otmoe.cli import common, main
+from otmoe.workers.gather import TasksFailed
 
 
 def call(*args):
@@ -15,13 +19,24 @@ def fine(*args):
     return result
 
 
-def refused(*args):
-    """Return the one line that a command which fails writes."""
-    result = call(*args)
+def fails(*args, code=None, **facts):
+    """Return the one line that a command which fails writes; check its code, if one is given.
+
+    Where shards have failed, code and facts are those of the first.
+    """
+    with patch.object(common, "sentence", wraps=common.sentence) as said:
+        result = call(*args)
     assert result.exit_code == 1, result.output
     assert result.stdout == ""
     lines = [line for line in result.stderr.splitlines() if not line.startswith("warning: ")]
     assert len(lines) == 1 and lines[0].startswith("error: "), result.stderr
+    if code is not None:
+        (error,) = said.call_args.args
+        error = error.failures[0].cause if isinstance(error, TasksFailed) else error
+        assert code in CODES, f"{code} is no code of an error"
+        assert getattr(error, "code", None) == code, repr(error)
+        for name, value in facts.items():
+            assert error.facts[name] == value, f"{name} is {error.facts[name]!r}: {error}"
     return lines[0]
 
 

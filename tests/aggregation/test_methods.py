@@ -16,6 +16,7 @@ from oracles import (
     relaxed_cost,
     transport_cost,
 )
+from refusals import refused
 from scipy import special
 
 from otmoe import aggregate
@@ -24,6 +25,7 @@ from otmoe.aggregation.greedy import greedy_labels, parts
 from otmoe.aggregation.problem import prepare
 from otmoe.model.ensemble import Ensemble
 from otmoe.model.gate import SoftmaxGate
+from otmoe.text.sentences import Status
 
 # The result holds the warnings; test_problem.py checks that they are also given.
 pytestmark = pytest.mark.filterwarnings("ignore:aggregate:UserWarning")
@@ -127,10 +129,11 @@ def test_weighted_average_takes_experts_as_they_come(rng, X):
 @pytest.mark.parametrize("method", ["weighted_average", "aligned_average"])
 def test_averages_need_equal_numbers_of_experts(rng, X, method):
     models = [random_model(rng, K, 2) for K in (2, 2, 3)]
-    with pytest.raises(ValueError, match="site 'site 2' has 3 experts and 2 are wanted"):
+    with refused("average_unequal", site="site 2", experts=3, wanted=2):
         aggregate(messages(models), X, n_experts=2, method=method)
-    with pytest.raises(ValueError, match="site 'site [01]' has 2 experts and 3 are wanted.*reduc"):
+    with refused("average_unequal", experts=2, wanted=3) as caught:
         aggregate(messages(models), X, method=method)
+    assert caught.value.facts["site"] in ("site 0", "site 1")
 
 
 def test_the_columns_of_gates_are_kept_where_all_agree(rng, X):
@@ -170,8 +173,7 @@ def test_middle_is_the_site_that_is_cheapest_to_move_to(rng, family):
         best = int(np.argmin(costs))
         result = aggregate(messages(models, WEIGHT), X, method="middle")
         assert gap(result.model.aligned_to(models[best], X), models[best]) < 1e-12
-        assert f"site 'site {best}' is in the middle" in result.status
-        assert f"{costs[best] / WEIGHT.sum():.4g} nats" in result.status
+        assert result.status == Status.MIDDLE(site=f"site {best}", cost=costs[best] / WEIGHT.sum())
 
 
 def test_middle_of_many_is_found_on_few_points_first(rng, monkeypatch):
@@ -185,7 +187,7 @@ def test_middle_of_many_is_found_on_few_points_first(rng, monkeypatch):
 
 def test_middle_needs_a_site_of_the_right_size(rng, X):
     sent = messages([random_model(rng, 2, 2) for _ in range(3)])
-    with pytest.raises(ValueError, match="no site has 3 experts, and the middle model is one of"):
+    with refused("no_middle", experts=3):
         aggregate(sent, X, n_experts=3, method="middle")
 
 
@@ -244,7 +246,8 @@ def test_greedy_merging_finds_the_experts_that_belong_together(rng, family, X):
     labels, experts = greedy_labels(prepare(messages(shuffled, WEIGHT), X).sources, 2)
     assert len(labels) == 8 and experts.n_experts == 2
     assert_array_equal(np.bincount(labels), [4, 4])
-    assert "merged 8 experts into 2" in result.status
+    assert result.status.code == "greedily_merged"
+    assert (result.status.facts["sources"], result.status.facts["experts"]) == (8, 2)
 
 
 def test_greedy_merging_keeps_all_where_there_is_nothing_to_merge(rng, family, X):
@@ -257,7 +260,7 @@ def test_greedy_merging_keeps_all_where_there_is_nothing_to_merge(rng, family, X
 
 def test_greedy_merging_of_too_many_is_refused(rng, X, monkeypatch):
     monkeypatch.setattr(methods, "_GREEDY_LIMIT", 5)
-    with pytest.raises(ValueError, match="there are 6: use method='reduction'"):
+    with refused("greedy_too_many", experts=6):
         aggregate(messages(sites(rng, "gaussian", n_sites=3)), X, method="greedy")
 
 
@@ -272,4 +275,4 @@ def test_ensemble_asks_every_site(rng, family, X):
     y = models[0].sample(X, rng)[0].astype(float)
     each = [np.log(w / 4.5) + log_density(m, X, y) for w, m in zip(weight, models, strict=True)]
     assert_allclose(result.model.log_density(X, y), special.logsumexp(each, axis=0), rtol=1e-10)
-    assert result.status == "kept all 6 experts of 3 sites side by side"
+    assert result.status == Status.KEPT_ALL(experts=6, models=3)

@@ -9,11 +9,14 @@ import pytest
 from families import FAMILIES
 from numpy.testing import assert_allclose
 from oracles import message, messages, random_model, relaxed_cost
+from refusals import codes, refused
 
 from otmoe import aggregate
 from otmoe.aggregation import METHODS
 from otmoe.model.experts import GaussianExperts
 from otmoe.model.gate import SoftmaxGate
+from otmoe.text.notices import OtmoeWarning
+from otmoe.text.sentences import Warn
 
 # The result holds the warnings; test_problem.py checks that they are also given.
 pytestmark = pytest.mark.filterwarnings("ignore:aggregate:UserWarning")
@@ -85,25 +88,24 @@ def test_hardly_more_points_than_columns_are_enough_for_an_answer(rng, family, m
     models = sites(rng, family, d=5)
     result = aggregate(messages(models), rng.normal(size=(n_points, 5)), method=method)
     assert np.all(np.isfinite(result.model.to_vector()))
-    assert result.warnings[0].startswith(
-        f"the support has {n_points} points for 6 columns (intercept included): give at least 60"
-    )
+    assert result.warnings[0] == Warn.SUPPORT_SHORT(points=n_points, columns=6, least=60)
 
 
 def test_the_warnings_of_the_result_are_given_as_one(rng):
-    with pytest.warns(UserWarning, match="^aggregate: the support has 9 points") as given:
+    with pytest.warns(OtmoeWarning) as given:
         result = aggregate(messages(sites(rng)), rng.normal(size=(9, 2)), n_experts=50)
-    assert len(result.warnings) == 2  # few points, and experts without mass
-    assert [str(w.message) for w in given] == [
-        " ".join(f"aggregate: {warning}" for warning in result.warnings)
-    ]
+    assert codes(result.warnings) == ["support_short", "experts_empty"]
+    assert result.warnings[0].facts["points"] == 9
+    assert [w.message.notices for w in given] == [result.warnings]
+    assert str(given[0].message) == " ".join(f"aggregate: {told}" for told in result.warnings)
     assert given[0].filename == __file__
 
 
 def test_enough_points_give_no_warning(rng):
     models = sites(rng)
     assert aggregate(messages(models), rng.normal(size=(30, 2))).warnings == ()
-    assert "at least 30" in aggregate(messages(models), rng.normal(size=(29, 2))).warnings[0]
+    (short,) = aggregate(messages(models), rng.normal(size=(29, 2))).warnings
+    assert short.code == "support_short" and short.facts["least"] == 30
 
 
 def test_a_support_of_equal_points_gives_an_answer(rng, family):
@@ -137,7 +139,7 @@ def test_a_frame_is_read_by_the_names_of_its_columns(rng, frame):
     given = frame({"dose": X[:, 1], "other": np.ones(60), "age": X[:, 0]})
     found, expected = aggregate(messages(models), given), aggregate(messages(models), X)
     assert_allclose(found.model.to_vector(), expected.model.to_vector(), rtol=1e-12)
-    with pytest.raises(ValueError, match=r"support lacks the columns \['age'\].*\['age', 'dose'\]"):
+    with refused("support_columns", missing="['age']", features="['age', 'dose']"):
         aggregate(messages(models), given[["dose", "other"]])
 
 
@@ -189,90 +191,86 @@ def fewer_classes():
 
 
 @pytest.mark.parametrize(
-    ("models", "sentence"),
+    ("models", "code", "facts"),
     [
-        ([A, COUNTS], "site 'site 1' has poisson experts, but site 'site 0' has gaussian ones"),
-        (
-            [A, random_model(RNG, 2, 3)],
-            "site 'site 1' has 3 features, but site 'site 0' has 2: fit all sites to the same",
-        ),
+        ([A, COUNTS], "family_differs", {"family": "poisson", "wanted": "gaussian"}),
+        ([A, random_model(RNG, 2, 3)], "n_features_differ", {"features": 3, "wanted": 2}),
         (
             [named(A, "age", "dose"), named(B, "dose", "age")],
-            r"site 'site 1' has the features of site 'site 0' in another order \(feature 0 is "
-            "'dose' instead of 'age'",
+            "names_order",
+            {"place": 0, "name": "'dose'", "wanted": "'age'"},
         ),
         (
             [named(A, "age", "dose"), named(B, "age", "height")],
-            r"site 'site 1' has the features \['height'\] where site 'site 0' has \['dose'\]",
+            "names_differ",
+            {"extra": "['height']", "missing": "['dose']"},
         ),
-        (
-            [named(A, "age", "dose"), B],
-            "site 'site 1' has no feature names, but site 'site 0' has",
-        ),
+        ([named(A, "age", "dose"), B], "names_missing", {}),
         (
             [A, named(B, "age", "dose")],
-            "site 'site 0' has no feature names, but site 'site 1' has",
+            "names_missing",
+            {"who": "site 'site 0'", "other": "site 'site 1'"},
         ),
         (
             [labelled("a", "b", "c"), labelled("a", "c", "b")],
-            r"site 'site 1' has the classes \['a', 'c', 'b'\], but site 'site 0' has "
-            r"\['a', 'b', 'c'\]: declare the same classes",
+            "classes_differ",
+            {"classes": "['a', 'c', 'b']", "wanted": "['a', 'b', 'c']"},
         ),
         (
             [labelled("a", "b", "c"), LABELS],
-            r"site 'site 1' has the classes None, but site 'site 0' has \['a', 'b', 'c'\]",
+            "classes_differ",
+            {"classes": "[0, 1, 2]", "wanted": "['a', 'b', 'c']"},
         ),
-        ([LABELS, fewer_classes()], "site 'site 1' has 2 classes, but site 'site 0' has 3"),
+        (
+            [LABELS, fewer_classes()],
+            "classes_differ",
+            {"classes": "[0, 1]", "wanted": "[0, 1, 2]"},
+        ),
     ],
 )
-def test_models_that_do_not_match_are_named(models, sentence):
-    with pytest.raises(ValueError, match=sentence):
+def test_models_that_do_not_match_are_named(models, code, facts):
+    who = {"who": "site 'site 1'", "other": "site 'site 0'"}
+    with refused(code, **who | facts):
         aggregate(messages(models), X0)
 
 
 @pytest.mark.parametrize(
-    ("sent", "sentence"),
+    ("part", "change", "code", "facts"),
     [
-        ([], "there is no message to aggregate: give at least one LocalModel"),
-        (
-            [message(A, "Lyon"), message(B, "Paris"), message(B, "Lyon")],
-            "two messages come from site 'Lyon'",
-        ),
-        (
-            [message(A), broken("experts", var=(1, -2.0))],
-            "site 'broken': the variance of expert 1 is -2; it must be positive",
-        ),
-        (
-            [message(A), broken("experts", var=(0, np.nan))],
-            "site 'broken': the variance of expert 0 is nan; it must be positive",
-        ),
-        (
-            [message(A), broken("experts", var=(0, np.inf))],
-            "site 'broken': the variance of expert 0 is inf",
-        ),
-        (
-            [message(A), broken("experts", coef=((0, 1), np.nan))],
-            "site 'broken': a coefficient of the experts is NaN",
-        ),
-        (
-            [message(A), broken("gate", coef=((0, 1), np.inf))],
-            "site 'broken': a coefficient of the gate is NaN",
-        ),
+        ("experts", {"var": (1, -2.0)}, "variance_not_positive", {"expert": 1, "value": -2.0}),
+        ("experts", {"var": (0, np.nan)}, "variance_not_positive", {"expert": 0}),
+        ("experts", {"var": (0, np.inf)}, "variance_not_positive", {"expert": 0, "value": np.inf}),
+        ("experts", {"coef": ((0, 1), np.nan)}, "coefficient_not_finite", {"part": "experts"}),
+        ("gate", {"coef": ((0, 1), np.inf)}, "coefficient_not_finite", {"part": "gate"}),
     ],
 )
-def test_messages_that_cannot_be_merged_are_named(sent, sentence):
-    with pytest.raises(ValueError, match=sentence):
-        aggregate(sent, X0)
+def test_a_broken_model_is_named(part, change, code, facts):
+    with refused(code, where="site 'broken'", **facts):
+        aggregate([message(A), broken(part, **change)], X0)
+
+
+def test_a_number_of_rows_that_was_changed_is_named():
+    sent = message(B, "broken")
+    object.__setattr__(sent, "n_samples", -3.0)
+    with refused("n_samples_not_positive", where="site 'broken'", value=-3.0):
+        aggregate([message(A), sent], X0)
+
+
+def test_messages_that_cannot_be_merged_are_named():
+    with refused("no_messages"):
+        aggregate([], X0)
+    with refused("site_twice", site="Lyon"):
+        aggregate([message(A, "Lyon"), message(B, "Paris"), message(B, "Lyon")], X0)
 
 
 @pytest.mark.parametrize("wrong", [A, "lyon.moe.json", None, {"site": "a"}])
 def test_what_is_no_message_is_named(wrong):
-    with pytest.raises(TypeError, match=f"message 1 is a {type(wrong).__name__}, not a LocalModel"):
+    with refused("not_a_message", TypeError, number=1, kind=type(wrong).__name__):
         aggregate([message(A), wrong], X0)
 
 
 def test_a_single_message_that_is_not_in_a_list_is_explained():
-    with pytest.raises(TypeError, match="messages is a LocalModel; give a list of them"):
+    with refused("one_message", TypeError):
         aggregate(message(A), X0)
 
 
@@ -283,48 +281,55 @@ def spoiled(value):
 
 
 @pytest.mark.parametrize(
-    ("kwargs", "sentence"),
+    ("kwargs", "code", "facts"),
     [
-        ({"site_weight": [1.0, -2.0]}, "the weight of site 'site 1' is -2.0: give numbers that"),
-        ({"site_weight": [1.0, np.nan]}, "the weight of site 'site 1' is nan"),
-        ({"site_weight": [np.inf, 1.0]}, "the weight of site 'site 0' is inf"),
-        ({"site_weight": [0.0, 0.0]}, "every site has weight zero: there is nothing to aggregate"),
-        ({"site_weight": [1.0]}, r"site_weight has shape \(1,\), but there are 2 messages"),
-        ({"site_weight": 1.0}, r"site_weight has shape \(\), but there are 2 messages"),
+        ({"site_weight": [1.0, -2.0]}, "weight_negative", {"site": "site 1", "value": -2.0}),
+        ({"site_weight": [1.0, np.nan]}, "weight_negative", {"site": "site 1"}),
+        ({"site_weight": [np.inf, 1.0]}, "weight_negative", {"site": "site 0", "value": np.inf}),
+        ({"site_weight": [0.0, 0.0]}, "weights_zero", {}),
+        ({"site_weight": [1.0]}, "weight_shape", {"shape": (1,), "sites": 2}),
+        ({"site_weight": 1.0}, "weight_shape", {"shape": (), "sites": 2}),
         (
             {"site_weight": {"site 0": 1, "site 1": 1, "Lyon": 2}},
-            r"site_weight names unknown sites \['Lyon'\]",
+            "weight_unknown_sites",
+            {"names": ["Lyon"]},
         ),
-        ({"site_weight": {"site 0": 1}}, r"site_weight lacks the sites \['site 1'\]"),
-        ({"site_weight": ["a", "b"]}, "site_weight must hold numbers"),
-        ({"support": None}, r"support is missing: give covariates.*shape \(S, d\)"),
-        ({"support": X0[:, :1]}, r"support has shape \(40, 1\), but the models have 2 features"),
+        ({"site_weight": {"site 0": 1}}, "weight_lacks_sites", {"names": ["site 1"]}),
+        ({"site_weight": ["a", "b"]}, "weight_not_numbers", {}),
+        ({"support": None}, "support_missing", {}),
+        ({"support": X0[:, :1]}, "support_shape", {"shape": (40, 1), "features": 2}),
         (
             {"support": np.column_stack([X0, X0[:, 0]])},
-            r"support has shape \(40, 3\).*without y",
+            "support_shape",
+            {"shape": (40, 3), "features": 2},
         ),
-        ({"support": X0[:, 0]}, r"support has shape \(40,\)"),
-        ({"support": spoiled(np.nan)}, "support holds NaN or infinity in row 7"),
-        ({"support": spoiled(-np.inf)}, "support holds NaN or infinity in row 7"),
-        ({"support": X0[:1]}, "support has 1 rows for 2 columns: give more rows than columns"),
-        ({"support": X0[:0]}, "support has 0 rows for 2 columns"),
-        ({"support": [["low", "high"]] * 9}, "support must hold numbers only.*'low'"),
-        ({"method": "mean"}, r"method is 'mean'; choose one of \['aligned_average', 'ensemble'"),
-        ({"n_experts": 0}, "n_experts is 0; give a whole number of at least 1"),
-        ({"n_experts": -1}, "n_experts is -1; give a whole number of at least 1"),
-        ({"n_experts": 2.0}, "n_experts is 2.0; give a whole number of at least 1"),
-        ({"n_experts": "2"}, "n_experts is '2'; give a whole number of at least 1"),
+        ({"support": X0[:, 0]}, "support_shape", {"shape": (40,), "features": 2}),
+        ({"support": spoiled(np.nan)}, "support_not_finite", {"row": 7}),
+        ({"support": spoiled(-np.inf)}, "support_not_finite", {"row": 7}),
+        ({"support": X0[:1]}, "support_short", {"rows": 1, "columns": 2}),
+        ({"support": X0[:0]}, "support_short", {"rows": 0, "columns": 2}),
+        ({"support": [["low", "high"]] * 9}, "support_not_numbers", {}),
+        (
+            {"method": "mean"},
+            "not_one_of",
+            {"name": "method", "value": "mean", "choices": sorted(METHODS)},
+        ),
     ],
 )
-def test_a_mistake_is_named(kwargs, sentence):
-    known = {"messages": messages([A, B]), "support": X0}
-    with pytest.raises(ValueError, match=sentence):
-        aggregate(**known | kwargs)
+def test_a_mistake_is_named(kwargs, code, facts):
+    with refused(code, **facts):
+        aggregate(**{"messages": messages([A, B]), "support": X0} | kwargs)
+
+
+@pytest.mark.parametrize("n_experts", [0, -1, 2.0, "2"])
+def test_a_wrong_number_of_experts_is_named(n_experts):
+    with refused("not_whole", name="n_experts", value=n_experts):
+        aggregate(messages([A, B]), X0, n_experts=n_experts)
 
 
 def test_a_torch_support_with_nan_is_named():
     torch = pytest.importorskip("torch")
-    with pytest.raises(ValueError, match="NaN or infinity in row 7"):
+    with refused("support_not_finite", ValueError, row=7):
         aggregate(messages([A, B]), torch.asarray(spoiled(np.nan)))
 
 

@@ -7,12 +7,14 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from oracles import message, messages, random_model
+from refusals import refused
 
 from otmoe import LocalModel, MoE, aggregate, simulate
 from otmoe.aggregation import screen
 from otmoe.likelihood.fit import em
 from otmoe.model.experts import GaussianExperts
 from otmoe.model.gate import SoftmaxGate
+from otmoe.text.notices import OtmoeWarning
 
 SITES = 10
 LOG_100 = np.log(100) * np.array([1.0, 0.0, 0.0, 0.0])  # of a log-mean, on the intercept
@@ -257,8 +259,9 @@ def test_of_two_sites_nobody_can_be_said_to_stand_out():
 @pytest.mark.parametrize("n_sites", [1, 2])
 def test_nobody_is_left_out_of_two(n_sites):
     sites, _ = with_garbage("times 100", "gaussian", 0)
-    with pytest.warns(UserWarning, match="nobody was left out"):
+    with pytest.warns(OtmoeWarning) as caught:
         result = aggregate(sites[:n_sites], points("gaussian", 0), outliers="exclude")
+    assert "nobody_excluded" in caught[0].message.codes
     assert len(result.sites) == n_sites and result.left_out == {}
 
 
@@ -310,20 +313,22 @@ def test_a_site_in_two_halves_is_one_site():
 def test_sites_that_stand_out_are_named_and_stay():
     sites, wrong = with_garbage("times 100", "gaussian", 2)
     X = points("gaussian", 2)
-    with pytest.warns(UserWarning, match="aggregate: 2 of 10 sites stand out") as caught:
+    with pytest.warns(OtmoeWarning) as caught:
         result = aggregate(sites, X)
-    assert len(caught) == 1
-    text = result.warnings[0]
-    assert "outliers='exclude'" in text and result.left_out == {}
+    (told,) = result.warnings
+    assert [given.message.notices for given in caught] == [(told,)]
+    assert told.code == "sites_stand_out" and result.left_out == {}
+    assert (told.facts["count"], told.facts["total"]) == (2, 10)
     assert len(result.sites) == SITES and result.messages == tuple(sites)
     verdicts = screen(sites, X)
     for record, verdict in zip(result.sites, verdicts, strict=True):
         assert record.flagged == verdict.reasons
         assert record.disagreement == verdict.disagreement
-        assert bool(record.flagged) == (record.site in wrong) == (repr(record.site) in text)
+        assert bool(record.flagged) == (record.site in wrong) == (record.site in told.sites)
         if record.flagged:
-            assert f"{record.disagreement:.2g} nats per row" in record.flagged[0]
-            assert record.flagged[0] in text
+            assert record.flagged[0].code == "predicts_otherwise"
+            assert record.flagged[0].facts["nats"] == record.disagreement
+            assert str(record.flagged[0]) in told.facts["reasons"]
 
 
 @pytest.mark.parametrize("weight", ["none", "list", "array", "mapping"])
@@ -339,14 +344,20 @@ def test_without_them_the_aggregate_is_that_of_the_others(weight):
         values = [by_name[s.site] for s in sent]
         return {"none": None, "list": values, "array": np.array(values)}[weight]
 
-    with pytest.warns(UserWarning, match="2 of 10 sites stand out and were left out"):
+    with pytest.warns(OtmoeWarning) as caught:
         result = aggregate(sites, X, site_weight=given(sites), outliers="exclude")
+    (told,) = caught[0].message.notices
+    assert told.code == "sites_excluded" and set(told.sites) == wrong
+    assert (told.facts["count"], told.facts["total"]) == (2, 10)
     expected = aggregate(others, X, site_weight=given(others))
     assert_array_equal(result.model.to_vector(), expected.model.to_vector())
     assert_array_equal(result.trace, expected.trace)
     assert result.messages == expected.messages == tuple(others)
     assert set(result.left_out) == wrong
-    assert all("nats per row" in why for why in result.left_out.values())
+    for verdict in screen(sites, X):
+        if verdict.site in wrong:
+            assert verdict.reasons[0].code == "predicts_otherwise"
+            assert str(verdict.reasons[0]) in result.left_out[verdict.site].facts["reasons"]
     assert [s.site for s in result.sites] == [s.site for s in others]
     assert [s.weight for s in result.sites] == [s.weight for s in expected.sites]
     assert not any(s.flagged for s in result.sites)
@@ -361,7 +372,7 @@ def test_clean_sites_are_aggregated_as_ever():
 
 
 def test_an_unknown_wish_is_refused():
-    with pytest.raises(ValueError, match="outliers is 'drop'; choose 'flag' or 'exclude'"):
+    with refused("not_one_of", name="outliers", value="drop"):
         aggregate(clean("gaussian", 0), points("gaussian", 0), outliers="drop")
 
 
@@ -374,8 +385,11 @@ def test_somebody_stays_when_each_rule_finds_others(rng):
         return message(model, name, 1000.0, log_likelihood=log_likelihood)
 
     sites = [site("a", 0.0, -1e5), site("b", 0.01, 0.0), site("c", 20.0, 0.0)]
-    with pytest.warns(UserWarning, match="2 of 3 sites stand out and were left out"):
+    with pytest.warns(OtmoeWarning) as caught:
         result = aggregate(sites, X, outliers="exclude")
+    assert [(told.code, told.sites) for told in caught[0].message.notices] == [
+        ("sites_excluded", ("a", "c"))
+    ]
     assert set(result.left_out) == {"a", "c"} and len(result.sites) == 1
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from commandline import call, fine, leftovers, refused
+from commandline import call, fails, fine, leftovers
 from numpy.testing import assert_allclose
 
 from otmoe import FeatureSpec, load_features, load_model, observed_inference, save_model, simulate
@@ -19,6 +19,7 @@ from otmoe.likelihood.fit import em
 from otmoe.likelihood.rounds import answer
 from otmoe.likelihood.rows import Rows, Scaling
 from otmoe.text.arguments import class_codes
+from otmoe.text.sentences import Status, Warn
 
 SITES = ["Brest", "Lyon", "Nantes"]
 SPEC = FeatureSpec((Column("x0", center=0.5, scale=2.0), Column("x1")))
@@ -141,7 +142,10 @@ def test_the_whole_route_ends_at_the_fit_of_all_rows(both):
     before, (after, shown) = merging(folder / "model.json")[0], merging(folder / "refined.json")
     assert {site["site"] for site in shown["sites"]} == set(SITES)
     assert shown["refinement"]["rounds"] == number and shown["refinement"]["trace"]
-    assert shown["status"].startswith(f"{before['status']}; after {number} refine rounds the last")
+    assert after["status"] == {"code": "refined", "text": shown["status"]}
+    ends = {"merging": before["status"]["text"], "rounds": report["status"]["text"]}
+    assert shown["status"] == str(Status.REFINED(**ends))
+    assert report["status"]["code"] == "at_maximum"
     errors = after["inference"]["standard_errors"]
     assert_allclose(shown["inference"]["standard_errors"], errors)
     changed = {"refinement", "inference", "no_inference", "status"}
@@ -152,10 +156,11 @@ def test_the_whole_route_ends_at_the_fit_of_all_rows(both):
 
 def test_a_step_makes_the_next_request_and_says_how_far_it_is(inbox):
     found = fine(*STEP, "*.round1.reply.json", *OUT)
-    assert "after 1 refine round the last step was " in found.stdout
     assert "the next request is round2.request.json" in found.stdout
     assert not Path("refined.json").exists()
-    assert RefineState.load("state.json").refinement.rounds == 1
+    after = RefineState.load("state.json").refinement
+    assert after.rounds == 1 and after.status.code == "not_at_maximum"
+    assert str(after.status) in found.stdout
 
 
 def test_a_folder_of_replies_is_its_files(inbox):
@@ -169,12 +174,12 @@ def test_a_folder_of_replies_is_its_files(inbox):
 def test_the_last_of_so_many_rounds_writes_the_model(inbox):
     begin(inbox, "--rounds", "1", "--force")
     found = fine(*STEP, "*.round1.reply.json", *OUT)
-    assert "the maximum has not been reached; start again from this model" in found.stderr
-    assert "there are no standard errors: " in found.stderr
+    assert f"warning: {Warn.SHELL_NOT_AT_MAXIMUM()}" in found.stderr
+    assert str(Warn.SHELL_NO_INFERENCE(why="")) in found.stderr
     before = contents(inbox)
-    assert "state.json: the rounds are over; after 1 refine round" in refused(
-        *STEP, "*.round1.reply.json", "-o", "again.json"
-    )
+    status = str(RefineState.load("state.json").refinement.status)
+    args = [*STEP, "*.round1.reply.json", "-o", "again.json"]
+    assert "state.json: " in fails(*args, code="shell_rounds_over", status=status)
     assert contents(inbox) == before
 
 
@@ -202,14 +207,16 @@ def test_the_sites_can_be_left_out_of_the_last_file(inbox):
 def test_a_refined_model_can_be_refined_on(inbox):
     begin(inbox, "--rounds", "1", "--force")
     fine(*STEP, "*.round1.reply.json", "-o", "model.json", "--force")
+    before = json.loads(Path("model.json").read_text())["aggregation"]["status"]
     begin(inbox, "--rounds", "1", "--force", "--exclude", "Lyon")
     for name in ("Brest", "Nantes"):
         reply(inbox, name, 1, "--force")
     fine(*STEP, "Brest.round1.reply.json", "Nantes.round1.reply.json", *OUT)
-    _, shown = merging(Path("refined.json").resolve())
+    document, shown = merging(Path("refined.json").resolve())
     assert {site["site"] for site in shown["sites"]} == set(SITES)
-    assert shown["status"].count("after 1 refine round") == 2
-    assert shown["status"].endswith("; not asked in these rounds: Lyon")
+    status, now = document["status"], RefineState.load("state.json").refinement.status
+    assert (status["code"], status["sites"]) == ("refined_by_others", ["Lyon"])
+    assert str(Status.REFINED(merging=before["text"], rounds=str(now))) in shown["status"]
 
 
 def test_the_summary_comes_at_the_end(inbox):
@@ -229,12 +236,12 @@ def test_the_summary_comes_at_the_end(inbox):
 def test_a_site_that_has_not_replied_is_named(inbox):
     Path("Lyon.round1.reply.json").unlink()
     before = contents(inbox)
-    line = refused(*STEP, "*.reply.json", *OUT)
-    assert "round 1: no reply from Lyon; wait for it, or go on without (--allow-missing)" in line
+    line = fails(*STEP, "*.reply.json", *OUT, code="replies_missing", round=1, names="Lyon")
+    assert "--allow-missing" in line
     assert contents(inbox) == before
     found = fine(*STEP, "*.reply.json", *OUT, "--allow-missing", "--json")
     assert json.loads(found.stdout)["missing"] == ["Lyon"]
-    assert "warning: no reply from Lyon: this step is without it." in found.stderr
+    assert f"warning: {Warn.SHELL_NO_REPLY(names='Lyon')}" in found.stderr
     assert RefineState.load("state.json").refinement.missing == ((1, "Lyon"),)
 
 
@@ -242,7 +249,7 @@ def test_a_model_without_a_site_says_so(inbox):
     begin(inbox, "--rounds", "1", "--force")
     Path("Lyon.round1.reply.json").unlink()
     found = fine(*STEP, "*.reply.json", *OUT, "--allow-missing")
-    assert "Lyon missed the last round: the model is that of the other sites" in found.stderr
+    assert f"warning: {Warn.SHELL_MISSED(names='Lyon')}" in found.stderr
     about = json.loads(Path("refined.json").read_text())["about"]
     assert about["sites"] == "Brest, Nantes" and about["missing"] == "Lyon (round 1)"
 
@@ -250,28 +257,28 @@ def test_a_model_without_a_site_says_so(inbox):
 def test_a_step_taken_twice_is_refused(inbox):
     fine(*STEP, "*.round1.reply.json", *OUT)
     before = contents(inbox)
-    line = refused(*STEP, "*.round1.reply.json", *OUT, "--force")
-    assert "Brest.round1.reply.json: replies to round 1, which is over; ask" in line
+    args = [*STEP, "*.round1.reply.json", *OUT, "--force"]
+    assert "Brest.round1.reply.json: " in fails(*args, code="reply_round", round=1, wanted=2)
     assert contents(inbox) == before
 
 
 @pytest.mark.parametrize(
-    ("spoil", "sentence"),
+    ("spoil", "code", "facts", "named"),
     [
-        (lambda text: text[:300], "Lyon.round1.reply.json: ends too early"),
-        (lambda text: text.replace("Lyon", "Metz"), '"Metz" is not among the sites'),
-        (lambda text: text.replace("Lyon", "Brest"), "are both from site"),
+        (lambda text: text[:300], "json_cut", {}, ": "),
+        (lambda text: text.replace("Lyon", "Metz"), "reply_unasked", {"site": '"Metz"'}, ": "),
+        (lambda text: text.replace("Lyon", "Brest"), "reply_twice", {"site": '"Brest"'}, ""),
         (
             lambda text: text.replace('"log_likelihood": ', '"log_likelihood": NaN, "x-": '),
-            "Lyon.round1.reply.json: `log_likelihood` is NaN; give a finite number.",
+            *("field_nan", {}, ": `log_likelihood` "),
         ),
     ],
 )
-def test_a_bad_reply_is_named_and_nothing_is_changed(inbox, spoil, sentence):
+def test_a_bad_reply_is_named_and_nothing_is_changed(inbox, spoil, code, facts, named):
     path = Path("Lyon.round1.reply.json")
     path.write_text(spoil(path.read_text()))
     before = contents(inbox)
-    assert sentence in refused(*STEP, "*.reply.json", *OUT)
+    assert f"{path}{named}" in fails(*STEP, "*.reply.json", *OUT, code=code, **facts)
     assert contents(inbox) == before
 
 
@@ -280,15 +287,16 @@ def test_a_state_with_a_spoilt_merging_is_refused(inbox):
     document["aggregation"]["sites"][0]["mass"] = [[0.25, 0.25]]
     Path("state.json").write_text(json.dumps(document))
     before = contents(inbox)
-    line = refused(*STEP, "*.reply.json", *OUT)
-    assert "state.json: `aggregation.sites[0].mass` adds up to 0.5; give shares that" in line
+    line = fails(*STEP, "*.reply.json", *OUT, code="sum_not_one", total=0.5)
+    assert "state.json: `aggregation.sites[0].mass` " in line
     assert contents(inbox) == before
 
 
 def test_nothing_is_changed_where_an_output_is_there_already(inbox):
     Path("round2.request.json").write_text("dear to me")
     before = contents(inbox)
-    assert "round2.request.json is there already" in refused(*STEP, "*.reply.json", *OUT)
+    path = Path("round2.request.json")
+    fails(*STEP, "*.reply.json", *OUT, code="output_exists", path=path)
     assert contents(inbox) == before
     assert call(*STEP, "*.reply.json", "-o", "state.json", "--force").exit_code == 2
 
@@ -301,7 +309,7 @@ def test_a_disk_that_fills_up_leaves_the_state_as_it_was(inbox, monkeypatch):
 
     state = Path("state.json").read_bytes()
     monkeypatch.setattr(RefineState, "save", full)
-    assert "No space left" in refused(*STEP, "*.reply.json", *OUT)
+    assert "No space left" in fails(*STEP, "*.reply.json", *OUT)
     assert Path("state.json").read_bytes() == state
     monkeypatch.undo()
     monkeypatch.chdir(inbox)
@@ -315,18 +323,18 @@ ANSWER = ["refine", "answer", "round1.request.json", "Lyon.parquet", "--target",
 
 def test_a_site_that_forgets_its_weights_is_told_by_the_server(inbox):
     fine(*ANSWER, "--site", "Lyon", "-o", "Lyon.round1.reply.json", "--force")
-    line = refused(*STEP, "*.reply.json", *OUT)
-    assert 'Lyon.round1.reply.json: is about 500 rows, but "Lyon" fitted 66' in line
+    facts = {"rows": 500, "site": '"Lyon"', "fitted": RefineState.load("state.json").sites["Lyon"]}
+    line = fails(*STEP, "*.reply.json", *OUT, code="reply_rows", **facts)
+    assert "Lyon.round1.reply.json: " in line
 
 
 def test_what_a_site_cannot_answer(inbox):
     out = ["--site", "Lyon", "-o", "reply.json"]
-    assert "Lyon.moe.json: `otmoe` is" in refused(
-        "refine", "answer", "Lyon.moe.json", *ANSWER[3:], *out
-    )
-    assert "no column 'z'" in refused(*ANSWER[:-1], "z", *out)
+    args = ["refine", "answer", "Lyon.moe.json", *ANSWER[3:], *out]
+    assert "Lyon.moe.json: `otmoe` " in fails(*args, code="other_document")
+    fails(*ANSWER[:-1], "z", *out, code="no_column", column="z")
     pq.write_table(table("classes"), "Lyon.parquet")
-    assert "holds text" in refused(*ANSWER, *out)
+    fails(*ANSWER, *out, code="target_not_numbers")
     assert not Path("reply.json").exists()
 
 
@@ -334,11 +342,10 @@ def test_a_model_that_was_not_merged_of_the_messages_is_refused(inbox):
     model = load_model("model.json")
     where = ["*.moe.json", "--state", "s.json", "-o", "r.json"]
     save_model(replace(model, feature_names=("x0", "x2")), "other.json")
-    assert 'other.json: has other features than the message of site "Brest"' in refused(
-        "refine", "start", "other.json", *where
-    )
+    wrong = {"who": 'the message of site "Brest"', "other": "other.json"}
+    fails("refine", "start", "other.json", *where, code="names_differ", **wrong)
     save_model(simulate(9, 2, 2, family="poisson").truth, "other.json", features=None)
-    assert "other.json: has another family" in refused("refine", "start", "other.json", *where)
+    fails("refine", "start", "other.json", *where, code="family_differs", **wrong)
     assert call("refine", "start", "model.json", *where[:-1], "s.json").exit_code == 2
     assert call("refine", "start", "model.json", *where, "--rounds", "0").exit_code == 2
     assert not Path("s.json").exists() and not Path("r.json").exists()
@@ -350,7 +357,7 @@ def test_without_a_scale_nothing_begins(inbox):
         del document["sketch"]
         path.write_text(json.dumps(document))
     start = ["refine", "start", "model.json", "*.moe.json", "--state", "s.json", "-o", "r.json"]
-    assert "there is nothing to compare the models at" in refused(*start)
+    fails(*start, code="shell_no_support")
     fine(*start, "--support", "Brest.parquet", "--exclude", "Lyon")
     state = RefineState.load("s.json")
     assert list(state.sites) == ["Brest", "Nantes"]
@@ -376,14 +383,14 @@ def test_inspect_shows_what_leaves_a_site(inbox):
     assert "how it was merged" in [part["name"] for part in report["parts"]]
     path = Path("Lyon.round1.reply.json")
     path.write_text(path.read_text()[:-40])
-    assert "ends too early" in refused("inspect", "Lyon.round1.reply.json")
+    fails("inspect", "Lyon.round1.reply.json", code="json_cut")
 
 
 def test_a_reply_about_too_few_rows_is_called_that(inbox):
     pq.write_table(pq.read_table("Lyon.parquet").slice(0, 20), "Lyon.parquet")
     found = fine(*ANSWER, "--site", "Lyon", "-o", "few.json")
-    assert "It sums up 20 rows for 11 parameters, 1.8 each: TOO FEW" in found.stdout
-    assert "warning: It sums up 20 rows for 11 parameters" in found.stderr
+    few = str(Warn.SHELL_FEW_ROWS(rows=20, parameters=11, ratio=20 / 11))
+    assert few in found.stdout and f"warning: {few}" in found.stderr
     assert RefineReply.load("few.json").answer.n_samples == 20
 
 

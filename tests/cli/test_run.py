@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
-from commandline import call, fine, leftovers, refused
+from commandline import call, fails, fine, leftovers
 from numpy.testing import assert_allclose, assert_array_equal
 
 import otmoe
@@ -29,6 +29,7 @@ from otmoe import (
 )
 from otmoe.cli import main
 from otmoe.likelihood.fit import em
+from otmoe.text.sentences import Warn
 
 pytestmark = pytest.mark.usefixtures("own_folder")
 
@@ -210,7 +211,7 @@ def test_refine_goes_on_to_the_fit_of_all_rows():
     size = ["--rows", 900, "--experts", 2, "--features", 2, "--softness", 1]
     fine("simulate", "-o", "data", "--files", 3, *size, "--seed", 3)
     report = json.loads(fine("run", "data", *RUN, "--refine", "auto", "--json").stdout)
-    assert "this is the maximum-likelihood answer of all rows" in report["status"]
+    assert report["status"]["code"] == "refined" and report["converged"]
     assert json.loads(Path("model.json").read_text())["about"]["refine rounds"] > 1
     rows = pq.read_table("data")
     X, y = np.column_stack([rows.column(f"x{j}") for j in range(2)]), rows.column("y").to_numpy()
@@ -254,35 +255,35 @@ def column(name, values):
     )
 
 
-FAULTS = {
-    "empty shard": (replaced(lambda t: t.slice(0, 0)), "it has no rows"),
-    "unreadable file": (broken, "cannot be read"),
-    "missing column": (replaced(lambda t: t.drop_columns(["x1"])), "there is no column 'x1'"),
-    "wrong type": (column("x1", lambda n: ["warm"] * n), "holds text where numbers are meant"),
-    "all missing": (column("x1", lambda n: np.full(n, np.nan)), "is missing in all 300 rows"),
-    "some missing": (column("x1", lambda n: [None, *range(n - 1)]), "is missing in 1 of 300 rows"),
-    "infinite": (column("x1", lambda n: np.full(n, np.inf)), "is infinite in 300 rows"),
-    "too few rows": (replaced(lambda t: t.slice(0, 1)), "it has 1 rows for 2 experts"),
-}
+FAULTS = [
+    (replaced(lambda t: t.slice(0, 0)), "shard_too_small", {"rows": 0}),
+    (broken, "unreadable", {}),
+    (replaced(lambda t: t.drop_columns(["x1"])), "no_column", {"column": "x1"}),
+    (column("x1", lambda n: ["warm"] * n), "not_numbers", {"kind": "text"}),
+    (column("x1", lambda n: np.full(n, np.nan)), "column_empty", {"rows": 300}),
+    (column("x1", lambda n: [None, *range(n - 1)]), "column_missing", {"count": 1, "rows": 300}),
+    (column("x1", lambda n: np.full(n, np.inf)), "column_infinite", {"count": 300}),
+    (replaced(lambda t: t.slice(0, 1)), "shard_too_small", {"rows": 1, "experts": 2}),
+]
 
 
-@pytest.mark.parametrize("fault", list(FAULTS))
+@pytest.mark.parametrize(("make", "code", "facts"), FAULTS)
 @pytest.mark.parametrize("family", ["gaussian", "classes"])
-def test_a_bad_shard_is_named_and_can_be_skipped(folder, fault, family):
+def test_a_bad_shard_is_named_and_can_be_skipped(folder, make, code, facts, family):
     if family == "classes":
         for path in folder.iterdir():
             table = pq.read_table(path)
             labels = np.where(np.asarray(table.column("y")) > 0, "high", "low")
             pq.write_table(table.set_column(0, "y", pa.array(labels)), path)
-    make, words = FAULTS[fault]
     make(pq.read_table("data/part-1.parquet"))
-    line = refused("run", "data", "--family", family, *RUN)
-    assert "part-1.parquet" in line and words in line
+    line = fails("run", "data", "--family", family, *RUN, code=code, **facts)
+    assert "part-1.parquet: " in line
     assert not Path("model.json").exists() and leftovers(folder.parent) == []
     result = fine("run", "data", "--family", family, "--on-error", "skip", "--json", *RUN)
     found = json.loads(result.stdout)
-    assert list(found["failed"]) == ["part-1.parquet"] and words in result.stderr
-    assert all(line.startswith("warning: ") for line in result.stderr.splitlines())
+    assert {name: why["code"] for name, why in found["failed"].items()} == {"part-1.parquet": code}
+    assert "shard_failed" in [warning["code"] for warning in found["warnings"]]
+    assert result.stderr == "".join(f"warning: {w['text']}\n" for w in found["warnings"])
     assert [s["name"] for s in found["shards"]] == ["part-0.parquet", "part-2.parquet"]
 
 
@@ -299,30 +300,34 @@ def test_one_class_in_all_is_refused(folder):
     for path in folder.iterdir():
         table = pq.read_table(path)
         pq.write_table(table.set_column(0, "y", pa.array(["high"] * 300)), path)
-    assert "y has one class only" in refused("run", "data", "--family", "classes", *RUN)
+    fails("run", "data", "--family", "classes", *RUN, code="one_class_in_y", label="high")
 
 
 @pytest.mark.parametrize(
-    ("args", "words"),
+    ("args", "expected"),
     [
-        (["data/part-0.parquet", "data/part-0.parquet"], "is given twice"),
-        (["nowhere.parquet"], "there is no file or folder"),
-        (["data/*.csv"], "no file matches"),
-        (["data", "--cut", "1000"], "cut is 1000, but there are 900 rows"),
-        (["data", "--columns", "x7"], "there is no column 'x7'"),
-        (["data", "--features", "none.json"], "No such file or directory (none.json)"),
-        (["data", "--family", "poisson"], "the Poisson family takes counts"),
+        (["data/part-0.parquet", "data/part-0.parquet"], {"code": "file_twice"}),
+        (["nowhere.parquet"], {"code": "not_there"}),
+        (["data/*.csv"], {"code": "no_match"}),
+        (["data", "--cut", "1000"], {"code": "cut_too_fine", "cut": 1000, "rows": 900}),
+        (["data", "--columns", "x7"], {"code": "no_column", "column": "x7"}),
+        (["data", "--family", "poisson"], {"code": "not_counts"}),
     ],
 )
-def test_bad_data_is_one_line(folder, args, words):
-    assert words in refused("run", *args, *RUN)
+def test_bad_data_is_one_line(folder, args, expected):
+    fails("run", *args, *RUN, **expected)
+
+
+def test_a_file_of_features_that_is_not_there(folder):
+    line = fails("run", "data", "--features", "none.json", *RUN)
+    assert "No such file or directory (none.json)" in line
 
 
 def test_dropped_rows_are_counted_and_said(folder):
     column("x1", lambda n: [None, *np.linspace(-1, 1, n - 1)])(pq.read_table("data/part-1.parquet"))
     result = fine("run", "data", "--missing", "drop", "--json", *RUN)
     assert json.loads(result.stdout)["dropped"] == 1
-    assert "warning: 1 rows with missing values were dropped." in result.stderr
+    assert f"warning: {Warn.ROWS_DROPPED(rows=1)}" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -350,8 +355,7 @@ def test_wrong_usage_is_2(folder, args):
 def test_an_engine_that_is_not_installed_is_said(folder, engine, monkeypatch):
     for name in ("dask.distributed", "ray"):
         monkeypatch.setitem(sys.modules, name, None)
-    line = refused("run", "data", "--engine", engine, *RUN)
-    assert f"pip install 'otmoe[{engine}]'" in line
+    fails("run", "data", "--engine", engine, *RUN, code="shell_no_engine", engine=engine)
 
 
 # -- output ----------------------------------------------------------------------------------------
@@ -380,7 +384,7 @@ def args(folder, model, message):
 @pytest.mark.parametrize("command", WRITING)
 def test_what_is_there_is_not_replaced_unless_asked(args, command):
     Path("out.parquet").write_text("old")
-    assert "out.parquet is there already" in refused(*args[command])
+    fails(*args[command], code="output_exists", path=Path("out.parquet"))
     assert Path("out.parquet").read_text() == "old"
     fine(*args[command], "--force")
     assert Path("out.parquet").read_bytes()[:3] != b"old"
@@ -394,7 +398,7 @@ def test_a_full_disk_leaves_the_old_file_and_nothing_else(args, command, monkeyp
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    line = refused(*args[command], "--force")
+    line = fails(*args[command], "--force")
     assert "No space left on device (out.parquet)" in line
     assert Path("out.parquet").read_text() == "old" and leftovers(Path()) == []
 
@@ -426,7 +430,7 @@ def test_a_disk_that_fills_while_predictions_are_written(folder, model, suffix, 
         return Full(file) if mode == "xb" else file
 
     monkeypatch.setattr(Path, "open", patched)
-    line = refused("predict", model, "data", "-o", out, "--force")
+    line = fails("predict", model, "data", "-o", out, "--force")
     assert "No space left on device" in line and out.name in line
     assert out.read_text() == "old" and leftovers(folder.parent) == []
 
@@ -434,7 +438,7 @@ def test_a_disk_that_fills_while_predictions_are_written(folder, model, suffix, 
 @pytest.mark.parametrize("command", WRITING)
 def test_a_folder_that_is_not_there(args, command):
     words = [str(a).replace("out.parquet", "no/out.parquet") for a in args[command]]
-    assert "there is no folder no" in refused(*words)
+    fails(*words, code="no_folder", folder=Path("no"))
 
 
 @pytest.mark.parametrize("command", [*WRITING, "inspect", "evaluate"])
@@ -468,7 +472,7 @@ def test_control_c_is_130_and_a_mistake_of_ours_is_one_line(args, command, targe
     result = call(*args[command])
     assert result.exit_code == 130 and "error: interrupted" in result.stderr
     monkeypatch.setattr(target, blunder)
-    assert "KeyError: 'gate' (OTMOE_DEBUG=1 shows where)" in refused(*args[command])
+    assert "KeyError: 'gate' (OTMOE_DEBUG=1 shows where)" in fails(*args[command])
     monkeypatch.setenv("OTMOE_DEBUG", "1")
     assert "Traceback" in call(*args[command]).stderr
 
@@ -520,8 +524,9 @@ def test_rows_with_gaps_are_refused_or_kept(frame, model):
     gaps = rows.set_column(0, "x0", pa.array([None, *rows.column("x0").to_pylist()[1:]]))
     pq.write_table(pa.concat_tables([gaps, rows]), "rows.parquet")
     pq.write_table(pa.table({"x0": pa.nulls(3, pa.float64()), "x1": [1.0] * 3}), "none.parquet")
-    line = refused("predict", model, "rows.parquet", "-o", "out.parquet")
-    assert "shard 'rows.parquet': column 'x0' is missing in 1 of 10 rows" in line
+    wrong = {"code": "column_missing", "column": "x0", "count": 1, "rows": 10}
+    line = fails("predict", model, "rows.parquet", "-o", "out.parquet", **wrong)
+    assert "'rows.parquet': " in line
     assert not Path("out.parquet").exists() and leftovers(Path()) == []
     fine(
         "predict",
@@ -548,8 +553,8 @@ def test_the_whole_count_is_told_though_batches_are_small(model):
     x = np.zeros(n)
     x[[5, n - 1]] = np.nan
     pq.write_table(pa.table({"x0": x, "x1": np.zeros(n)}), "rows.parquet")
-    line = refused("predict", model, "rows.parquet", "-o", "out.csv")
-    assert "column 'x0' is missing in 2 of 30000 rows" in line
+    wrong = {"code": "column_missing", "column": "x0", "count": 2, "rows": n}
+    fails("predict", model, "rows.parquet", "-o", "out.csv", **wrong)
 
 
 def test_no_rows_give_a_file_without_rows(frame, model):
@@ -560,22 +565,23 @@ def test_no_rows_give_a_file_without_rows(frame, model):
 
 
 @pytest.mark.parametrize(
-    ("args", "words"),
+    ("args", "expected"),
     [
-        (["--proba"], "this model is a regression"),
-        (["--keep", "y,y"], "two columns 'y'"),
-        (["--keep", "colour"], "there is no column 'colour'"),
-        (["-o", "out.xlsx"], "neither Parquet nor CSV"),
+        (["--proba"], {"code": "proba_of_numbers"}),
+        (["--keep", "y,y"], {"code": "output_column_twice", "column": "y"}),
+        (["--keep", "colour"], {"code": "no_column", "column": "colour"}),
+        (["-o", "out.xlsx"], {"code": "file_kind"}),
     ],
 )
-def test_what_cannot_be_predicted_is_one_line(folder, model, args, words):
-    assert words in refused("predict", model, "data", "-o", "out.parquet", *args)
+def test_what_cannot_be_predicted_is_one_line(folder, model, args, expected):
+    fails("predict", model, "data", "-o", "out.parquet", *args, **expected)
     assert not Path("out.parquet").exists()
 
 
 def test_a_file_that_is_no_model_is_named(folder):
     Path("m.json").write_text("{}")
-    assert "m.json" in refused("predict", "m.json", "data", "-o", "out.parquet")
+    args = ["predict", "m.json", "data", "-o", "out.parquet"]
+    assert "m.json" in fails(*args, code="kind_missing")
 
 
 # -- features and simulate -------------------------------------------------------------------------
@@ -587,30 +593,19 @@ def test_levels_come_from_all_files(frame):
     pq.write_table(one.set_column(1, "wind", pa.array(["E"] * 10)), "b.parquet")
     fine("features", "a.parquet", "b.parquet", "--target", "y", "-o", "f.json")
     assert FeatureSpec.load("f.json").columns[0].levels == ("E", "N", "S")
-    line = refused(
-        "features",
-        "a.parquet",
-        "b.parquet",
-        "--target",
-        "y",
-        "--max-levels",
-        2,
-        "--force",
-        "-o",
-        "f.json",
-    )
-    assert "has 3 different values" in line
+    how = ["--target", "y", "--force", "-o", "f.json"]
+    few = ["--max-levels", 2]
+    fails("features", "a.parquet", "b.parquet", *how, *few, code="many_levels", levels=3)
     pq.write_table(one.select(["y"]), "c.parquet")
-    line = refused("features", "a.parquet", "c.parquet", "--target", "y", "--force", "-o", "f.json")
-    assert "shard 'c.parquet': there is no column 'wind'" in line
+    wrong = {"code": "file_lacks_column", "column": "wind"}
+    assert "'c.parquet': " in fails("features", "a.parquet", "c.parquet", *how, **wrong)
     pq.write_table(one.set_column(1, "wind", pa.array([1.5] * 10)), "d.parquet")
-    line = refused("features", "a.parquet", "d.parquet", "--target", "y", "--force", "-o", "f.json")
-    assert "do not agree on their columns" in line
+    fails("features", "a.parquet", "d.parquet", *how, code="files_disagree")
 
 
 def test_a_folder_of_other_files_is_left_alone(folder):
     args = ["simulate", "-o", "data", "--files", 2, "--rows", 50, "--features", 2, "--force"]
-    assert "has other files in it" in refused(*args)
+    fails(*args, code="folder_in_use")
     assert len(list(folder.iterdir())) == 3
 
 

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from refusals import refused
 
 from otmoe import simulate
 
@@ -135,16 +136,16 @@ def test_draw_gives_other_rows_of_the_same_truth(kind):
 @pytest.mark.parametrize(
     ("kwargs", "sentence"),
     [
-        ({"n_samples": 0}, "n_samples is 0; give at least 1"),
-        ({"n_experts": 0}, "n_experts is 0; give at least 1"),
-        ({"n_features": -1}, "n_features is -1; give at least 1"),
-        ({"softness": 1.5}, "softness is 1.5; give a number between 0"),
-        ({"n_classes": 1}, "n_classes is 1; give at least 2"),
-        ({"family": "cauchy"}, "family is 'cauchy'; give one of 'gaussian'"),
-        ({"family": "poisson", "overlap": True}, "overlap=True is a kind of Gaussian data"),
-        ({"n_experts": 12, "n_features": 1}, "fewer experts, more features"),
+        ({"n_samples": 0}, "too_small"),
+        ({"n_experts": 0}, "too_small"),
+        ({"n_features": -1}, "too_small"),
+        ({"softness": 1.5}, "softness"),
+        ({"n_classes": 1}, "too_small"),
+        ({"family": "cauchy"}, "not_one_of"),
+        ({"family": "poisson", "overlap": True}, "overlap_family"),
+        ({"n_experts": 12, "n_features": 1}, "no_truth_found"),
     ],
 )
 def test_impossible_wishes_are_refused(kwargs, sentence):
-    with pytest.raises(ValueError, match=sentence):
+    with refused(sentence):
         simulate(**{"n_samples": 10, **kwargs})

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from refusals import codes, refused
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV
@@ -34,8 +35,10 @@ from otmoe.distributed import fit as distributed
 from otmoe.distributed import task as local
 from otmoe.distributed.fit import fit_shards
 from otmoe.distributed.task import RowsShard, Task, fit_local, split
+from otmoe.estimators.base import FitWarning
 from otmoe.likelihood.starts import INFORMATIVE
 from otmoe.text.arguments import generator
+from otmoe.text.sentences import Error, Warn
 from otmoe.workers.gather import Failure, TasksFailed
 
 QUICK = {"n_init": 3, "random_state": 0}
@@ -96,9 +99,9 @@ def one_warning(est, *arguments, call="fit", **options):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         getattr(est, call)(*arguments, **options)
-    assert [w.category for w in caught] == [ConvergenceWarning], [str(w.message) for w in caught]
-    assert caught[0].filename == __file__
-    return str(caught[0].message)
+    assert [w.category for w in caught] == [FitWarning], [str(w.message) for w in caught]
+    assert caught[0].filename == __file__ and issubclass(FitWarning, ConvergenceWarning)
+    return caught[0].message.notices
 
 
 # -- splitting ---------------------------------------------------------------------------------
@@ -226,10 +229,15 @@ def test_an_error_in_a_fit_reaches_the_user(shards):
     wrong = [Wrong("shard 0", shards[0].X, shards[0].y), *shards[1:]]
     with ThreadPoolExecutor(2) as pool:
         for engine in (None, pool):
-            with pytest.raises(TasksFailed, match="shard 0: KeyError: 'cauchy'"):
+            with refused(
+                "fits_failed", TasksFailed, count=1, failures="shard 0: KeyError: 'cauchy'"
+            ):
                 fitted(wrong, engine=engine)
-            with pytest.raises(TasksFailed, match="8 of the fits failed: .*cauchy.*and 5 more"):
+            with refused("fits_failed", TasksFailed, count=8) as caught:
                 fitted(shards, options={"family": "cauchy"}, engine=engine)
+            assert {str(failure.cause) for failure in caught.value.failures} == {
+                "KeyError: 'cauchy'"
+            }
 
 
 def test_a_shard_in_memory_travels_as_its_own_rows(shards, data):
@@ -241,16 +249,12 @@ def test_a_shard_in_memory_travels_as_its_own_rows(shards, data):
     assert shards[3].n_rows == len(here.y) == 200 and pickle.loads(sent).name == "shard 3"
 
 
-@pytest.mark.parametrize(
-    ("change", "sentence"),
-    [
-        ({"shards": []}, "there is no shard to fit"),
-        ({"on_error": "ignore"}, "on_error is 'ignore'; choose 'raise' or 'skip'"),
-    ],
-)
-def test_a_call_that_makes_no_sense_is_refused(shards, change, sentence):
-    with pytest.raises(ValueError, match=sentence):
-        fitted(**{"shards": shards} | change)
+def test_a_call_that_makes_no_sense_is_refused(shards):
+    with refused("no_shards"):
+        fitted([])
+    facts = {"name": "on_error", "value": "ignore", "choices": ["raise", "skip"]}
+    with refused("not_one_of", **facts):
+        fitted(shards, on_error="ignore")
 
 
 # -- second chances ----------------------------------------------------------------------------
@@ -426,10 +430,7 @@ def test_a_shard_that_stays_bad_is_left_out_by_name(monkeypatch, supports, shard
         found = fitted(shards, engine=pool if threads else None)
     result = found.aggregation
     assert set(result.left_out) == set(found.refitted) == {"shard 2", "shard 6"}
-    assert (
-        "deviations below the median, also after a fit with more starts"
-        in (result.left_out["shard 2"])
-    )
+    assert codes(result.left_out.values()) == ["bad_shard", "bad_shard"]
     assert len(found.local_models) == N_SHARDS  # nobody is hidden
     kept = [m for m in found.local_models if m.site not in result.left_out]
     assert [record.site for record in result.sites] == [m.site for m in kept]
@@ -645,25 +646,27 @@ def test_verbose_counts_shards(data, capsys):
 
 def test_few_rows_give_fewer_shards_and_one_warning(data):
     est = DistributedMoERegressor(2, n_shards=16, **QUICK)
-    said = one_warning(est, data.X[:200], data.y[:200])
+    told = one_warning(est, data.X[:200], data.y[:200])
     assert est.n_shards_ == 200 // (3 * 11) == 6
-    assert "there are rows for 6 of 16 shards only: give more rows or ask for fewer shards" in said
+    assert Warn.FEWER_SHARDS(shards=6, wanted=16) in told
 
 
 def test_fewer_rows_than_columns_give_one_warning():
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(6, 9)), rng.normal(size=6)
     est, plain = DistributedMoERegressor(1, random_state=0), MoERegressor(1, random_state=0)
-    said = one_warning(est, X, y)
-    assert "there are rows for 1 of 16 shards only" in said and "support" not in said
+    told = one_warning(est, X, y)
+    assert told[0] == Warn.FEWER_SHARDS(shards=1, wanted=16)
+    assert "support_short" not in codes(told)
     one_warning(plain, X, y)
     assert_allclose(est.model_.experts.coef, plain.model_.experts.coef, atol=1e-8)
 
 
 def test_shards_that_stop_early_give_one_warning(data):
     est = DistributedMoERegressor(2, n_shards=3, max_iter=1, tol=0.0, **QUICK)
-    said = one_warning(est, data.X, data.y)
-    assert "stopped before convergence: raise max_iter" in said and "shard 1" in said
+    (stopped,) = one_warning(est, data.X, data.y)
+    assert stopped.code == "shards_stopped"
+    assert stopped.sites == ("shard 1", "shard 2", "shard 3")
     assert not est.converged_
 
 
@@ -671,37 +674,38 @@ def test_shards_that_stop_early_give_one_warning(data):
 def test_a_shard_left_out_gives_one_warning(monkeypatch, data):
     planted(monkeypatch, lambda name, n: name == "shard 3")
     est = DistributedMoERegressor(2, n_shards=N_SHARDS, **QUICK)
-    said = one_warning(est, data.X, data.y)
-    assert "shard 3 was left out: its mean log-likelihood per row is" in said
+    (told,) = one_warning(est, data.X, data.y)
+    assert told.code == "shard_left_out" and told.sites == ("shard 3",)
+    assert told.facts["why"].code == "bad_shard"
     assert set(est.aggregation_.left_out) == {"shard 3"} and est.refitted_ == ("shard 3",)
 
 
 def test_a_constant_column_gives_one_warning(data):
     X = np.column_stack([data.X, np.ones(len(data.X))])
-    said = one_warning(DistributedMoERegressor(2, n_shards=3, **QUICK), X, data.y)
-    assert "of some shards: the 4 columns of the design (intercept included) span only 3" in said
+    (told,) = one_warning(DistributedMoERegressor(2, n_shards=3, **QUICK), X, data.y)
+    assert told == Warn.SOME_SHARDS(warning=Warn.RANK_DEFICIENT(columns=4, rank=3))
 
 
 def test_a_merged_model_is_no_message(data):
     est = DistributedMoERegressor(2, n_shards=2, **QUICK).fit(data.X, data.y)
-    with pytest.raises(TypeError, match="send the messages in local_models_"):
+    with refused("merged_not_local", TypeError):
         est.to_message("Lyon")
 
 
 @pytest.mark.parametrize(
-    ("parameters", "sentence"),
+    ("name", "value", "code"),
     [
-        ({"n_shards": 0}, "n_shards is 0; give a whole number of at least 1"),
-        ({"n_shards": 2.5}, "n_shards is 2.5; give a whole number"),
-        ({"n_support": 0}, "n_support is 0; give a whole number of at least 1"),
-        ({"method": "mean"}, "method is 'mean'; choose one of"),
-        ({"n_experts": 0}, "n_experts is 0"),
+        ("n_shards", 0, "not_whole"),
+        ("n_shards", 2.5, "not_whole"),
+        ("n_support", 0, "not_whole"),
+        ("method", "mean", "not_one_of"),
+        ("n_experts", 0, "not_whole"),
     ],
 )
-def test_a_mistake_is_named(data, parameters, sentence):
+def test_a_mistake_is_named(data, name, value, code):
     for kind in (DistributedMoERegressor, DistributedMoEClassifier):
-        with pytest.raises(ValueError, match=sentence):
-            kind(**parameters).fit(data.X, data.y > 0)
+        with refused(code, name=name, value=value):
+            kind(**{name: value}).fit(data.X, data.y > 0)
 
 
 # -- shards elsewhere --------------------------------------------------------------------------
@@ -802,8 +806,11 @@ def test_a_label_that_was_not_declared_is_named(tmp_path):
     data = simulate(1600, 2, 2, family="multinomial", softness=0.5, random_state=3)
     written(tmp_path, data, label=text)
     est = DistributedMoEClassifier(2, classes=["low", "mid"], **QUICK)
-    with pytest.raises(TasksFailed, match="part-0.parquet: .*high"):
+    with refused("fits_failed", TasksFailed) as caught:
         est.fit_shards(shards_from(tmp_path, target="y"))
+    first = caught.value.failures[0]
+    assert first.name == "part-0.parquet" and first.cause.code == "class_unknown"
+    assert first.cause.facts["label"] == "high"
 
 
 def test_counts_are_checked_in_every_shard(tmp_path):
@@ -811,8 +818,11 @@ def test_counts_are_checked_in_every_shard(tmp_path):
     frames = written(tmp_path, data)
     frames["part-1.parquet"].assign(y=-1.0).to_parquet(tmp_path / "part-1.parquet")
     est = DistributedMoERegressor(2, family="poisson", **QUICK)
-    with pytest.raises(TasksFailed, match="1 of the fits failed: part-1.parquet: y is -1 in row 0"):
+    with refused("fits_failed", TasksFailed, count=1) as caught:
         est.fit_shards(shards_from(tmp_path, target="y"))
+    (failure,) = caught.value.failures
+    assert failure.name == "part-1.parquet" and failure.cause.code == "not_counts"
+    assert failure.cause.facts == {"value": -1, "row": 0}
 
 
 # -- shards that fail --------------------------------------------------------------------------
@@ -851,14 +861,14 @@ def too_few(path, frame):
 
 
 FAULTS = {
-    empty: "it has no rows; leave it out, or join it to another",
-    unreadable: "part-2.parquet: cannot be read: .*mend it, or leave it out",
-    gone: "part-2.parquet: cannot be read: .*part-2.parquet",
-    lacking: "column 'dose'",
-    wrong_type: "column 'dose' .*text",
-    wrong_target: "column 'y', the target, holds text where numbers are meant",
-    all_nan: "'dose'.*missing",
-    too_few: "it has 1 rows for 2 experts",
+    empty: ("shard_too_small", {"rows": 0, "experts": 2}),
+    unreadable: ("unreadable", {}),
+    gone: ("unreadable", {}),
+    lacking: ("no_column", {"column": "dose"}),
+    wrong_type: ("not_numbers", {"column": "dose", "kind": "text"}),
+    wrong_target: ("target_text", {"column": "y"}),
+    all_nan: ("column_empty", {"column": "dose"}),
+    too_few: ("shard_too_small", {"rows": 1, "experts": 2}),
 }
 
 
@@ -871,15 +881,18 @@ def test_a_shard_that_fails_is_named(tmp_path, data, fault):
     with ThreadPoolExecutor(2) as pool:
         for executor in (None, pool):
             est.set_params(executor=executor)
-            with pytest.raises(TasksFailed, match=FAULTS[fault]) as caught:
+            with refused("fits_failed", TasksFailed, count=1) as caught:
                 est.fit_shards(shards)
-            assert [failure.name for failure in caught.value.failures] == ["part-2.parquet"]
-            assert "1 of the fits failed: part-2.parquet: " in str(caught.value)
+            (failure,) = caught.value.failures
+            code, facts = FAULTS[fault]
+            assert failure.name == "part-2.parquet" and failure.cause.code == code
+            assert facts.items() <= failure.cause.facts.items()
     est.set_params(executor=None)
-    said = one_warning(est, shards, call="fit_shards", on_error="skip")
-    assert said.startswith("DistributedMoERegressor: shard part-2.parquet: ")
-    assert est.failures_ == caught.value.failures and est.n_shards_ == 3
-    assert isinstance(est.failures_[0], Failure)
+    (told,) = one_warning(est, shards, call="fit_shards", on_error="skip")
+    assert told.code == "shard_failed" and told.sites == ("part-2.parquet",)
+    assert told.facts == {"name": "part-2.parquet", "cause": failure.cause}
+    assert est.failures_ == (failure,) and est.n_shards_ == 3
+    assert isinstance(failure, Failure)
     # the run without it
     kept = [shard for shard in shards if shard.name != "part-2.parquet"]
     alone = DistributedMoERegressor(2, **QUICK).fit_shards(kept)
@@ -894,19 +907,20 @@ def test_if_all_fail_there_is_no_model(tmp_path, data):
         empty(tmp_path / name, frame)
     est = DistributedMoERegressor(2, **QUICK)
     for on_error in ("raise", "skip"):
-        with pytest.raises(TasksFailed, match="4 of the fits failed: part-0.*; and 1 more"):
+        with refused("fits_failed", TasksFailed, count=4) as caught:
             est.fit_shards(shards, on_error=on_error)
+        assert [failure.name for failure in caught.value.failures] == list(frames)
         assert not hasattr(est, "model_")
 
 
 def test_a_shard_given_twice_is_refused(tmp_path, data):
     written(tmp_path, data)
     file = tmp_path / "part-0.parquet"
-    with pytest.raises(ShardError, match="given twice; its rows would count twice"):
+    with refused("file_twice", ShardError, file=str(file)):
         shards_from([file, file], target="y")
     (shard,) = shards_from(file, target="y")
     for on_error in ("raise", "skip"):
-        with pytest.raises(ShardError, match="part-0.parquet: two shards have this name"):
+        with refused("shard_twice", ShardError, where="part-0.parquet"):
             DistributedMoERegressor(2, **QUICK).fit_shards([shard, shard], on_error=on_error)
 
 
@@ -917,8 +931,7 @@ def test_rows_with_missing_values_are_dropped_if_that_was_asked_for(tmp_path, da
     frame.to_parquet(tmp_path / "part-1.parquet")
     est = DistributedMoERegressor(2, **QUICK)
     shards = shards_from(tmp_path, target="y", missing="drop")
-    said = one_warning(est, shards, call="fit_shards")
-    assert said == "DistributedMoERegressor: 7 rows with missing values were dropped."
+    assert one_warning(est, shards, call="fit_shards") == (Warn.ROWS_DROPPED(rows=7),)
     frames["part-1.parquet"] = frame[7:]
     same = DistributedMoERegressor(2, **QUICK).fit_shards(in_memory(frames))
     assert_array_equal(est.model_.to_vector(), same.model_.to_vector())
@@ -932,7 +945,7 @@ def test_a_file_that_could_not_be_reached_for_a_moment_is_read_again(monkeypatch
         def read(self):
             tries.append(self.name)
             if len(tries) < 3:
-                raise ShardError(f"{self.name}: the network is away") from OSError("away")
+                raise ShardError(Error.NO_ROWS, where=self.name) from OSError("away")
             return super().read()
 
     weak = Weak("shard 0", shards[0].X, shards[0].y, index=shards[0].index)

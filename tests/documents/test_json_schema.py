@@ -13,7 +13,7 @@ from otmoe.data.columns import Column
 from otmoe.documents.json_schema import KINDS, file_name, json_schema
 from otmoe.federation.rounds import begin, reply_to, request_of, step
 from otmoe.likelihood.rows import Rows, Scaling
-from otmoe.text.strict_json import MessageError
+from otmoe.text.errors import MessageError
 
 DOCS = Path(__file__).parents[2] / "docs"
 VALIDATORS = {kind: Draft202012Validator(json_schema(kind)) for kind in KINDS}

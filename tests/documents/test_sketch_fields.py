@@ -8,13 +8,14 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_array_equal
 from oracles import message, random_model
+from refusals import refused, says_what_is_there
 from sketches import clustered, mixed, same
 
 from otmoe import FeatureSpec, LocalModel, MoEClassifier, MoERegressor, Sketch, simulate
 from otmoe.data.columns import Column
 from otmoe.data.shards import ShardError
 from otmoe.distributed.task import RowsShard, Task, fit_local
-from otmoe.documents.message import MessageError
+from otmoe.text.errors import MessageError
 
 NAMES = ("age", "visits", "ill", "wind=E", "wind=S", "unit")
 
@@ -89,77 +90,93 @@ def test_the_text_is_for_people(rng):
 
 
 BROKEN = [
-    (("weight", 0), -0.1, "sketch.weight[0]` is -0.1; give a number above 0"),
-    (("weight", 0), 0.9, "sketch.weight` adds up to"),
-    (("weight",), [], "sketch.weight` adds up to 0; give probabilities that add up to 1"),
-    (("weight",), [1.0], "sketch.mean` has 2 rows; give 1, one for each entry of `sketch.weight"),
-    (("mean", 1), [0.0], "sketch.mean[1]` has 1 entries; give 2"),
-    (("mean", 1, 0), float("nan"), "sketch.mean[1][0]` is NaN; give a finite number"),
-    (("cov", 0), [1.0, 0.0], "sketch.cov[0]` has 2 entries; give 3"),
-    (("cov", 0), [1.0, 2.0, 1.0], "sketch.cov[0]` is not positive definite; give the upper"),
-    (("cov", 0), [0.0, 0.0, 0.0], "sketch.cov[0]` is not positive definite"),
-    (("cov", 0), [1e30, 1e30, 1e30], "sketch.cov[0]` is not positive definite"),
-    (("numbers",), ["age", "dose"], 'sketch.numbers` names "dose", which is no feature'),
-    (("numbers",), ["age", "age"], 'sketch.numbers` names "age" a second time'),
-    (("numbers",), ["age"], 'sketch` lacks the feature "visits"; add it to its numbers'),
-    (("constant",), {"age": 1.0, "unit": 0.1}, 'sketch.constant` names "age" a second time'),
-    (("whole",), ["ill"], 'sketch.whole` names "ill", which is no number'),
-    (("not_negative",), ["x"], 'sketch.not_negative` names "x", which is no number'),
-    (("categories", 0, "features"), ["age"], 'categories[0].features` names "age" a second time'),
-    (("categories", 1, "prob", 0), [0.5, 0.6, 0.1], "categories[1].prob[0]` adds up to 1.2"),
+    (("weight", 0), -0.1, "field_not_positive sketch.weight[0]"),
+    (("weight", 0), 0.9, "sum_not_one sketch.weight"),
+    (("weight",), [], "sum_not_one sketch.weight", {"total": 0}),
+    (("weight",), [1.0], "rows_of_sketch sketch.mean", {"wanted": 1}),
+    (("mean", 1), [0.0], "length sketch.mean[1]", {"wanted": 2}),
+    (("mean", 1, 0), float("nan"), "field_nan sketch.mean[1][0]", {"value": "NaN"}),
+    (("cov", 0), [1.0, 0.0], "length sketch.cov[0]", {"wanted": 3}),
+    (("cov", 0), [1.0, 2.0, 1.0], "not_a_covariance sketch.cov[0]"),
+    (("cov", 0), [0.0, 0.0, 0.0], "not_a_covariance sketch.cov[0]"),
+    (("cov", 0), [1e30, 1e30, 1e30], "not_a_covariance sketch.cov[0]"),
+    (("numbers",), ["age", "dose"], "names_no_feature sketch.numbers", {"name": '"dose"'}),
+    (("numbers",), ["age", "age"], "named_twice sketch.numbers", {"name": '"age"'}),
+    (("numbers",), ["age"], "sketch_lacks sketch", {"name": '"visits"'}),
+    (("constant",), {"age": 1.0, "unit": 0.1}, "named_twice sketch.constant", {"name": '"age"'}),
+    (("whole",), ["ill"], "names_no_number sketch.whole", {"name": '"ill"'}),
+    (("not_negative",), ["x"], "names_no_number sketch.not_negative", {"name": '"x"'}),
+    (
+        ("categories", 0, "features"),
+        ["age"],
+        "named_twice sketch.categories[0].features",
+        {"name": '"age"'},
+    ),
+    (
+        ("categories", 1, "prob", 0),
+        [0.5, 0.5, 0.25],
+        "sum_not_one sketch.categories[1].prob[0]",
+        {"total": 1.25},
+    ),
     (
         ("categories", 1, "prob", 0, 0),
         -0.5,
-        "categories[1].prob[0][0]` is -0.5; give a number of at least 0",
+        "field_too_small sketch.categories[1].prob[0][0]",
+        {"least": 0},
     ),
-    (("categories", 1, "prob", 0), [1.0], "categories[1].prob[0]` has 1 entries; give 3"),
-    (("categories", 1, "prob"), [[1.0, 0.0, 0.0]], "categories[1].prob` has 1 rows; give 2"),
-    (("units",), {"y": {"center": 0.0, "scale": 1.0}}, "sketch.units.y` is no feature"),
-    (("units",), {"age": {"center": 0.0, "scale": 0.0}}, "units.age.scale` is 0.0; give a number"),
-    (("more",), 1, "sketch.more` is not a field of schema version 1"),
+    (("categories", 1, "prob", 0), [1.0], "length sketch.categories[1].prob[0]", {"wanted": 3}),
+    (
+        ("categories", 1, "prob"),
+        [[1.0, 0.0, 0.0]],
+        "rows_of_sketch sketch.categories[1].prob",
+        {"wanted": 2},
+    ),
+    (("units",), {"y": {"center": 0.0, "scale": 1.0}}, "not_a_feature sketch.units.y"),
+    (
+        ("units",),
+        {"age": {"center": 0.0, "scale": 0.0}},
+        "field_not_positive sketch.units.age.scale",
+    ),
+    (("more",), 1, "field_unknown sketch.more", {"version": 1}),
 ]
 
 
-@pytest.mark.parametrize(("path", "value", "sentence"), BROKEN)
-def test_a_broken_sketch_is_refused_by_name(rng, path, value, sentence):
+@pytest.mark.parametrize(("path", "value", "problem", "facts"), [(*row, {})[:4] for row in BROKEN])
+def test_a_broken_sketch_is_refused_by_name(rng, path, value, problem, facts):
     document = json.loads(sent(rng).to_json())
     assert len(document["sketch"]["weight"]) == 2
     place = document["sketch"]
     for key in path[:-1]:
         place = place[key]
     place[path[-1]] = value
-    with pytest.raises(MessageError) as error:
+    with refused(problem, MessageError, where="lyon.moe.json", **facts) as caught:
         LocalModel.from_json(json.dumps(document), "lyon.moe.json")
-    assert sentence in str(error.value)
-    assert str(error.value).startswith("lyon.moe.json: `sketch")
-    assert "\n" not in str(error.value)
+    says_what_is_there(caught.value, document)
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("rows", "sentence"),
+    ("rows", "problem", "facts"),
     [
-        ([], "`support` has 0 rows; give 1 to 10000, or leave it out"),
-        ([[1.0] * 6] * 10_001, "`support` has 10001 rows; give 1 to 10000"),
-        ([[1.0] * 6, [1.0] * 5], "`support[1]` has 5 entries; give 6, one for each feature"),
-        ([[1.0] * 5 + ["N"]], '`support[0][5]` is "N"; give a number'),
-        (
-            [[1.0] * 5 + [float("inf")]],
-            "`support[0][5]` is infinite or too large; give a finite number",
-        ),
+        ([], "support_rows support", {"most": 10000}),
+        ([[1.0] * 6] * 10_001, "support_rows support", {"most": 10000}),
+        ([[1.0] * 6, [1.0] * 5], "length_of_features support[1]", {"wanted": 6}),
+        ([[1.0] * 5 + ["N"]], "field_number support[0][5]", {}),
+        ([[1.0] * 5 + [float("inf")]], "field_infinite support[0][5]", {}),
     ],
 )
-def test_broken_rows_are_refused_by_name(rng, rows, sentence):
+def test_broken_rows_are_refused_by_name(rng, rows, problem, facts):
     document = json.loads(sent(rng).to_json()) | {"support": rows}
-    with pytest.raises(MessageError) as error:
+    with refused(problem, MessageError, **facts) as caught:
         LocalModel.from_json(json.dumps(document))
-    assert sentence in str(error.value)
+    says_what_is_there(caught.value, document)
 
 
 def test_a_sketch_of_other_features_does_not_leave(rng):
     X = rng.normal(size=(50, 3))
-    with pytest.raises(MessageError, match=r"`support\[0\]` has 3 entries; give 2"):
+    with refused("length_of_features support[0]", length=3, wanted=2):
         message(random_model(rng), support=X[:5])
-    with pytest.raises(MessageError, match="the sketch has 3 features, but the model has 2"):
+    with refused("sketch_of_other_features", features=3, wanted=2):
         message(random_model(rng), sketch=Sketch.fit(X))
 
 
@@ -220,22 +237,27 @@ def test_weights_of_the_fit_are_those_of_the_sketch(data):
 
 
 @pytest.mark.parametrize(
-    ("kwargs", "sentence"),
+    ("kwargs", "code", "facts"),
     [
-        ({"sketch": True}, "X is missing: rows are not kept after fit"),
-        ({"share": 5}, "X is missing"),
-        ({"X": np.zeros((400, 3)), "sketch": 2.5}, "n_components is 2.5; give a whole number"),
-        ({"X": np.zeros((20, 3)), "sketch": True}, "X has 20 rows .* but the fit had 400"),
-        ({"X": np.zeros((20, 2)), "sketch": True}, "2 features"),
-        ({"X": np.zeros((20, 3)), "share": -1}, "share is -1; give a whole number from 0 to 10000"),
-        ({"X": np.zeros((20, 3)), "share": 20_000}, "share is 20000; give"),
-        ({"X": np.zeros((20, 3)), "share": 0.5}, "share is 0.5; give"),
+        ({"sketch": True}, "x_missing", {}),
+        ({"share": 5}, "x_missing", {}),
+        (
+            {"X": np.zeros((400, 3)), "sketch": 2.5},
+            "not_whole",
+            {"name": "n_components", "value": 2.5},
+        ),
+        ({"X": np.zeros((20, 3)), "sketch": True}, "other_rows", {"rows": 20, "fitted": 400}),
+        ({"X": np.zeros((20, 3)), "share": -1}, "share_wrong", {"value": -1, "most": 10000}),
+        ({"X": np.zeros((20, 3)), "share": 20_000}, "share_wrong", {"value": 20_000}),
+        ({"X": np.zeros((20, 3)), "share": 0.5}, "share_wrong", {"value": 0.5}),
     ],
 )
-def test_a_mistake_is_named(data, kwargs, sentence):
+def test_a_mistake_is_named(data, kwargs, code, facts):
     est = MoERegressor(2, random_state=0).fit(data.X, data.y)
-    with pytest.raises(ValueError, match=sentence):
+    with refused(code, ValueError, **facts):
         est.to_message("Lyon", **kwargs)
+    with pytest.raises(ValueError, match="2 features"):
+        est.to_message("Lyon", np.zeros((20, 2)), sketch=True)
 
 
 def test_a_task_asks_for_a_sketch_and_rows(data):
@@ -249,5 +271,5 @@ def test_a_task_asks_for_a_sketch_and_rows(data):
     again = fit_local(replace(task, sketch=True, share=5)).message
     assert again.to_json() == full.to_json()
     few = replace(task, shard=RowsShard("Nice", data.X[:8], data.y[:8]), n_experts=1, sketch=True)
-    with pytest.raises(ShardError, match="Nice: X has 8 rows .*, and a sketch needs 10"):
+    with refused("sketch_rows", ShardError, least=10, where="Nice"):
         fit_local(few)

@@ -1,8 +1,10 @@
 """Adapters, where their packages are not installed."""
 
 import sys
+from types import SimpleNamespace
 
 import pytest
+from refusals import refused
 
 from otmoe.federation.flower.app import client_app, server_app
 from otmoe.workers.ray import RayExecutor
@@ -10,12 +12,20 @@ from otmoe.workers.ray import RayExecutor
 
 def test_without_ray_the_user_is_told_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(ImportError, match=r"pip install 'otmoe\[ray\]'"):
+    with refused("no_ray", ImportError):
         RayExecutor()
+
+
+def test_an_executor_that_is_shut_takes_no_task(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(is_initialized=lambda: True))
+    executor = RayExecutor()
+    executor.shutdown()
+    with refused("executor_shut", RuntimeError):
+        executor.submit(abs, -1)
 
 
 @pytest.mark.parametrize("app", [client_app, server_app])
 def test_without_flower_the_user_is_told_what_to_install(monkeypatch, app):
     monkeypatch.setitem(sys.modules, "flwr", None)
-    with pytest.raises(ImportError, match=r"pip install 'otmoe\[flower\]'"):
+    with refused("no_flower", ImportError):
         app()

@@ -14,6 +14,7 @@ from otmoe.distributed.task import Task, fit_local
 from otmoe.documents.rounds import RefineReply
 from otmoe.federation.rounds import begin, reply_to, request_of
 from otmoe.likelihood.rows import Rows, Scaling
+from otmoe.text.sentences import Warn
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +99,7 @@ def test_a_model_with_as_many_coefficients_as_rows_shows_y(people):
     sent = message(few, 1)
     assert sent.model.experts.coef.size == len(few)
     assert_allclose(sent.model.predict(SPEC.encode(few)), few.y, rtol=1e-8)
-    assert any("5 rows for 6 parameters" in warning for warning in sent.warnings)
+    assert Warn.FEW_ROWS(rows=5, parameters=6) in sent.warnings
 
 
 def test_a_message_says_which_levels_nobody_has(people):

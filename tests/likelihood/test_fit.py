@@ -18,6 +18,7 @@ from oracles import (
     responsibilities,
     with_ones,
 )
+from refusals import codes
 from sklearn.linear_model import LinearRegression
 from threadpoolctl import threadpool_info
 
@@ -26,6 +27,8 @@ from otmoe.arrays import numerics
 from otmoe.arrays.threads import threads
 from otmoe.likelihood.fit import em
 from otmoe.model.experts import GaussianExperts
+from otmoe.text.notices import Notice
+from otmoe.text.sentences import Status, Warn
 
 CLASSES = {"n_classes": 3}  # of the multinomial family in families.py
 
@@ -219,7 +222,7 @@ def test_a_single_expert_is_least_squares(weighted):
     _, X, y, weight = problem(4, n_experts=1)
     weight = weight if weighted else None
     fit = em(X, y, 1, sample_weight=weight)
-    assert fit.converged and fit.status.startswith("converged")
+    assert fit.converged and fit.status.code == "converged_near"
     ols = LinearRegression().fit(X, y, weight)
     assert_allclose(fit.model.experts.coef[0], np.append(ols.intercept_, ols.coef_), rtol=1e-8)
     mse = np.average((y - ols.predict(X)) ** 2, weights=weight)
@@ -302,7 +305,8 @@ def is_sound(fit, X, y):
     assert np.abs(fit.model.to_vector()).max() < 1e6 and np.all(np.isfinite(fit.trace))
     assert never_falls(fit.trace)
     assert_allclose(fit.log_likelihood, log_likelihood(fit.model, X, y), rtol=1e-6, atol=1e-6)
-    assert fit.status and all(sentence.endswith(".") for sentence in fit.warnings)
+    assert isinstance(fit.status, Notice) and str(fit.status)
+    assert all(isinstance(notice, Notice) for notice in fit.warnings)
 
 
 def test_a_variance_at_the_floor_is_reported(rng):
@@ -310,7 +314,7 @@ def test_a_variance_at_the_floor_is_reported(rng):
     y = np.where(X[:, 0] > 0, 3 + X[:, 1], rng.normal(size=100))
     fit = em(X, y, 2, random_state=0)
     is_sound(fit, X, y)
-    assert any("its variance stopped at the floor" in sentence for sentence in fit.warnings)
+    assert "variance_at_floor" in codes(fit.warnings)
     assert_allclose(fit.model.experts.var.min(), 1e-6 * y.var(), rtol=1e-5)
 
 
@@ -336,7 +340,7 @@ def test_lost_experts_are_reported(rng):
     fit = em(X, y, 2, alpha=0.0, random_state=0)
     is_sound(fit, X, y)
     assert fit.mass.min() < 4
-    assert any("1 of 2 experts answer for hardly any row" in s for s in fit.warnings)
+    assert Warn.EXPERTS_WITHOUT_ROWS(lost=1, experts=2) in fit.warnings
 
 
 def starts_that_lose_an_expert(model, X, y):
@@ -373,7 +377,7 @@ def test_the_likeliest_start_is_kept_when_all_lose_an_expert(unscaled, monkeypat
     monkeypatch.setattr("otmoe.likelihood.fit.candidates", lambda *args: bad)
     fit = em(X, y, 3, max_iter=20)
     is_sound(fit, X, y)
-    assert any("1 of 3 experts answer for hardly any row" in s for s in fit.warnings)
+    assert Warn.EXPERTS_WITHOUT_ROWS(lost=1, experts=3) in fit.warnings
     each = [em(X, y, init=start, max_iter=20).log_likelihood for start in bad]
     assert len(set(np.round(each, 3))) == 3
     assert_allclose(fit.log_likelihood, max(each), rtol=1e-10)
@@ -385,7 +389,7 @@ def test_newton_that_runs_into_the_floor_is_finished_by_em():
     X, y = random_rows(rng, model, 50)
     fit = em(X, y, init=model, alpha=0.0, max_iter=1000)
     is_sound(fit, X, y)
-    assert any("its variance stopped at the floor" in sentence for sentence in fit.warnings)
+    assert "variance_at_floor" in codes(fit.warnings)
     assert fit.converged
 
 
@@ -394,7 +398,7 @@ def test_too_few_iterations_are_reported():
     fit = em(X, y, 3, max_iter=2, random_state=0)
     is_sound(fit, X, y)
     assert not fit.converged and fit.n_iter <= 2
-    assert fit.status == "stopped after 2 passes over the rows, before convergence"
+    assert fit.status == Status.OUT_OF_PASSES(passes=2)
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.03])

@@ -7,10 +7,10 @@ import pytest
 from families import FAMILIES
 from numpy.testing import assert_allclose, assert_array_equal
 from oracles import messages, part_of, random_model, random_rows, responsibilities, with_ones
+from refusals import refused
 from scipy import special
 
 from otmoe import LocalModel, aggregate, simulate
-from otmoe.documents.message import MessageError
 from otmoe.likelihood.fit import em
 from otmoe.likelihood.grams import Grams
 from otmoe.likelihood.rows import Rows
@@ -74,34 +74,42 @@ def test_a_message_without_grams_has_no_such_field(rng):
 
 
 @pytest.mark.parametrize(
-    ("counts", "triangles", "sentence"),
+    ("counts", "triangles", "problem", "facts"),
     [
-        ([60.0], [[1.0] * 6] * 2, r"`grams.counts` has 1 entries for 2 experts"),
-        ([60.0, 40.0], [[1.0] * 6], r"`grams.triangles` has 1 entries for 2 experts"),
-        ([-60.0, 160.0], [[1.0] * 6] * 2, r"`grams.counts\[0\]` is -60.0; give a number of rows"),
-        ([60.0, 41.0], [[1.0] * 6] * 2, r"`grams.counts` adds up to 101, but n_samples is 100"),
-        ([60.0, 40.0], [[1.0] * 6, [1.0] * 5], r"`grams.triangles\[1\]` has 5 numbers; .* has 6"),
+        ([60.0], [[1.0] * 6] * 2, "length grams.counts", {"length": 1, "wanted": 2}),
+        ([60.0, 40.0], [[1.0] * 6], "length grams.triangles", {"length": 1, "wanted": 2}),
+        ([-60.0, 160.0], [[1.0] * 6] * 2, "not_rows grams.counts[0]", {"value": -60.0}),
+        ([60.0, 41.0], [[1.0] * 6] * 2, "sum_not_rows grams.counts", {"total": 101, "rows": 100}),
+        (
+            [60.0, 40.0],
+            [[1.0] * 6, [1.0] * 5],
+            "triangle grams.triangles[1]",
+            {"length": 5, "wanted": 6},
+        ),
         (
             [60.0, 40.0],
             [[1.0] * 6, [1.0, 2, 0, 1, 0, 1]],
-            r"`grams.triangles\[1\]` is no sum of x x'",
+            "not_a_gram grams.triangles[1]",
+            {},
         ),
         (
             [60.0, 40.0],
             [[-1.0, 0, 0, 1, 0, 1], [1.0] * 6],
-            r"`grams.triangles\[0\]` is no sum of x x'",
+            "not_a_gram grams.triangles[0]",
+            {},
         ),
         (
             [60.0, 40.0],
             [[1e30] * 6, [1.0, 0, 0, 1e30, 1e30, 1]],
-            r"`grams.triangles\[1\]` is no sum of x x'",
+            "not_a_gram grams.triangles[1]",
+            {},
         ),
     ],
 )
-def test_grams_that_cannot_be_are_refused(rng, counts, triangles, sentence):
+def test_grams_that_cannot_be_are_refused(rng, counts, triangles, problem, facts):
     (sent,) = messages([random_model(rng)], [100.0])
     document = {"counts": counts, "triangles": triangles}
-    with pytest.raises(MessageError, match=f'site "site 0": {sentence}'):
+    with refused(problem, where='site "site 0"', **facts):
         replace(sent, grams=_Sent(document))
 
 
@@ -210,7 +218,8 @@ def test_unequal_numbers_of_experts_pool_into_the_nearest(rng):
         fit = em(data.X[s], data.y[s], K, random_state=0)
         sent.append(message_of(fit, data.X[s], data.y[s], f"{i}"))
     result = aggregate(sent, data.X[:500], n_experts=2, method="gram")
-    assert "numbers of experts differ" in result.status
+    assert result.status.code == "pooled_by_grams"
+    assert result.status.facts["gate"].code == "gate_unequal"
     pooled = em(data.X, data.y, 2, random_state=0).model
     found = result.model.aligned_to(pooled, data.X)
     # The third expert of the second site has few rows or rows of one of the two: little is lost.
@@ -219,7 +228,7 @@ def test_unequal_numbers_of_experts_pool_into_the_nearest(rng):
 
 def test_a_site_without_grams_is_named(rng):
     a, b = messages([random_model(rng) for _ in range(2)])
-    with pytest.raises(ValueError, match="site 'site 1' sent no Grams.*otmoe fit --grams"):
+    with refused("no_grams", site="site 1"):
         aggregate([a, replace(b, grams=None)], rng.normal(size=(50, 2)), method="gram")
 
 

@@ -7,6 +7,7 @@ import pytest
 from families import FAMILIES
 from numpy.testing import assert_allclose, assert_array_equal
 from oracles import jacobian, log_likelihood, never_falls, random_model, random_rows
+from refusals import codes, refused
 
 from otmoe import (
     DistributedMoEClassifier,
@@ -17,10 +18,12 @@ from otmoe import (
 from otmoe.arrays.newton import length
 from otmoe.data.shards import ArrayShard, ShardError
 from otmoe.distributed.rounds import refine_shards
+from otmoe.estimators.base import FitWarning
 from otmoe.inference import InferenceError
 from otmoe.likelihood.fit import em
 from otmoe.likelihood.rounds import TOL, Refinement, advance, answer, digest
 from otmoe.likelihood.rows import Rows, Scaling
+from otmoe.text.sentences import Error
 from otmoe.workers.gather import TasksFailed
 
 
@@ -93,7 +96,7 @@ def test_the_end_is_the_pooled_fit(rng, family):
     # the same penalty as that of one fit to all rows, although nobody saw all of them
     assert distance(state.model, fit.model, data.X, data.y) < 1e-4
     assert_allclose(state.trace[-1], fit.trace[-1], rtol=1e-9)
-    assert "this is the maximum-likelihood answer of all rows" in state.status
+    assert state.status.code == "at_maximum" and not state.status.sites
 
 
 def test_order_and_number_of_sites_do_not_matter(data):
@@ -163,20 +166,20 @@ def test_an_answer_without_a_site_does_not_claim_all_rows(data):
     state = Refinement(data.truth, Scaling.of(data.X))
     while not state.is_done("auto"):
         state = advance(state, asked(state, less), list(sites))
-    assert state.status.endswith("answer of all rows but those of site 2")
+    assert state.status.code == "at_maximum" and state.status.sites == ("site 2",)
     for _ in range(4):  # it is back
         state = advance(state, asked(state, sites), list(sites))
-    assert state.converged and state.status.endswith("answer of all rows")
+    assert state.status.code == "at_maximum" and not state.status.sites
 
 
 def test_rounds_are_counted(data):
     sites = parts(data)
     state = Refinement(data.truth, Scaling.of(data.X))
     assert not state.is_done(1) and state.is_done(0) and not state.is_done("auto")
-    assert state.status == "no round has been answered yet"
+    assert state.status.code == "no_rounds"
     state = advance(state, asked(state, sites))
     assert state.is_done(1) and not state.is_done(2)
-    assert state.status.startswith("after 1 refine round the last step was ")
+    assert state.status.code == "not_at_maximum" and state.rounds == 1
 
 
 def test_a_digest_tells_questions_apart(rng):
@@ -193,7 +196,7 @@ def test_a_digest_tells_questions_apart(rng):
 
 class Absent(ArrayShard):
     def read(self):
-        raise ShardError(f"{self.name}: it is away")
+        raise ShardError(Error.NO_ROWS, where=self.name)
 
 
 def test_shards_that_do_not_answer(data):
@@ -202,15 +205,16 @@ def test_shards_that_do_not_answer(data):
     ]
     shards.insert(1, Absent("site 1", data.X[:10], data.y[:10]))
     options = {"scaling": Scaling.of(data.X)}
-    with pytest.raises(TasksFailed, match="site 1: it is away"):
+    with pytest.raises(TasksFailed) as caught:
         refine_shards(shards, data.truth, 1, **options)
+    assert [(f.name, f.cause.code) for f in caught.value.failures] == [("site 1", "no_rows")]
     state = refine_shards(shards, data.truth, 2, on_error="skip", **options)
     assert state.missing == ((1, "site 1"), (2, "site 1")) and state.best.n_samples == 3000
 
 
 @pytest.mark.parametrize("rounds", [-1, 1.5, "often", True, None])
 def test_rounds_that_make_no_sense_are_refused(data, rounds):
-    with pytest.raises(ValueError, match="refine is .*give a number of rounds, or 'auto'"):
+    with refused("rounds_wrong", value=rounds):
         refine_shards([], data.truth, rounds, scaling=Scaling.of(data.X))
 
 
@@ -226,7 +230,7 @@ def test_an_estimator_reaches_the_centralised_fit(data, method):
     assert gaps[0] > 3 * gaps[1] > 3 * gaps[2] and gaps[2] < 1e-3
     state = est.aggregation_.refinement
     assert state.converged and state.decrement < TOL and state.rounds <= 6
-    assert "this is the maximum-likelihood answer of all rows" in est.aggregation_.status
+    assert est.aggregation_.status.facts["rounds"].code == "at_maximum"
 
 
 def test_a_classifier_is_refined_too():
@@ -250,15 +254,15 @@ def test_standard_errors_after_refining_are_those_of_one_fit(data):
 
 
 @pytest.mark.parametrize(
-    ("refine", "sentence"),
+    ("refine", "code", "facts"),
     [
-        (0, "merged by method='reduction' from the one message of each of 10 sites"),
-        (1, "away from the maximum"),
+        (0, "one_round", {"method": "reduction", "sites": 10}),
+        (1, "not_at_maximum", {}),
     ],
 )
-def test_standard_errors_before_that_are_refused(data, refine, sentence):
+def test_standard_errors_before_that_are_refused(data, refine, code, facts):
     est = DistributedMoERegressor(2, n_shards=10, refine=refine, random_state=0)
-    with pytest.raises(InferenceError, match=sentence):
+    with refused(code, InferenceError, **facts):
         est.fit(data.X, data.y).aggregation_.inference()
 
 
@@ -267,10 +271,11 @@ def test_a_separated_gate_is_named(rng):
     x = np.concatenate([rng.uniform(-3, -1, 1500), rng.uniform(1, 3, 1500)])
     X = np.column_stack([x, rng.normal(size=3000)])
     y = np.where(x < 0, 5 + 3 * x, -4 - 2 * x) + 0.3 * rng.normal(size=3000)
-    with pytest.warns(UserWarning, match="it separates them"):
+    with pytest.warns(FitWarning) as caught:
         est = DistributedMoERegressor(2, n_shards=4, refine="auto", random_state=0).fit(X, y)
     assert est.aggregation_.refinement.converged
-    assert any("do not determine the gate" in w for w in est.aggregation_.warnings)
+    assert "gate_undetermined" in codes(est.aggregation_.warnings)
+    assert "gate_undetermined" in caught[0].message.codes
 
 
 def test_a_last_step_that_nobody_has_seen_is_taken_back_if_it_is_bad(data):

@@ -3,10 +3,11 @@ import pytest
 from families import FAMILIES
 from numpy.testing import assert_allclose, assert_array_equal
 from oracles import log_likelihood, random_model, random_rows
+from refusals import refused
 
 from otmoe.arrays import numerics
 from otmoe.likelihood.information import observed_information
-from otmoe.likelihood.rows import Rows
+from otmoe.likelihood.rows import Rows, Scaling
 from otmoe.model.experts import GaussianExperts, PoissonExperts
 
 GAUSSIAN = GaussianExperts.blank(2, 4)
@@ -68,8 +69,14 @@ def test_rows_of_weight_zero_do_not_hide_that_a_column_is_constant(rng, X, y, mo
     assert_array_equal(correlation[2], 0)
 
 
+@pytest.mark.parametrize("matrix", ["transform", "inverse"])
+def test_no_scaling_has_no_matrix(matrix):
+    with refused("no_scale"):
+        getattr(Scaling(), matrix)
+
+
 def test_rows_of_no_weight_at_all_are_refused(X, y):
-    with pytest.raises(ValueError, match="every row has weight zero"):
+    with refused("rows_without_weight"):
         Rows(X, y, np.zeros(300)).standardised(GAUSSIAN)
 
 

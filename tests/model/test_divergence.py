@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from oracles import random_model, with_ones
+from refusals import refused
 from scipy.special import softmax
 
 from otmoe.arrays import numerics
@@ -173,15 +174,15 @@ def test_without_numba_linear_programming_serves(rng, monkeypatch):
 @pytest.mark.parametrize(
     ("cost", "supply", "demand", "message"),
     [
-        ([[1.0, 2.0]], [[1.0]], [[0.5, 0.5]], r"cost has shape \(1, 2\)"),
-        ([[[1.0, 2.0]]], [[1.0]], [[1.0]], r"demand \(1, 1\)"),
-        ([[[1.0, np.inf]]], [[1.0]], [[0.5, 0.5]], "cost has infinite"),
-        ([[[1.0, 2.0]]], [[1.0]], [[1.5, -0.5]], "demand has negative"),
-        ([[[1.0, 2.0]]], [[1.0]], [[0.5, 0.6]], "supply adds up to 1 and demand to 1.1"),
+        ([[1.0, 2.0]], [[1.0]], [[0.5, 0.5]], "transport_shapes"),
+        ([[[1.0, 2.0]]], [[1.0]], [[1.0]], "transport_shapes"),
+        ([[[1.0, np.inf]]], [[1.0]], [[0.5, 0.5]], "cost_not_finite"),
+        ([[[1.0, 2.0]]], [[1.0]], [[1.5, -0.5]], "not_masses"),
+        ([[[1.0, 2.0]]], [[1.0]], [[0.5, 0.6]], "totals_differ"),
     ],
 )
 def test_problems_without_a_solution_are_refused(cost, supply, demand, message):
-    with pytest.raises(ValueError, match=message):
+    with refused(message):
         transport_costs(*map(np.array, (cost, supply, demand)))
 
 
@@ -298,11 +299,11 @@ def test_costs_of_many_experts_are_held_for_some_rows_at_a_time(rng):
 @pytest.mark.parametrize("divergence", [relaxed_divergence, transport_divergence])
 def test_models_that_cannot_be_compared_are_refused(rng, divergence):
     f, X = random_model(rng), rng.normal(size=(5, 2))
-    with pytest.raises(ValueError, match="f has gaussian experts and g has poisson ones"):
+    with refused("divergence_families", family="gaussian", other="poisson"):
         divergence(f, random_model(rng, family="poisson"), X)
-    with pytest.raises(ValueError, match=r"shape \(3,\) in f and \(4,\) in g"):
+    with refused("divergence_shapes"):
         divergence(f, random_model(rng, n_features=3), X)
-    with pytest.raises(ValueError, match=r"X has shape \(5, 1\); these models have 2 features"):
+    with refused("x_shape", features=2):
         divergence(f, f, X[:, :1])
-    with pytest.raises(ValueError, match="at least one row"):
+    with refused("x_shape"):
         divergence(f, f, X[:0])

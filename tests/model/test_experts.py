@@ -6,6 +6,7 @@ import pytest
 from families import FAMILIES
 from numpy.testing import assert_allclose, assert_array_equal
 from oracles import jacobian, least_squares, with_ones
+from refusals import refused
 from scipy import optimize
 
 from otmoe.model.experts import FAMILIES as REGISTERED
@@ -107,9 +108,9 @@ def test_cdf_and_quantile_are_the_textbook_ones(family, experts, X, y):
         assert_allclose(experts.cdf(eta, y[:, None]), law.cdf(y[:, None]), rtol=1e-10)
         assert_allclose(experts.quantile(eta, 0.3), law.ppf(0.3), rtol=1e-10, atol=1e-12)
     else:
-        with pytest.raises(TypeError, match="multinomial responses have no order"):
+        with refused("no_order", TypeError, family="multinomial"):
             experts.cdf(eta, y[:, None])
-        with pytest.raises(TypeError, match="multinomial responses have no order"):
+        with refused("no_order", TypeError, family="multinomial"):
             experts.quantile(eta, 0.3)
 
 
@@ -307,7 +308,7 @@ def test_statistics_add_up_over_rows(experts, X, y, weight):
 def test_an_offset_is_added_to_the_predictor(family, experts, X, rng):
     offset = rng.normal(size=N)
     if family is FAMILIES["multinomial"]:
-        with pytest.raises(TypeError, match="take no offset"):
+        with refused("no_offset", TypeError):
             experts.predictor(X, offset)
     else:
         assert_array_equal(experts.predictor(X, offset), experts.predictor(X) + offset[:, None])

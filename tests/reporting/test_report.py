@@ -11,11 +11,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from commandline import fine, refused
+from commandline import fails, fine
 from families import FAMILIES
 from jsonschema import Draft202012Validator
 from numpy.testing import assert_array_equal
 from oracles import made_up_grams, random_model
+from refusals import refused
 
 import otmoe
 from otmoe import (
@@ -34,9 +35,11 @@ from otmoe.data.columns import Column
 from otmoe.documents.json_schema import json_schema
 from otmoe.inference import InferenceError
 from otmoe.reporting import _SCRIPTS
-from otmoe.text.strict_json import MessageError
+from otmoe.text.notices import Notice
+from otmoe.text.sentences import Finding
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"
+ODD = Notice("said", "it is odd")
 SUPPORT = np.random.default_rng(0).normal(size=(60, 2))
 
 
@@ -220,21 +223,21 @@ def test_the_parts_of_a_message_add_up():
 # -- what to look at -------------------------------------------------------------------------------
 
 
-def levels(result):
-    return {(check["level"], tuple(check["sites"])) for check in data_of(report(result))["checks"]}
+def checks(result):
+    return {(c["level"], c["code"], *c["sites"]) for c in data_of(report(result))["checks"]}
 
 
 def test_the_page_names_what_to_look_at():
     result = merged(n=6)
-    assert ("look", ("site 1",)) in levels(result)  # did not converge
-    assert not any(level == "bad" for level, _ in levels(result))
-    odd = replace(result.sites[3], flagged=("it is odd",))
+    assert ("look", "fits_stopped", "site 1") in checks(result)
+    assert not any(level == "bad" for level, *_ in checks(result))
+    odd = replace(result.sites[3], flagged=(ODD,))
     flagged = replace(result, sites=(*result.sites[:3], odd, *result.sites[4:]))
-    assert ("bad", ("site 3",)) in levels(flagged)
-    assert ("look", ("Brest",)) in levels(replace(result, left_out={"Brest": "it is far off"}))
-    assert ("bad", ()) in levels(replace(result, converged=False))
+    assert ("bad", "sites_stand_out", "site 3") in checks(flagged)
+    assert ("look", "left_out", "Brest") in checks(replace(result, left_out={"Brest": ODD}))
+    assert ("bad", "merging_stopped") in checks(replace(result, converged=False))
     heavy = aggregate(messages(n=4), SUPPORT, site_weight=[0.7, 0.1, 0.1, 0.1])
-    assert ("look", ("site 0",)) in levels(heavy)
+    assert ("look", "one_site_dominates", "site 0") in checks(heavy)
 
 
 def test_an_expert_that_rests_on_one_site_is_named():
@@ -245,12 +248,9 @@ def test_an_expert_that_rests_on_one_site_is_named():
         )
         for m, site in enumerate(result.sites)
     ]
-    texts = [
-        check["text"] for check in data_of(report(replace(result, sites=tuple(sites))))["checks"]
-    ]
-    assert any(
-        text.startswith("site 2 brings more than 80% of the mass of expert 1") for text in texts
-    )
+    found = data_of(report(replace(result, sites=tuple(sites))))["checks"]
+    expected = Finding.EXPERT_OF_ONE_SITE(name="site 2", share=0.8, experts="expert 1")
+    assert str(expected) in [check["text"] for check in found]
 
 
 def test_a_site_without_weight_has_no_flow():
@@ -294,7 +294,7 @@ def test_names_stay_text():
         )
         for m in messages("logistic", names=HOSTILE + " {}", features=(HOSTILE, "{{DATA}}"))
     ]
-    result = replace(aggregate(sent, SUPPORT), left_out={HOSTILE: "]]>\u2028"})
+    result = replace(aggregate(sent, SUPPORT), left_out={HOSTILE: Notice("said", "]]>\u2028")})
     page = report(result, title=HOSTILE, about={HOSTILE: "<!--"})
     assert Reader(page).tags == Reader(plain).tags
     assert "<img" not in page
@@ -331,14 +331,14 @@ def test_a_model_alone_says_that_it_is_alone(tmp_path):
     messages()[0].save(tmp_path / "site.moe.json")
     for source in (model, tmp_path / "model.json", str(tmp_path / "site.moe.json")):
         found = data_of(report(source))
-        assert found["aggregation"] is None and "nothing about how" in found["notes"][0]
+        assert found["aggregation"] is None and found["notes"] == [str(Finding.MODEL_ALONE())]
         assert_array_equal(found["model"]["gate"], model.gate.coef)
     assert found["about"]["site"] == "site 0"
 
 
 def test_an_ensemble_has_no_coefficients():
     found = data_of(report(merged(method="ensemble")))
-    assert found["model"] is None and "ensemble" in found["notes"][0]
+    assert found["model"] is None and found["notes"] == [str(Finding.NOT_MERGED())]
     assert found["aggregation"]["mass"] is None and len(found["aggregation"]["sites"]) == 4
 
 
@@ -353,30 +353,34 @@ def test_every_method_has_its_page(method, tmp_path):
 
 
 def test_what_is_no_source_is_refused():
-    with pytest.raises(TypeError, match="source is a MoERegressor; give an Aggregation"):
+    with refused("no_report", TypeError, kind="MoERegressor"):
         report(MoERegressor())
 
 
 # -- files -----------------------------------------------------------------------------------------
 
 PLACES = [
-    ("sites", [], "`aggregation.sites` is empty"),
-    ("sites.1.site", "site 0", '`aggregation.sites[1]` is "site 0" a second time'),
-    ("sites.0.mass.1", [0.5], "`aggregation.sites[0].mass[1]` has 1 entries; give 2"),
-    ("sites.0.mass", [[0.5, 0.4], [0, 0]], "`aggregation.sites[0].mass` adds up to 0.9"),
-    ("sites.0.mass.0.0", -0.1, "`aggregation.sites[0].mass[0][0]` is -0.1"),
-    ("sites.0.weight", 1.5, "`aggregation.sites[0].weight` is 1.5"),
-    ("sites.0.sent.model", 1.5, "`aggregation.sites[0].sent.model` is 1.5"),
-    ("sites.0.sent.rows", 1, "`aggregation.sites[0].sent.rows` is not a field"),
-    ("sites.0.site", "a" * 201, "`aggregation.sites[0].site` has 201 characters"),
-    ("sites.0.status", "\x1b[31m", "`aggregation.sites[0].status` holds the control character"),
-    ("covariates.sd", [1.0], "`aggregation.covariates.sd` has 1 entries; give 2"),
-    ("covariates.low.0", 1e9, "`aggregation.covariates.low[0]` is 1000000000.0, above"),
-    ("inference", {"kind": "information", "standard_errors": [1.0]}, "has 1 entries; give"),
-    ("trace", [1e31], "`aggregation.trace[0]` is 1e+31"),
-    ("n_support", -1, "`aggregation.n_support` is -1"),
-    ("left_out", {"": "gone"}, "is empty; give the site a name"),
-    ("colour", "red", "`aggregation.colour` is not a field"),
+    ("sites", [], "no_sites_merged aggregation.sites"),
+    ("sites.1.site", "site 0", "second_time aggregation.sites[1]"),
+    ("sites.0.mass.1", [0.5], "length_of_experts aggregation.sites[0].mass[1]"),
+    ("sites.0.mass", [[0.5, 0.4], [0, 0]], "sum_not_one aggregation.sites[0].mass"),
+    ("sites.0.mass.0.0", -0.1, "field_too_small aggregation.sites[0].mass[0][0]"),
+    ("sites.0.weight", 1.5, "field_too_large aggregation.sites[0].weight"),
+    ("sites.0.sent.model", 1.5, "field_whole aggregation.sites[0].sent.model"),
+    ("sites.0.sent.rows", 1, "field_unknown aggregation.sites[0].sent.rows"),
+    ("sites.0.site", "a" * 201, "name_too_long aggregation.sites[0].site"),
+    ("sites.0.status", "\x1b[31m", "control_character aggregation.sites[0].status"),
+    ("covariates.sd", [1.0], "length aggregation.covariates.sd"),
+    ("covariates.low.0", 1e9, "low_above_high aggregation.covariates.low[0]"),
+    (
+        "inference",
+        {"kind": "information", "standard_errors": [1.0]},
+        "length aggregation.inference.standard_errors",
+    ),
+    ("trace", [1e31], "field_too_large aggregation.trace[0]"),
+    ("n_support", -1, "field_too_small aggregation.n_support"),
+    ("left_out", {"": "gone"}, 'site_unnamed aggregation.left_out[""]'),
+    ("colour", "red", "field_unknown aggregation.colour"),
 ]
 
 
@@ -392,7 +396,7 @@ def test_a_file_that_says_nonsense_about_its_merging_is_refused(place, value, wo
     inner[last] = value
     path.write_text(json.dumps(document))
     for read in (load_model, report):
-        with pytest.raises(MessageError, match=re.escape(words)):
+        with refused(words):
             read(path)
 
 
@@ -408,7 +412,7 @@ def test_every_free_parameter_has_a_standard_error(family, columns, tmp_path):
     found = data_of(report(tmp_path / "model.json"))["model"]
     assert len(found["estimates"]) == model.n_parameters and found["has_intervals"]
     part["standard_errors"].pop()
-    with pytest.raises(MessageError, match="`aggregation.inference.standard_errors` has"):
+    with refused("length aggregation.inference.standard_errors"):
         save_model(model, tmp_path / "model.json", aggregation=document)
 
 
@@ -418,14 +422,15 @@ def test_too_many_experts_of_a_site_are_refused(tmp_path):
     document = json.loads(path.read_text())
     document["aggregation"]["sites"][0]["mass"] = [[1 / 200, 1 / 200]] * 100 + [[0, 0]]
     path.write_text(json.dumps(document))
-    with pytest.raises(MessageError, match="more than 100 experts"):
+    with refused("limit", limit="experts", most=100):
         load_model(path)
 
 
 def test_words_of_any_kind_can_be_written(tmp_path):
     """Whatever failed is named by somebody else, and the model is still written."""
-    out = {"a\nb" * 100: "line\nbreak \x1b", "": "", "site 0": "its second message was refused"}
-    result = replace(merged(), left_out=out, status="two\nlines", cost=np.inf)
+    words = {"a\nb" * 100: "line\nbreak \x1b", "": "", "site 0": "its second message was refused"}
+    out = {site: Notice("said", text) for site, text in words.items()}
+    result = replace(merged(), left_out=out, status=Notice("said", "two\nlines"), cost=np.inf)
     result.save(tmp_path / "model.json")
     found = data_of(report(tmp_path / "model.json"))["aggregation"]
     assert found["status"] == "two?lines" and found["cost"] == 1e30
@@ -454,10 +459,11 @@ def test_the_command_writes_the_page():
         f"site {m}" for m in range(4)
     ]
     assert set(found["aggregation"]["left_out"]) == {"site 4", "bad.moe.json"}
-    assert "is there already" in refused("report", "model.json", "-o", "page.html")
-    fine("report", "model.json", "-o", "page.html", "--force", "--title", "Ours & theirs")
+    args = ["report", "model.json", "-o", "page.html"]
+    fails(*args, code="output_exists", path=Path("page.html"))
+    fine(*args, "--force", "--title", "Ours & theirs")
     assert "<title>Ours &amp; theirs</title>" in Path("page.html").read_text()
-    assert "ends too early" in refused("report", "bad.moe.json", "-o", "other.html")
+    fails("report", "bad.moe.json", "-o", "other.html", code="json_cut")
 
 
 @pytest.mark.usefixtures("own_folder")
@@ -481,8 +487,10 @@ def test_the_file_of_a_run_has_what_the_page_needs():
     fine("report", "m.json", "-o", "page.html", "-q")
     part = data_of(Path("page.html").read_text())["aggregation"]
     assert len(part["sites"]) == 3 and sum(site["n_samples"] for site in part["sites"]) == 900
-    ((name, why),) = part["left_out"].items()
-    assert "part-9" in name and why.startswith("it could not be fitted")
+    ((name, why),) = json.loads(Path("m.json").read_text())["aggregation"]["left_out"].items()
+    assert (
+        "part-9" in name and why["code"] == "not_fitted" and part["left_out"][name] == why["text"]
+    )
     fine("predict", "m.json", "data/part-0.parquet", "-o", "p.parquet")
     said = json.loads(fine("inspect", "m.json", "--json").stdout)
     assert sum(part["bytes"] for part in said["parts"]) == said["bytes"]
@@ -526,7 +534,7 @@ def test_notebooks_show_tables():
 
 def test_notebooks_show_names_as_text():
     sent = messages(names=HOSTILE + " {}", features=(HOSTILE, "b"))
-    result = replace(aggregate(sent, SUPPORT), left_out={HOSTILE: "x"})
+    result = replace(aggregate(sent, SUPPORT), left_out={HOSTILE: ODD})
     for value in (result, result.model, sent[0], report(result)):
         assert "<img" not in value._repr_html_()
     assert "&lt;img" in result._repr_html_()

@@ -14,7 +14,11 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from refusals import refused
 
+from otmoe.text.errors import ShardError
+from otmoe.text.notices import Notice
+from otmoe.text.sentences import Error, Finding
 from otmoe.workers.gather import Failure, TasksFailed, gather, local_workers
 
 STALL = 6.0  # seconds without an end after which tasks are given up: long, for a busy machine
@@ -127,28 +131,29 @@ def test_it_is_tried_as_often_as_asked_for(engine, tmp_path, retries):
     function = weak(tmp_path, OSError("the disk is away"), 99)
     found, failures = gather(function, range(N), NAMES, engine, retries=retries)
     assert found == all_but(3)
-    assert failures == [Failure("task 3", "OSError: the disk is away")]
+    assert failures == [Failure("task 3", Notice("task_error", "OSError: the disk is away"))]
     assert attempts(tmp_path, 3) == retries + 1
 
 
 @pytest.mark.parametrize(
-    ("error", "cause"),
+    ("error", "cause", "code"),
     [
-        (ValueError("y is\n  text"), "y is text"),
-        (ValueError("task 3: y is text"), "y is text"),
-        (ValueError("shard 'task 3': y is text"), "y is text"),
-        (ValueError(), "ValueError"),
-        (ZeroDivisionError("by zero"), "ZeroDivisionError: by zero"),
-        (MemoryError(), "MemoryError"),
-        (FileNotFoundError("gone"), "FileNotFoundError: gone"),
-        (PermissionError("closed"), "PermissionError: closed"),
+        (ShardError(Error.NO_ROWS, where="shard 'task 3'"), Error.NO_ROWS.value, "no_rows"),
+        (ValueError("y is\n  text"), "y is text", "task_error"),
+        (ValueError("task 3: y is text"), "y is text", "task_error"),
+        (ValueError("shard 'task 3': y is text"), "y is text", "task_error"),
+        (ValueError(), "ValueError", "task_error"),
+        (ZeroDivisionError("by zero"), "ZeroDivisionError: by zero", "task_error"),
+        (MemoryError(), "MemoryError", "task_error"),
+        (FileNotFoundError("gone"), "FileNotFoundError: gone", "task_error"),
+        (PermissionError("closed"), "PermissionError: closed", "task_error"),
     ],
 )
-def test_any_other_error_is_final_and_named(tmp_path, error, cause):
+def test_any_other_error_is_final_and_named(tmp_path, error, cause, code):
     with ThreadPoolExecutor(2) as pool:
         for n, engine in enumerate((None, pool)):
             found, failures = gather(weak(tmp_path, error, 99), range(N), NAMES, engine)
-            assert found == all_but(3) and failures == [Failure("task 3", cause)]
+            assert found == all_but(3) and failures == [Failure("task 3", Notice(code, cause))]
             assert attempts(tmp_path, 3) == n + 1
 
 
@@ -160,8 +165,8 @@ def test_failures_are_in_the_order_of_the_tasks(engine):
     found, failures = gather(fail, range(N), NAMES, engine)
     assert found == [None] * N
     assert list(map(str, failures)) == [f"task {i}: no {i}" for i in range(N)]
-    said = str(TasksFailed(failures))
-    assert said == "8 of the fits failed: task 0: no 0; task 1: no 1; task 2: no 2; and 5 more"
+    shown = "task 0: no 0; task 1: no 1; task 2: no 2; and 5 more"
+    assert TasksFailed(failures).facts == {"count": N, "failures": shown}
 
 
 def test_what_cannot_be_sent_back_is_named():
@@ -193,8 +198,7 @@ def test_a_worker_that_is_killed_is_replaced(tmp_path, times):
 def test_a_task_that_kills_every_worker_is_named_and_the_others_are_done(tmp_path):
     found, failures = gather(deadly(tmp_path, 99, (1, 6)), range(N), NAMES, local_workers(2))
     assert found == all_but(1, 6)
-    cause = "its worker died each time: killed, or out of memory"
-    assert failures == [Failure("task 1", cause), Failure("task 6", cause)]
+    assert failures == [Failure(f"task {i}", Finding.WORKER_DIED()) for i in (1, 6)]
 
 
 def test_without_retries_the_killer_is_still_told_from_the_others(tmp_path):
@@ -236,7 +240,7 @@ def test_tasks_that_were_with_a_killer_are_tried_alone():
     engine = Blaming(killer=4)
     found, failures = gather(str, range(6), [f"task {i}" for i in range(6)], engine, retries=0)
     assert found == ["0", "1", "2", "3", None, "5"]
-    assert failures == [Failure("task 4", "its worker died each time: killed, or out of memory")]
+    assert failures == [Failure("task 4", Finding.WORKER_DIED())]
     assert engine.tried.count(3) == 2 and engine.tried.count(4) == 2
 
 
@@ -250,7 +254,7 @@ class Broken(Executor):
 def test_the_pool_of_the_user_cannot_be_replaced(tmp_path):
     for pool in (Broken(), local_workers(2)()):
         try:
-            with pytest.raises(RuntimeError, match="give a function that makes an executor"):
+            with refused("executor_broke", RuntimeError):
                 gather(deadly(tmp_path, 99), range(N), NAMES, pool)
         finally:
             pool.shutdown()
@@ -263,7 +267,7 @@ def test_the_pool_of_the_user_cannot_be_replaced(tmp_path):
 def test_a_task_that_hangs_is_named_and_the_others_are_done(who):
     found, failures = gather(hanging(who), range(N), NAMES, local_workers(2), timeout=STALL)
     assert found == all_but(*who)
-    assert failures == [Failure(f"task {i}", "no fit ended within 6 s") for i in who]
+    assert failures == [Failure(f"task {i}", Finding.NOTHING_ENDED(seconds=STALL)) for i in who]
 
 
 def test_no_process_of_a_standard_pool_is_left_hanging():
@@ -293,7 +297,7 @@ def test_a_thread_that_hangs_is_named(who):
         release.set()
     if len(who) == 1:
         assert found == all_but(2)
-        assert failures == [Failure("task 2", "no fit ended within 1 s")]
+        assert failures == [Failure("task 2", Finding.NOTHING_ENDED(seconds=1.0))]
     else:  # nobody is left to do the others, and it ends all the same
         assert found == [None] * N and len(failures) == N
 

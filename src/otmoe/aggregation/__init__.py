@@ -29,6 +29,9 @@ from otmoe.arrays.threads import threads
 from otmoe.documents.message import LocalModel
 from otmoe.model.ensemble import Ensemble
 from otmoe.text.arguments import generator
+from otmoe.text.errors import InvalidInput
+from otmoe.text.notices import OtmoeWarning
+from otmoe.text.sentences import Error
 
 METHODS: dict[str, Callable[[Problem, np.random.Generator], Outcome]] = {
     "reduction": reduction,
@@ -113,13 +116,15 @@ def aggregate(
     [0.625, 0.375]
     """
     if outliers not in ("flag", "exclude"):
-        raise ValueError(f"outliers is {outliers!r}; choose 'flag' or 'exclude'.")
+        raise InvalidInput(
+            Error.NOT_ONE_OF, name="outliers", value=outliers, choices=["exclude", "flag"]
+        )
     n_threads = effective_n_jobs(n_jobs)
     result = merged(
         messages, support, n_experts, method, site_weight, random_state, n_threads, outliers
     )
     if result.warnings:
-        warnings.warn(" ".join(f"aggregate: {w}" for w in result.warnings), UserWarning, 2)
+        warnings.warn(OtmoeWarning("aggregate", result.warnings), stacklevel=2)
     return result
 
 
@@ -138,7 +143,7 @@ def merged(
     With `outliers` None, nobody looks for sites that stand out.
     """
     if method not in METHODS:
-        raise ValueError(f"method is {method!r}; choose one of {sorted(METHODS)}.")
+        raise InvalidInput(Error.NOT_ONE_OF, name="method", value=method, choices=sorted(METHODS))
     begin = perf_counter()
     with threads(n_threads) as pool:
         rng = generator(random_state)

@@ -12,6 +12,7 @@ from otmoe.arrays.numerics import Floats, design, softmax
 from otmoe.documents.message import LocalModel
 from otmoe.model.experts import Experts
 from otmoe.model.mixture import MoE
+from otmoe.text.notices import Notice
 
 THRESHOLD = 5.0
 """Deviations from the median at which a shard or a site stands out."""
@@ -49,15 +50,15 @@ class Verdict:
         rows explain. NaN if nothing can be said.
     likelihood_deviation : float
         How far above the median of the sites its mean log-likelihood per row is, in deviations.
-    reasons : tuple of str
-        Why it stands out, a sentence each; empty if it does not.
+    reasons : tuple of Notice
+        Why it stands out; empty if it does not.
     """
 
     site: str
     disagreement: float
     deviation: float
     likelihood_deviation: float
-    reasons: tuple[str, ...] = ()
+    reasons: tuple[Notice, ...] = ()
 
 
 # -- log-likelihoods ---------------------------------------------------------------------------

@@ -16,6 +16,8 @@ from otmoe.arrays.newton import solve_psd
 from otmoe.arrays.numerics import Floats, design, namespace
 from otmoe.model.experts import Experts
 from otmoe.model.mixture import MoE
+from otmoe.text.errors import InvalidInput
+from otmoe.text.sentences import Error, Status
 
 SHARP = 0.15
 """Share of log K below which the mean entropy of a gate counts as sharp (maths 13)."""
@@ -34,10 +36,7 @@ def gram(problem: Problem, rng: np.random.Generator) -> Outcome:
         if u >= 0 and message.grams is None
     ]
     if lacking:
-        raise ValueError(
-            f"site {lacking[0]!r}{_others(lacking)} sent no Grams, and method='gram' needs them "
-            "from every site: ask for them (otmoe fit --grams), or use method='reduction'."
-        )
+        raise InvalidInput(Error.NO_GRAMS, site=lacking[0], others=_others(lacking))
     first = reduction(problem, rng)
     begin = perf_counter()
     reference = first.model
@@ -45,16 +44,13 @@ def gram(problem: Problem, rng: np.random.Generator) -> Outcome:
     experts = _pooled(problem, reference.experts, targets)
     model = replace(reference, experts=experts)
     if len(aligned) < len(problem.models):
-        gate = "the reduction's gate, since numbers of experts differ"
+        gate = Status.GATE_UNEQUAL()
     elif not is_sharp(problem, reference):
-        gate = "the reduction's gate, since gates are soft"
+        gate = Status.GATE_SOFT()
     else:
         model = replace(model, gate=averaged_parameters(problem, aligned).gate)
-        gate = "gates averaged, since they are sharp"
-    status = (
-        f"pooled the experts of {len(problem.messages)} sites by their Grams, {gate}; matched by "
-        f"the reduction, which {first.status}"
-    )
+        gate = Status.GATE_AVERAGED()
+    status = Status.POOLED_BY_GRAMS(models=len(problem.messages), gate=gate, reduction=first.status)
     timings = {**first.timings, "gram": perf_counter() - begin}
     return Outcome(model, status, first.trace, first.converged, first.warnings, timings)
 

@@ -18,6 +18,8 @@ from otmoe.arrays.numerics import Floats, design
 from otmoe.model.divergence import kl, transport_costs
 from otmoe.model.gate import SoftmaxGate
 from otmoe.model.mixture import MoE
+from otmoe.text.errors import InvalidInput
+from otmoe.text.sentences import Error, Status, Warn
 
 _PROBLEMS = 500_000  # transport problems that choosing the middle model may solve
 _FINALISTS = 4
@@ -39,19 +41,13 @@ def reduction(problem: Problem, rng: np.random.Generator) -> Outcome:
     clock["gate"] = perf_counter() - begin - clock["starts"] - clock["mm"]
 
     empty = int(np.sum(run.mass <= 1e-12))
-    warnings = []
-    if empty:
-        warnings.append(
-            f"{empty} of {K} experts receive no mass from any site: ask for fewer experts."
-        )
+    warnings = (Warn.EXPERTS_EMPTY(empty=empty, experts=K),) if empty else ()
     best, total = runs[0].trace[-1], len(runs)
     same = sum(r.trace[-1] <= best * 1.01 + 1e-12 for r in runs)
-    verb = "converged" if run.converged else "stopped before convergence"
-    status = (
-        f"{verb} after {run.n_iter} iterations at R_c = {run.trace[-1]:.4g} nats; "
-        f"{same} of {total} starts led there"
+    status = (Status.REDUCED if run.converged else Status.REDUCTION_STOPPED)(
+        iterations=run.n_iter, cost=run.trace[-1], same=same, starts=total
     )
-    return Outcome(model, status, run.trace, run.converged, tuple(warnings), clock)
+    return Outcome(model, status, run.trace, run.converged, warnings, clock)
 
 
 def greedy(problem: Problem, rng: np.random.Generator) -> Outcome:
@@ -59,16 +55,13 @@ def greedy(problem: Problem, rng: np.random.Generator) -> Outcome:
     sources, K = problem.sources, problem.n_experts
     L = sources.experts.n_experts
     if L > _GREEDY_LIMIT:
-        raise ValueError(
-            f"greedy merging takes time that grows with the cube of the number of experts, and "
-            f"there are {L}: use method='reduction', which has no such limit."
-        )
+        raise InvalidInput(Error.GREEDY_TOO_MANY, experts=L)
     if L <= K:
         labels, experts = np.arange(L), sources.experts.take(np.arange(K) % L)
     else:
         labels, experts = greedy_labels(sources.few(2000, rng), K)
     run = descend(sources, experts, labels)
-    status = f"merged {L} experts into {K}, at a divergence of {run.trace[-1]:.4g} nats"
+    status = Status.GREEDILY_MERGED(sources=L, experts=K, cost=run.trace[-1])
     return Outcome(gated(sources, run.experts, labels), status)
 
 
@@ -81,10 +74,7 @@ def middle(problem: Problem, rng: np.random.Generator) -> Outcome:
     sizes = np.array([model.n_experts for model in problem.models])
     sites = np.flatnonzero(sizes == problem.n_experts)
     if not len(sites):
-        raise ValueError(
-            f"no site has {problem.n_experts} experts, and the middle model is one of the local "
-            "ones: ask for another n_experts, or use method='reduction'."
-        )
+        raise InvalidInput(Error.NO_MIDDLE, experts=problem.n_experts)
     sites = _knowing(problem, sites)
     if len(sites) > _CANDIDATES:
         sites = np.sort(rng.choice(sites, _CANDIDATES, replace=False))
@@ -96,10 +86,7 @@ def middle(problem: Problem, rng: np.random.Generator) -> Outcome:
         more = sources.few(max(_PROBLEMS // (_FINALISTS * len(problem.models)), 50), rng)
         spent = _transport_to(more.X, problem, sites)
     best = int(sites[np.argmin(spent)])
-    status = (
-        f"site {problem.name(best)!r} is in the middle: moving the others there costs "
-        f"{spent.min():.4g} nats"
-    )
+    status = Status.MIDDLE(site=problem.name(best), cost=spent.min())
     return Outcome(problem.models[best], status)
 
 
@@ -133,7 +120,7 @@ def weighted_average(problem: Problem, rng: np.random.Generator) -> Outcome:
     """
     _check_equal(problem)
     model = averaged_parameters(problem, list(problem.models))
-    return Outcome(model, f"averaged {len(problem.messages)} models, expert by expert")
+    return Outcome(model, Status.AVERAGED(models=len(problem.messages)))
 
 
 def aligned_average(problem: Problem, rng: np.random.Generator) -> Outcome:
@@ -155,19 +142,14 @@ def aligned_average(problem: Problem, rng: np.random.Generator) -> Outcome:
             X = X[both]
         aligned.append(model.aligned_to(problem.models[reference], X))
     model = averaged_parameters(problem, aligned)
-    status = (
-        f"averaged {len(problem.messages)} models, their experts matched to those of "
-        f"{problem.name(reference)!r}"
-    )
+    status = Status.ALIGNED(models=len(problem.messages), site=problem.name(reference))
     return Outcome(model, status)
 
 
 def ensemble(problem: Problem, rng: np.random.Generator) -> Outcome:
     """Return f^W itself, a predictor that asks the experts of every site."""
     n = problem.ensemble.n_experts
-    return Outcome(
-        problem.ensemble, f"kept all {n} experts of {len(problem.messages)} sites side by side"
-    )
+    return Outcome(problem.ensemble, Status.KEPT_ALL(experts=n, models=len(problem.messages)))
 
 
 def _knowing(problem: Problem, sites: Floats) -> Floats:
@@ -179,20 +161,18 @@ def _knowing(problem: Problem, sites: Floats) -> Floats:
 def check_same_weights(problem: Problem) -> None:
     """Refuse weights of sites that depend on x."""
     if problem.ensemble.gate.density is not None:
-        raise ValueError(
-            "parameters are averaged with the same weights at every x, so site_weight='covariate' "
-            "does not go with this method: use method='reduction', or leave site_weight out."
-        )
+        raise InvalidInput(Error.AVERAGE_BY_COVARIATE)
 
 
 def _check_equal(problem: Problem) -> None:
     check_same_weights(problem)
     for u, model in enumerate(problem.models):
         if model.n_experts != problem.n_experts:
-            raise ValueError(
-                f"site {problem.name(u)!r} has {model.n_experts} experts and {problem.n_experts} "
-                "are wanted: parameters can be averaged only where all numbers agree; use "
-                "method='reduction'."
+            raise InvalidInput(
+                Error.AVERAGE_UNEQUAL,
+                site=problem.name(u),
+                experts=model.n_experts,
+                wanted=problem.n_experts,
             )
 
 

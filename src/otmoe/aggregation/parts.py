@@ -9,6 +9,7 @@ import numpy as np
 
 from otmoe.arrays.numerics import Floats
 from otmoe.model.mixture import MoE
+from otmoe.text.notices import Notice
 
 
 @dataclass(frozen=True)
@@ -21,17 +22,17 @@ class Outcome:
     trace : tuple of float
         The objective, if the method has one.
     converged : bool
-    status : str
-    warnings : tuple of str
+    status : Notice
+    warnings : tuple of Notice
     timings : dict of float
         Seconds by stage.
     """
 
     model: MoE
-    status: str
+    status: Notice
     trace: tuple[float, ...] = ()
     converged: bool = True
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[Notice, ...] = ()
     timings: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -57,7 +58,7 @@ class Contribution:
     disagreement : float
         Typical divergence of what the site predicts from what the others predict, in nats per row
         (maths 12). NaN if there is nothing to compare it with.
-    flagged : tuple of str
+    flagged : tuple of Notice
         Why the site stands out from the others; empty if it does not.
     """
 
@@ -68,7 +69,7 @@ class Contribution:
     mass: Floats | None = field(repr=False)
     heard: float = 1.0
     disagreement: float = np.nan
-    flagged: tuple[str, ...] = ()
+    flagged: tuple[Notice, ...] = ()
 
     @property
     def destination(self) -> Floats | None:

@@ -16,13 +16,16 @@ from array_api_compat import is_array_api_obj
 from otmoe.aggregation.sources import Sources
 from otmoe.aggregation.support import N_POINTS, points_from
 from otmoe.arrays.numerics import Array, Floats, namespace, take, to_numpy
-from otmoe.data.features import FeatureSpec
 from otmoe.data.sketch import comparable
+from otmoe.documents.compatible import check_compatible
 from otmoe.documents.message import LocalModel
 from otmoe.likelihood.rows import Scaling
 from otmoe.model.ensemble import Constant, Ensemble, pool
 from otmoe.model.mixture import MoE
 from otmoe.text.arguments import check_whole, generator
+from otmoe.text.errors import InvalidInput, InvalidType
+from otmoe.text.notices import Notice
+from otmoe.text.sentences import Error, Warn
 
 POINTS_PER_COLUMN = 10
 """Support points per column of the design below which a warning is given."""
@@ -53,7 +56,7 @@ class Problem:
         K asked for.
     sources : Sources
         Their experts at the support points.
-    warnings : tuple of str
+    warnings : tuple of Notice
     """
 
     messages: tuple[LocalModel, ...]
@@ -64,7 +67,7 @@ class Problem:
     which: Floats
     n_experts: int
     sources: Sources = field(repr=False)
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[Notice, ...] = ()
 
     @property
     def ensemble(self) -> Ensemble:
@@ -91,7 +94,7 @@ def prepare(
         _check_sketches(site_weight, messages)
     weight = _check_weight(None if by_density else site_weight, messages)
     first = messages[0].model
-    warnings: list[str] = []
+    warnings: list[Notice] = []
     if support is None or isinstance(support, Integral):
         n_points = N_POINTS if support is None else int(support)
         check_whole("support", n_points)
@@ -125,11 +128,8 @@ def prepare(
     warnings += unheard
     n_points, p = int(X.shape[0]), first.n_features + 1
     if n_points < POINTS_PER_COLUMN * p:
-        warnings.append(
-            f"the support has {n_points} points for {p} columns (intercept included): give at "
-            f"least {POINTS_PER_COLUMN * p}, better 2,000, or the merged coefficients will be "
-            "unstable."
-        )
+        least = POINTS_PER_COLUMN * p
+        warnings.append(Warn.SUPPORT_SHORT(points=n_points, columns=p, least=least))
     sources = Sources(ensemble, X, Scaling.of(X), pool_of_threads)
     return Problem(
         messages,
@@ -147,22 +147,17 @@ def prepare(
 def check_messages(messages: Iterable[LocalModel]) -> tuple[LocalModel, ...]:
     """Return messages that can be merged; refuse those that do not match the first, by name."""
     if isinstance(messages, LocalModel):
-        raise TypeError("messages is a LocalModel; give a list of them.")
+        raise InvalidType(Error.ONE_MESSAGE)
     messages = tuple(messages)
     if not messages:
-        raise ValueError("there is no message to aggregate: give at least one LocalModel.")
+        raise InvalidInput(Error.NO_MESSAGES)
     for i, message in enumerate(messages):
         if not isinstance(message, LocalModel):
-            raise TypeError(
-                f"message {i} is a {type(message).__name__}, not a LocalModel: make one by "
-                "to_message() of a fitted estimator, or read one by LocalModel.load(path)."
-            )
+            raise InvalidType(Error.NOT_A_MESSAGE, number=i, kind=type(message).__name__)
     names = [message.site for message in messages]
     if len(set(names)) < len(names):
         twice = next(name for i, name in enumerate(names) if name in names[:i])
-        raise ValueError(
-            f"two messages come from site {twice!r}: a site may send one; rename or drop one."
-        )
+        raise InvalidInput(Error.SITE_TWICE, site=twice)
     for message in messages:
         _check_against(message, messages[0])
     return messages
@@ -170,97 +165,19 @@ def check_messages(messages: Iterable[LocalModel]) -> tuple[LocalModel, ...]:
 
 def _check_against(message: LocalModel, first: LocalModel) -> None:
     """Refuse a model that is broken or does not match that of the first message."""
-    site, model, other = message.site, message.model, first.model
-    who = f"site {site!r}"
-    if model.experts.family != other.experts.family:
-        raise ValueError(
-            f"{who} has {model.experts.family} experts, but site {first.site!r} has "
-            f"{other.experts.family} ones: aggregate models of one family."
-        )
-    if model.n_features != other.n_features:
-        raise ValueError(
-            f"{who} has {model.n_features} features, but site {first.site!r} has "
-            f"{other.n_features}: fit all sites to the same columns."
-        )
-    if model.feature_names != other.feature_names:
-        raise ValueError(_name_trouble(who, model, first))
-    if _spec(message) != _spec(first):
-        raise ValueError(_spec_trouble(who, message, first))
-    ours = None if model.classes is None else list(np.asarray(model.classes).tolist())
-    theirs = None if other.classes is None else list(np.asarray(other.classes).tolist())
-    shape, shape_there = model.experts.coef.shape[1:], other.experts.coef.shape[1:]
-    if shape != shape_there:
-        raise ValueError(
-            f"{who} has {shape[0]} classes, but site {first.site!r} has {shape_there[0]}: declare "
-            "the same classes, in the same order, at every site."
-        )
-    if ours != theirs:
-        raise ValueError(
-            f"{who} has the classes {brief(ours)}, but site {first.site!r} has {brief(theirs)}: "
-            "declare the same classes, in the same order, at every site."
-        )
+    who, model = f"site {message.site!r}", message.model
+    other = f"site {first.site!r}"
+    check_compatible(model, message.features, who, first.model, first.features, other)
     dispersion = model.experts.dispersion
     if dispersion is not None and not np.all((dispersion > 0) & np.isfinite(dispersion)):
         k = int(np.flatnonzero(~((dispersion > 0) & np.isfinite(dispersion)))[0])
-        raise ValueError(
-            f"{who}: the variance of expert {k} is {dispersion[k]:g}; it must be positive and "
-            "finite. Fit the site again."
-        )
+        facts = {"expert": k, "value": dispersion[k]}
+        raise InvalidInput(Error.VARIANCE_NOT_POSITIVE, where=who, **facts)
     for part, coef in (("gate", model.gate.coef), ("experts", model.experts.coef)):
         if not np.all(np.isfinite(coef)):
-            raise ValueError(
-                f"{who}: a coefficient of the {part} is NaN or infinite. Fit the site again, or "
-                "leave it out."
-            )
+            raise InvalidInput(Error.COEFFICIENT_NOT_FINITE, where=who, part=part)
     if not (np.isfinite(message.n_samples) and message.n_samples > 0):
-        raise ValueError(
-            f"{who}: n_samples is {message.n_samples!r}; it must be a positive number."
-        )
-
-
-def _name_trouble(who: str, model: MoE, first: LocalModel) -> str:
-    names, others = model.feature_names, first.model.feature_names
-    there = f"site {first.site!r}"
-    if names is None or others is None:
-        bare, named = (who, there) if names is None else (there, who)
-        return (
-            f"{bare} has no feature names, but {named} has: fit all sites to frames with the same "
-            "columns."
-        )
-    if sorted(names) == sorted(others):
-        j = next(j for j, (a, b) in enumerate(zip(names, others, strict=True)) if a != b)
-        return (
-            f"{who} has the features of {there} in another order (feature {j} is "
-            f"{brief(names[j])} instead of {brief(others[j])}): fit it to the columns in the same "
-            "order."
-        )
-    extra = sorted(set(names) - set(others))
-    missing = sorted(set(others) - set(names))
-    return (
-        f"{who} has the features {brief(extra)} where {there} has {brief(missing)}: fit all sites "
-        "to the same columns."
-    )
-
-
-def _spec(message: LocalModel) -> FeatureSpec | None:
-    """Return how columns became features; a message without a word on it means plain numbers."""
-    names = message.model.feature_names
-    if message.features is not None or names is None:
-        return message.features
-    return FeatureSpec.of_names(names)
-
-
-def _spec_trouble(who: str, message: LocalModel, first: LocalModel) -> str:
-    ours, theirs = _spec(message), _spec(first)
-    what = "another word on unknown levels"
-    if ours is not None and theirs is not None and ours.columns != theirs.columns:
-        pairs = zip(ours.columns, theirs.columns, strict=False)
-        name = next(a.name for a, b in pairs if a != b)
-        what = f"column {name!r} encoded otherwise"
-    return (
-        f"{who} has {what} than site {first.site!r}, so their coefficients cannot be compared: fit "
-        "all sites with the same file of features."
-    )
+        raise InvalidInput(Error.N_SAMPLES_NOT_POSITIVE, where=who, value=message.n_samples)
 
 
 def _check_weight(site_weight: Any, messages: Sequence[LocalModel]) -> Floats:
@@ -271,47 +188,33 @@ def _check_weight(site_weight: Any, messages: Sequence[LocalModel]) -> Floats:
         unknown = sorted(set(site_weight) - set(names))
         missing = sorted(set(names) - set(site_weight))
         if unknown or missing:
-            trouble = f"names unknown sites {unknown}" if unknown else f"lacks the sites {missing}"
-            raise ValueError(f"site_weight {trouble}: give one weight for each of {names}.")
+            code = Error.WEIGHT_UNKNOWN_SITES if unknown else Error.WEIGHT_LACKS_SITES
+            raise InvalidInput(code, names=unknown or missing, sites=names)
         site_weight = [site_weight[name] for name in names]
     try:
         weight = np.asarray(site_weight, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"site_weight must hold numbers, one per site ({error}).") from error
+        raise InvalidInput(Error.WEIGHT_NOT_NUMBERS, error=error) from error
     if weight.shape != (len(names),):
-        raise ValueError(
-            f"site_weight has shape {weight.shape}, but there are {len(names)} messages: give one "
-            "number per site."
-        )
+        raise InvalidInput(Error.WEIGHT_SHAPE, shape=weight.shape, sites=len(names))
     wrong = np.flatnonzero(~(np.isfinite(weight) & (weight >= 0)))
     if len(wrong):
-        raise ValueError(
-            f"the weight of site {names[wrong[0]]!r} is {weight[wrong[0]]}: give numbers that are "
-            "zero or positive."
-        )
+        raise InvalidInput(Error.WEIGHT_NEGATIVE, site=names[wrong[0]], value=weight[wrong[0]])
     if not weight.sum() > 0:
-        raise ValueError("every site has weight zero: there is nothing to aggregate.")
+        raise InvalidInput(Error.WEIGHTS_ZERO)
     return weight
 
 
 def _check_sketches(site_weight: str, messages: Sequence[LocalModel]) -> None:
     if site_weight != "covariate":
-        raise ValueError(
-            f"site_weight is {site_weight!r}; give numbers, or 'covariate' for weights by sketches."
-        )
+        raise InvalidInput(Error.WEIGHT_UNKNOWN, value=site_weight)
     without = [message.site for message in messages if message.sketch is None]
     if without:
-        raise ValueError(
-            f"site_weight='covariate' needs a sketch from every site, and {without} sent none: ask "
-            "for them, as made by to_message(..., X=X, sketch=True), or leave site_weight out."
-        )
+        raise InvalidInput(Error.NO_SKETCHES, sites=without)
     units = [message.sketch.units for message in messages if message.sketch is not None]
     for message, other in zip(messages, units, strict=True):
         if other != units[0]:
-            raise ValueError(
-                f"the sketches of the sites {message.site!r} and {messages[0].site!r} have "
-                "different units: fit all sites with the same features."
-            )
+            raise InvalidInput(Error.SKETCH_UNITS, site=message.site, other=messages[0].site)
 
 
 def _check_support(support: Any, model: MoE, site: str) -> Array:
@@ -321,9 +224,10 @@ def _check_support(support: Any, model: MoE, site: str) -> Array:
         given = [str(name) for name in names]
         missing = [name for name in model.feature_names if name not in given]
         if missing:
-            raise ValueError(
-                f"support lacks the columns {brief(missing)}: the models were fitted to "
-                f"{brief(list(model.feature_names))}."
+            raise InvalidInput(
+                Error.SUPPORT_COLUMNS,
+                missing=brief(missing),
+                features=brief(list(model.feature_names)),
             )
         support = support[list(model.feature_names)]
     X = support if is_array_api_obj(support) else np.asarray(support)
@@ -331,21 +235,17 @@ def _check_support(support: Any, model: MoE, site: str) -> Array:
         try:
             X = X.astype(np.float64, copy=False)
         except (TypeError, ValueError) as error:
-            raise ValueError(f"support must hold numbers only ({error}).") from error
+            raise InvalidInput(Error.SUPPORT_NOT_NUMBERS, error=error) from error
     if X.ndim != 2 or X.shape[1] != model.n_features:
-        raise ValueError(
-            f"support has shape {tuple(X.shape)}, but the models have {model.n_features} features "
-            f"(site {site!r}): give an array of shape (S, {model.n_features}), without y."
+        raise InvalidInput(
+            Error.SUPPORT_SHAPE, shape=tuple(X.shape), features=model.n_features, site=site
         )
     if X.shape[0] < X.shape[1] or X.shape[0] == 0:
-        raise ValueError(
-            f"support has {X.shape[0]} rows for {X.shape[1]} columns: give more rows than columns, "
-            "better 2,000."
-        )
+        raise InvalidInput(Error.SUPPORT_SHORT, rows=X.shape[0], columns=X.shape[1])
     xp = namespace(X)
     if not bool(xp.all(xp.isfinite(X))):
         row = int(np.flatnonzero(~np.isfinite(to_numpy(X)).all(axis=1))[0])
-        raise ValueError(f"support holds NaN or infinity in row {row}: drop such rows.")
+        raise InvalidInput(Error.SUPPORT_NOT_FINITE, row=row)
     return X
 
 
@@ -365,7 +265,7 @@ def _constant(message: LocalModel) -> Constant:
     return {names.index(name): float(value) for name, value in message.constant.items()}
 
 
-def _heard(ensemble: Ensemble, X: Array) -> tuple[Array, list[str]]:
+def _heard(ensemble: Ensemble, X: Array) -> tuple[Array, list[Notice]]:
     """Drop support points at which no site has a say."""
     gate = ensemble.gate
     if gate.constant is None or not any(gate.constant):
@@ -377,13 +277,7 @@ def _heard(ensemble: Ensemble, X: Array) -> tuple[Array, list[str]]:
     if heard.all():
         return X, []
     if not heard.any():
-        raise ValueError(
-            "no site has a say at any support point: every site has features that never varied "
-            "there and differ from the support; give support points from the sites themselves."
-        )
+        raise InvalidInput(Error.SUPPORT_UNCOVERED)
     lost = int((~heard).sum())
-    warning = (
-        f"{lost} of {len(heard)} support points were left out, since every site has a feature that "
-        "never varied there and has another value at these points."
-    )
+    warning = Warn.SUPPORT_UNCOVERED(lost=lost, points=len(heard))
     return take(X, np.flatnonzero(heard)), [warning]

@@ -15,13 +15,16 @@ from otmoe.arrays.numerics import Array, Floats
 from otmoe.data.features import FeatureSpec
 from otmoe.documents.aggregation import AggregationRecord
 from otmoe.documents.message import LocalModel, save_model
-from otmoe.inference import Inference, InferenceError, one_round_refusal, refined_inference
+from otmoe.inference import Inference, one_round_refusal, refined_inference
 from otmoe.likelihood.fit import Fit
 from otmoe.likelihood.rounds import Refinement
 from otmoe.likelihood.rows import take_rows
 from otmoe.model.mixture import MoE
+from otmoe.text.errors import InferenceError, InvalidInput
 from otmoe.text.html import html_lines, html_table
-from otmoe.text.records import LARGEST, LONGEST_NAME
+from otmoe.text.notices import Notice
+from otmoe.text.records import LARGEST, LONGEST_NAME, notice_document
+from otmoe.text.sentences import Error, Status
 from otmoe.text.strict_json import named
 
 _DESCRIBED = 5_000  # support points that say where all of them lie
@@ -44,13 +47,13 @@ class Aggregation:
         R_c on the whole support, from the start that won to the end; it never rises. Empty for
         methods without iterations.
     converged : bool
-    status : str
-        What happened, in a sentence.
-    warnings : tuple of str
-        What the user should know, a sentence each.
+    status : Notice
+        What happened.
+    warnings : tuple of Notice
+        What the user should know.
     sites : tuple of Contribution
         In the order of the messages.
-    left_out : dict of str
+    left_out : dict of Notice
         Sites that were left out, and why.
     timings : dict of float
         Seconds by stage; `total` is all of it.
@@ -68,13 +71,13 @@ class Aggregation:
     cost: float
     trace: Floats = field(repr=False)
     converged: bool
-    status: str
-    warnings: tuple[str, ...]
+    status: Notice
+    warnings: tuple[Notice, ...]
     sites: tuple[Contribution, ...] = field(repr=False)
     timings: Mapping[str, float] = field(repr=False)
     messages: tuple[LocalModel, ...] = field(repr=False)
     n_support: int
-    left_out: Mapping[str, str] = field(default_factory=dict)
+    left_out: Mapping[str, Notice] = field(default_factory=dict)
     support: Array | None = field(default=None, repr=False)
     refinement: Refinement | None = field(default=None, repr=False)
 
@@ -109,7 +112,7 @@ class Aggregation:
             model=fit.model,
             method="em",
             converged=fit.converged,
-            status=f"{self.status}; EM over all rows {fit.status}",
+            status=Status.MAXIMISED(merging=self.status, fit=fit.status),
             warnings=self.warnings + fit.warnings,
             refinement=replace(state, model=fit.model),
         )._with_doubts()
@@ -134,7 +137,7 @@ class Aggregation:
             If the model was merged in one round, or is not at the maximum yet.
         """
         if self.refinement is None or self.refinement.best is None:
-            raise InferenceError(one_round_refusal(self.method, len(self.sites)))
+            raise one_round_refusal(self.method, len(self.sites))
         return refined_inference(self.refinement)
 
     @property
@@ -175,7 +178,7 @@ class Aggregation:
                 s.site,
                 f"{s.n_samples:,.10g}",
                 *(f"{value:.3g}" for value in (s.weight, s.cost, s.disagreement)),
-                "; ".join(s.flagged),
+                "; ".join(map(str, s.flagged)),
             ]
             for s in shown
         )
@@ -220,16 +223,16 @@ class Aggregation:
             "cost": _finite(self.cost),
             "trace": np.asarray(self.trace).tolist(),
             "converged": bool(self.converged),
-            "status": _words(self.status),
-            "warnings": list(map(_words, self.warnings)),
+            "status": _told(self.status),
+            "warnings": list(map(_told, self.warnings)),
             "n_support": int(self.n_support),
-            "left_out": {_words(s)[:LONGEST_NAME]: _words(why) for s, why in self.left_out.items()},
+            "left_out": {_words(s)[:LONGEST_NAME]: _told(why) for s, why in self.left_out.items()},
         }
         if self.covariates is not None:
             part["covariates"] = {k: v.tolist() for k, v in vars(self.covariates).items()}
         state = self.refinement
         if state is None or state.best is None:
-            part["no_inference"] = one_round_refusal(self.method, len(self.sites))
+            part["no_inference"] = _told(one_round_refusal(self.method, len(self.sites)).notice)
         else:
             part |= refinement_document(state)
         pairs = zip(self.sites, self.messages, strict=True)
@@ -246,12 +249,12 @@ def refinement_document(state: Refinement) -> dict[str, Any]:
     """
     best = state.best
     if best is None:
-        raise ValueError("no round has been answered yet: there is nothing to write about it.")
+        raise InvalidInput(Error.NO_ROUND_YET)
     part: dict[str, Any] = {
         "refinement": {
             "rounds": state.rounds,
             "converged": state.converged,
-            "status": state.status,
+            "status": _told(state.status),
             "log_likelihood": best.information.log_likelihood,
             "n_samples": best.n_samples,
             "trace": list(state.trace),
@@ -261,12 +264,12 @@ def refinement_document(state: Refinement) -> dict[str, Any]:
     try:
         found = refined_inference(state)
     except InferenceError as error:
-        return part | {"no_inference": _words(str(error))}
+        return part | {"no_inference": _told(error.notice)}
     errors = found.covariance.standard_errors(np.eye(len(found.names)))
     part["inference"] = {
         "kind": found.kind,
         "standard_errors": list(map(_finite, errors)),
-        "warnings": list(map(_words, found.warnings)),
+        "warnings": list(map(_told, found.warnings)),
     }
     return part
 
@@ -303,13 +306,15 @@ def refined_document(
         ("asked, though not merged", [site for site in asked if site not in merged]),
     ):
         if sites:
-            end["status"] += f"; {words}: {', '.join(sites)}"
+            status = end["status"]
+            facts = {"status": status, "words": words, "names": ", ".join(sites)}
+            end["status"] = Status.REFINED_BY_OTHERS(sites=(*status.sites, *sites), **facts)
     return {
         **before,
         **known,
         "converged": end["converged"],
-        "status": _words(end["status"]),
-        "warnings": [*(text for text in record.warnings if text not in old), *doubts],
+        "status": _told(end["status"]),
+        "warnings": [*(_told(w) for w in record.warnings if w not in old), *doubts],
     }
 
 
@@ -319,7 +324,7 @@ def _end(
     """Return how a merging ended that refine rounds have led on from."""
     return {
         "converged": before.converged and (rounds != "auto" or state.converged),
-        "status": f"{before.status}; {state.status}",
+        "status": Status.REFINED(merging=before.status, rounds=state.status),
     }
 
 
@@ -330,17 +335,23 @@ def _site_document(record: Contribution, message: LocalModel) -> dict[str, Any]:
         "n_samples": record.n_samples,
         "log_likelihood": message.log_likelihood,
         "converged": message.converged,
-        "status": message.status,
-        "warnings": list(message.warnings),
+        "status": _told(message.status),
+        "warnings": list(map(_told, message.warnings)),
         "weight": min(record.weight, 1.0),  # rounding
         "cost": _finite(record.cost),
         "mass": None if record.mass is None else np.minimum(record.mass, 1.0).tolist(),
         "heard": record.heard,
         "disagreement": _finite(record.disagreement),
-        "flagged": list(map(_words, record.flagged)),
+        "flagged": list(map(_told, record.flagged)),
         "sent": message.sizes,
         "versions": message.versions,
     }
+
+
+def _told(notice: Notice) -> dict[str, Any]:
+    """Return a notice as files hold it."""
+    sites = tuple(_words(site)[:LONGEST_NAME] for site in notice.sites)
+    return notice_document(replace(notice, text=_words(notice.text), sites=sites))
 
 
 def _words(text: str) -> str:

@@ -19,6 +19,8 @@ from otmoe.aggregation.disagreement import (
 from otmoe.aggregation.problem import Problem, prepare
 from otmoe.arrays.numerics import Floats, design
 from otmoe.documents.message import LocalModel
+from otmoe.text.notices import Notice
+from otmoe.text.sentences import Finding, Warn
 
 _WORK = 20_000  # models times points
 _POINTS = (100, 400)  # at least, at most
@@ -99,14 +101,14 @@ class Screening:
     ----------
     verdicts : dict of Verdict
         By site; empty if nobody looked.
-    left_out : dict of str
+    left_out : dict of Notice
         Sites to be left out, and why.
-    warnings : tuple of str
+    warnings : tuple of Notice
     """
 
     verdicts: Mapping[str, Verdict] = field(default_factory=dict)
-    left_out: Mapping[str, str] = field(default_factory=dict)
-    warnings: tuple[str, ...] = ()
+    left_out: Mapping[str, Notice] = field(default_factory=dict)
+    warnings: tuple[Notice, ...] = ()
 
 
 def screened(problem: Problem, outliers: str | None) -> Screening:
@@ -121,30 +123,25 @@ def screened(problem: Problem, outliers: str | None) -> Screening:
     if outliers is None:
         return Screening()
     found = {verdict.site: verdict for verdict in verdicts(problem)}
-    why = {name: " and ".join(v.reasons) for name, v in found.items() if v.reasons}
+    why = {
+        name: Finding.STANDS_OUT(sites=(name,), reasons=" and ".join(map(str, v.reasons)))
+        for name, v in found.items()
+        if v.reasons
+    }
     if outliers == "exclude" and len(problem.models) < LEAST_SITES:
-        text = (
-            f"nobody was left out: with {LEAST_SITES - 1} different models or fewer, nothing can "
-            "be said about which of them stands out."
-        )
-        return Screening(found, warnings=(text,))
+        return Screening(found, warnings=(Warn.NOBODY_EXCLUDED(models=LEAST_SITES - 1),))
     if not why:
         return Screening(found)
     names = [f"{name!r}: {reason}" for name, reason in why.items()]
     more = [f"and {len(why) - _NAMED} more"] if len(why) > _NAMED else []
-    sites = "; ".join(names[:_NAMED] + more)
+    facts = {"count": len(why), "total": len(found), "reasons": "; ".join(names[:_NAMED] + more)}
     if outliers == "exclude":  # each rule finds less than half of the models, so somebody stays
-        text = f"{len(why)} of {len(found)} sites stand out and were left out ({sites})."
-        return Screening(found, why, (text,))
-    text = (
-        f"{len(why)} of {len(found)} sites stand out, and are in the aggregate all the same "
-        f"({sites}): look at them, or leave them out by outliers='exclude'."
-    )
-    return Screening(found, warnings=(text,))
+        return Screening(found, why, (Warn.SITES_EXCLUDED(sites=tuple(why), **facts),))
+    return Screening(found, warnings=(Warn.SITES_STAND_OUT(sites=tuple(why), **facts),))
 
 
 def remaining(
-    messages: Sequence[LocalModel], site_weight: Any, left_out: Mapping[str, str]
+    messages: Sequence[LocalModel], site_weight: Any, left_out: Mapping[str, Notice]
 ) -> tuple[list[LocalModel], Any]:
     """Return the messages that are not left out, and their weights in the form they came in."""
     stay = [m for m, message in enumerate(messages) if message.site not in left_out]
@@ -161,21 +158,15 @@ def _sums(values: Sequence[float], sites: Sequence[Floats]) -> Floats:
     return np.array([np.sort(of_site[m]).sum() for m in sites])
 
 
-def _reasons(found: Disagreement, mean: Floats, likelihood: Floats) -> list[tuple[str, ...]]:
+def _reasons(found: Disagreement, mean: Floats, likelihood: Floats) -> list[tuple[Notice, ...]]:
     """Return, for each distinct model, why it stands out."""
     reasons = []
     usual = np.nanmedian(found.typical) if np.any(found.deviation > THRESHOLD) else np.nan
     for u in range(len(mean)):
         why = []
         if found.deviation[u] > THRESHOLD:
-            why.append(
-                f"its predictions are {found.typical[u]:.2g} nats per row from those of the "
-                f"others, where {usual:.2g} is usual"
-            )
+            why.append(Finding.PREDICTS_OTHERWISE(nats=found.typical[u], usual=usual))
         if likelihood[u] < -THRESHOLD:
-            why.append(
-                f"its mean log-likelihood per row is {np.median(mean) - mean[u]:.2g} nats below "
-                "the median"
-            )
+            why.append(Finding.LESS_LIKELY_SITE(nats=np.median(mean) - mean[u]))
         reasons.append(tuple(why))
     return reasons

@@ -13,6 +13,9 @@ from otmoe.arrays.numerics import Array, Floats
 from otmoe.documents.message import LocalModel
 from otmoe.likelihood.rows import take_rows
 from otmoe.text.arguments import check_whole, generator
+from otmoe.text.errors import InvalidInput
+from otmoe.text.notices import Notice, OtmoeWarning
+from otmoe.text.sentences import Error, Warn
 
 N_POINTS = 4000
 """Support points drawn by default."""
@@ -49,29 +52,25 @@ def draw_support(
     array([0.25, 0.25])
     """
     if not len(samples):
-        raise ValueError("there is no sample to draw support points from.")
+        raise InvalidInput(Error.NO_SAMPLES)
     check_whole("n_points", n_points)
     columns = [list(map(str, s.columns)) for s in samples if hasattr(s, "columns")]
     for names in columns:
         if names != columns[0]:
-            raise ValueError(
-                f"samples have different columns, {names} and {columns[0]}: give the same ones in "
-                "the same order."
-            )
+            raise InvalidInput(Error.SAMPLE_COLUMNS, columns=names, others=columns[0])
     arrays = [s if hasattr(s, "detach") else np.asarray(s) for s in samples]
     for m, array in enumerate(arrays):
         if array.ndim != 2 or array.shape[1] != arrays[0].shape[1]:
-            raise ValueError(
-                f"sample {m} has shape {tuple(array.shape)}; the first has "
-                f"{arrays[0].shape[-1]} columns: give arrays (n_m, d) of the same columns."
+            raise InvalidInput(
+                Error.SAMPLE_SHAPE, number=m, shape=tuple(array.shape), columns=arrays[0].shape[-1]
             )
     rows = np.array([array.shape[0] for array in arrays])
     if not rows.sum():
-        raise ValueError("the samples have no rows to draw support points from.")
+        raise InvalidInput(Error.SAMPLES_EMPTY)
     weight = rows if site_weight is None else np.asarray(site_weight, dtype=np.float64)
     total = weight.sum()
     if weight.shape != rows.shape or not np.all(weight >= 0) or not 0 < total < np.inf:
-        raise ValueError(f"site_weight must be {len(rows)} numbers, not all zero, none negative.")
+        raise InvalidInput(Error.SHARES_WRONG, sites=len(rows))
     rng = generator(random_state)
     counts = _shares(n_points, weight / total, rows)
     parts = [
@@ -111,20 +110,17 @@ def support_from(
     check_whole("n_points", n_points)
     for message in messages:
         if message.model.terms != messages[0].model.terms:
-            raise ValueError(
-                f"the sites {messages[0].site!r} and {message.site!r} have different features: "
-                "give messages about the same ones, in the same order."
-            )
+            raise InvalidInput(Error.FEATURES_DIFFER, site=message.site, other=messages[0].site)
     weight = np.array([message.n_samples for message in messages])
     points, trouble = points_from(messages, weight, n_points, generator(random_state))
-    for sentence in trouble:
-        warnings.warn(f"support_from: {sentence}", UserWarning, 2)
+    if trouble:
+        warnings.warn(OtmoeWarning("support_from", trouble), stacklevel=2)
     return points
 
 
 def points_from(
     messages: Sequence[LocalModel], weight: Floats, n_points: int, rng: np.random.Generator
-) -> tuple[Floats, list[str]]:
+) -> tuple[Floats, list[Notice]]:
     """Return what :func:`support_from` does with these shares of the sites, and its warnings."""
     silent = [message.site for message in messages if not message.support_document()]
     # Those who sent the same count as one, and all come in an order of their own.
@@ -134,11 +130,7 @@ def points_from(
             key = json.dumps(message.support_document())
             sent.setdefault(key, (message, []))[1].append(float(share))
     if not sent:
-        raise ValueError(
-            "support is missing: give covariates at which the models are compared, an array of "
-            "shape (S, d), for example from otmoe.draw_support, or ask the sites for sketches, "
-            "made by to_message(..., X=X, sketch=True)."
-        )
+        raise InvalidInput(Error.SUPPORT_MISSING)
     distinct = [sent[key] for key in sorted(sent)]
     total = np.array([sum(sorted(shares)) for _, shares in distinct])
     rows = [0 if message.support is None else len(message.support) for message, _ in distinct]
@@ -155,10 +147,7 @@ def points_from(
             parts.append(message.sketch.draw(max(count - n, 0), rng))
     trouble = []
     if silent:
-        trouble.append(
-            f"the sites {silent} sent neither a sketch nor rows, so that no support point comes "
-            "from them."
-        )
+        trouble.append(Warn.SITES_SILENT(sites=tuple(silent), names=silent))
     return np.concatenate(parts), trouble
 
 

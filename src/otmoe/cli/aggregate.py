@@ -32,8 +32,11 @@ from otmoe.cli.common import (
 )
 from otmoe.cli.inbox import Inbox, open_inbox
 from otmoe.cli.tables import experts_table, listed, table_of
+from otmoe.cli.words import in_shell_words, told, told_by_name
 from otmoe.data.shards import draw_features
 from otmoe.evaluation.prediction import spec_of
+from otmoe.text.records import notice_document
+from otmoe.text.sentences import Error, Finding, Warn
 
 WEIGHTS = ("rows", "equal", "covariate")
 
@@ -135,15 +138,15 @@ def aggregate(
     names = [record.site for record in result.sites]
     about = {"made by": "otmoe aggregate", "method": method, "seed": seed, "sites": few(names)}
     about |= {"number of sites": len(names), "rows": report["rows"], "support": report["support"]}
-    out = {site: "it was excluded by hand (--exclude)" for site in exclude}
-    out |= {file: f"it cannot be read: {why}" for file, why in inbox.bad.items()}
-    warned = tuple(report["warnings"])
+    out = {site: Finding.EXCLUDED_BY_HAND() for site in exclude}
+    out |= {file: Finding.UNREADABLE_FILE(why=why) for file, why in inbox.bad.items()}
+    warned = tuple(map(in_shell_words, result.warnings))
     result = replace(result, left_out={**result.left_out, **out}, warnings=warned)
     options.write(result, output, about, messages[0].features, model_only)
     for why in inbox.bad.values():
-        warn(f"left out: {why}")
-    for words in report["warnings"]:
-        warn(words)
+        warn(Warn.SHELL_LEFT_OUT(why=why))
+    for notice in result.warnings:
+        warn(notice)
     say(report, as_json, quiet, *_shown(report, result))
 
 
@@ -159,10 +162,7 @@ def support_of(
         spec = spec_of(messages[0].model, messages[0].features)
         return draw_features(data, spec, points, missing=missing, random_state=seed)[0]
     if all(m.sketch is None and m.support is None for m in messages):
-        raise Failed(
-            "there is nothing to compare the models at: give rows of covariates by --support, or "
-            "ask the sites to fit with --sketch."
-        )
+        raise Failed(Error.SHELL_NO_SUPPORT)
     return points
 
 
@@ -171,7 +171,7 @@ def _report(result: Aggregation, inbox: Inbox) -> dict[str, Any]:
     return {
         "family": result.model.experts.family,
         "method": result.method,
-        "status": result.status,
+        "status": notice_document(result.status),
         "converged": bool(result.converged),
         "cost": result.cost,
         "terms": list(result.model.terms),
@@ -180,12 +180,12 @@ def _report(result: Aggregation, inbox: Inbox) -> dict[str, Any]:
             _record(record, message, inbox.sizes[record.site])
             for record, message in zip(result.sites, result.messages, strict=True)
         ],
-        "left_out": dict(result.left_out),
+        "left_out": told_by_name(result.left_out),
         "unreadable": inbox.bad,
         "rows": sum(record.n_samples for record in result.sites),
         "bytes": sum(inbox.sizes.values()),
         "support_points": result.n_support,
-        "warnings": [w.replace("outliers='exclude'", "--exclude-flagged") for w in result.warnings],
+        "warnings": told(result.warnings),
     }
 
 
@@ -198,7 +198,7 @@ def _record(record: Contribution, message: LocalModel, size: int) -> dict[str, A
         "weight": record.weight,
         "cost": record.cost,
         "disagreement": record.disagreement,
-        "flagged": list(record.flagged),
+        "flagged": told(record.flagged),
         "heard": record.heard,
         "destination": None if record.destination is None else record.destination.tolist(),
         "bytes": size,
@@ -214,7 +214,7 @@ def _shown(report: dict[str, Any], result: Aggregation) -> list[Any]:
     about += [
         ("received", f"{report['bytes']:,} bytes"),
         ("support", f"{report['support_points']:,} points: {report['support']}"),
-        ("merging", report["status"]),
+        ("merging", report["status"]["text"]),
         ("written to", report["output"]),
     ]
     return [

@@ -16,7 +16,11 @@ from typing import Any
 import click
 from rich.console import Console
 
+from otmoe.cli.words import SHELL
+from otmoe.text.errors import OtmoeError
+from otmoe.text.notices import Notice
 from otmoe.text.progress import fit_progress
+from otmoe.text.sentences import Error
 from otmoe.workers.gather import Progress
 
 Decorator = Callable[[Any], Any]
@@ -27,24 +31,31 @@ NAMED = 20
 # -- errors and warnings ---------------------------------------------------------------------------
 
 
-class Failed(Exception):
+class Failed(OtmoeError):
     """The work cannot be done; the sentence says why."""
 
 
+def usage(code: Error, **facts: Any) -> click.UsageError:
+    """Return the error for a command line that is wrong."""
+    return click.UsageError(code.value.format(**facts))
+
+
 def sentence(error: BaseException) -> str:
-    """Return an error as one line."""
-    text = " ".join(str(error).split())
-    if isinstance(error, OSError) and error.strerror:
+    """Return an error as one line, in the words of the shell."""
+    text = error.in_words(SHELL) if isinstance(error, OtmoeError) else str(error)
+    text = " ".join(text.split())
+    if isinstance(error, OSError) and not isinstance(error, OtmoeError) and error.strerror:
         where = f" ({error.filename})" if error.filename else ""
         text = f"{error.strerror}{where}"
-    expected = isinstance(error, Failed | ValueError | OSError | RuntimeError | ImportError)
+    expected = isinstance(error, OtmoeError | ValueError | OSError | RuntimeError | ImportError)
     if expected and text:
         return text
     return f"{type(error).__name__}: {text or 'no details'} (OTMOE_DEBUG=1 shows where)"
 
 
-def warn(text: str) -> None:
+def warn(notice: Notice | str) -> None:
     """Write a line to standard error."""
+    text = notice.in_words(SHELL) if isinstance(notice, Notice) else notice
     click.echo(f"warning: {text}", err=True)
 
 
@@ -195,11 +206,11 @@ def output(what: str) -> Decorator:
 def check_output(path: Path, force: bool) -> None:
     """Refuse, before any work, what could not be written after it."""
     if path.is_dir():
-        raise Failed(f"{path} is a folder; give the name of a file.")
+        raise Failed(Error.OUTPUT_FOLDER, path=path)
     if path.exists() and not force:
-        raise Failed(f"{path} is there already; give another name, or replace it by --force.")
+        raise Failed(Error.OUTPUT_EXISTS, path=path)
     if not path.parent.is_dir():
-        raise Failed(f"there is no folder {path.parent}; make it first.")
+        raise Failed(Error.NO_FOLDER, folder=path.parent)
 
 
 # -- speaking --------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import Any
 
 from otmoe.cli.common import Failed
+from otmoe.text.sentences import Error
 from otmoe.workers.gather import Engine
 
 ENGINES = ("local", "dask", "ray")
@@ -44,10 +45,7 @@ def _imported(module: str, engine: str) -> Any:
     try:
         return import_module(module)
     except ImportError as error:
-        raise Failed(
-            f"--engine {engine} needs a package that is not here ({error}); install it with pip "
-            f"install 'otmoe[{engine}]', or use --engine local."
-        ) from error
+        raise Failed(Error.SHELL_NO_ENGINE, engine=engine, error=error) from error
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from otmoe.cli import options
 from otmoe.cli.common import NAMED, Command, data, option, progress, say, speech, warn
 from otmoe.cli.tables import listed, table_of
 from otmoe.evaluation.files import Evaluation, evaluate_files
+from otmoe.text.sentences import Warn
 
 WORDS = {
     "log_likelihood": "log-likelihood per row",
@@ -71,7 +72,7 @@ def evaluate(
             progress=report,
         )
     if found.dropped:
-        warn(f"{found.dropped:,} rows with missing values were dropped.")
+        warn(Warn.ROWS_DROPPED(rows=found.dropped))
     total = found.total
     said = {
         "command": "evaluate",

@@ -8,8 +8,9 @@ import click
 
 from otmoe import FeatureSpec
 from otmoe.cli import options
-from otmoe.cli.common import Command, Names, check_output, data, option, output, say
+from otmoe.cli.common import Command, Names, check_output, data, option, output, say, usage
 from otmoe.data.shards import sample_rows
+from otmoe.text.sentences import Error
 
 
 @click.command(
@@ -69,7 +70,7 @@ def features(
     if columns is None:
         columns = [name for name in sample.column_names if name not in roles]
     elif roles & set(columns):
-        raise click.UsageError("target, weight and site are no features; take them off --columns.")
+        raise usage(Error.SHELL_ROLES)
     spec = FeatureSpec.from_sample(sample, columns, center=center, max_levels=max_levels)
     spec.save(output)
     report = {

@@ -24,15 +24,19 @@ from otmoe.cli.common import (
     option,
     output,
     say,
+    usage,
     warn,
 )
 from otmoe.cli.inspect import parts_of, parts_table, privacy, shared_rows, total_of
+from otmoe.cli.words import told
 from otmoe.data.shards import FileShard
 from otmoe.data.shards.memory import checked
 from otmoe.distributed.task import Task, fit_local, joined, labels_of
 from otmoe.documents.model import MOST_SHARED
 from otmoe.likelihood.fit import MAX_ITER
 from otmoe.text.progress import fit_progress
+from otmoe.text.records import notice_document
+from otmoe.text.sentences import Error, Warn
 from otmoe.text.strict_json import parse
 
 
@@ -122,7 +126,7 @@ def fit(
     the fit went; no value of the response, and no row unless --share-support says so.
     """
     if classes is not None and family != "classes":
-        raise click.UsageError("--classes goes with --family classes.")
+        raise usage(Error.SHELL_CLASSES_FAMILY)
     check_output(output, force)
     begin = perf_counter()
     features = options.features_of(spec, columns)
@@ -163,9 +167,9 @@ def fit(
     parts = parts_of(parse(text, site))
     size = len(text.encode())
     if done.dropped:
-        warn(f"{done.dropped:,} rows with missing values were dropped.")
+        warn(Warn.ROWS_DROPPED(rows=done.dropped))
     if not message.converged:
-        warn(f"the fit {message.status}; try more --starts, or fewer --experts.")
+        warn(Warn.SHELL_STOPPED(status=str(message.status)))
     for words in message.warnings:
         warn(words)
     report = {
@@ -179,8 +183,8 @@ def fit(
         "experts": message.model.n_experts,
         "terms": list(message.model.terms),
         "converged": message.converged,
-        "status": message.status,
-        "warnings": list(message.warnings),
+        "status": notice_document(message.status),
+        "warnings": told(message.warnings),
         "log_likelihood": message.log_likelihood,
         "parts": [vars(part) for part in parts],
         "bytes": size,
@@ -204,18 +208,17 @@ def _labels(shard: FileShard, declared: list[str] | None) -> Floats:
     if declared is None:
         seen = labels_of(shard)
         if len(seen) < 2:
-            raise Failed(
-                f"{shard.name}: the target has {len(seen)} classes; where other sites have more, "
-                "declare all of them by --classes."
-            )
+            raise Failed(Error.SHELL_FEW_CLASSES, where=shard.name, classes=len(seen))
         return seen
     try:
         labels = np.unique(np.array(declared, dtype=str if shard.labels else np.float64))
     except ValueError:
         raise Failed(
-            f"{shard.name}: column {shard.target!r} holds numbers, and --classes has names: "
-            f"{few(declared)}; give the numbers."
+            Error.SHELL_CLASSES_NUMBERS,
+            where=shard.name,
+            column=shard.target,
+            classes=few(declared),
         ) from None
     if len(labels) < 2:
-        raise Failed("--classes has one class only; declare at least two.")
+        raise Failed(Error.SHELL_ONE_CLASS)
     return labels

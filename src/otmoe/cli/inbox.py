@@ -9,7 +9,8 @@ from pathlib import Path
 
 from otmoe import LocalModel
 from otmoe.cli.common import Failed, few, sentence
-from otmoe.documents.message import MessageError
+from otmoe.text.errors import MessageError
+from otmoe.text.sentences import Error
 
 
 @dataclass(frozen=True)
@@ -53,21 +54,24 @@ def open_inbox(files: Sequence[str], exclude: Sequence[str], skip_bad: bool) -> 
             continue
         if message.site in sent:
             raise Failed(
-                f"{sent[message.site][0]} and {path} both come from site {message.site!r}; a site "
-                "may send one message, so leave one out."
+                Error.FILES_OF_ONE_SITE, file=sent[message.site][0], other=path, site=message.site
             )
         sent[message.site] = path, message
     if bad and not (skip_bad and sent):
         hint = "" if skip_bad or not sent else " (--skip-bad goes on without them)"
         raise Failed(
-            f"{len(bad)} of {len(paths)} messages cannot be read{hint}: {' '.join(bad.values())}"
+            Error.UNREADABLE_MESSAGES,
+            bad=len(bad),
+            messages=len(paths),
+            hint=hint,
+            reasons=" ".join(bad.values()),
         )
     for site in exclude:
         if site not in sent:
-            raise Failed(f"--exclude {site}: no message is from that site; there are {few(sent)}.")
+            raise Failed(Error.SHELL_EXCLUDE_UNKNOWN, site=site, sites=few(sent))
     kept = [message for site, (_, message) in sent.items() if site not in exclude]
     if not kept:
-        raise Failed("--exclude leaves no site to merge.")
+        raise Failed(Error.SHELL_EXCLUDES_ALL)
     return Inbox(kept, {site: path.stat().st_size for site, (path, _) in sent.items()}, bad)
 
 
@@ -81,6 +85,6 @@ def paths_of(files: Sequence[str]) -> list[Path]:
             sorted(glob.glob(item)) if glob.has_magic(item) and not Path(item).exists() else [item]
         )
         if not matches:
-            raise Failed(f"no file matches {item}; check the folder and the pattern.")
+            raise Failed(Error.NO_MATCH, pattern=item)
         found += map(Path, matches)
     return found

@@ -14,9 +14,12 @@ from rich.table import Table
 from otmoe import FeatureSpec, LocalModel, load_features, load_model
 from otmoe.cli.common import Command, few, option, say, speech
 from otmoe.cli.tables import listed, table_of
+from otmoe.cli.words import told
 from otmoe.distributed.task import ROWS_PER_PARAMETER
 from otmoe.documents.rounds import RefineReply, RefineRequest, RefineState
 from otmoe.model.mixture import MoE
+from otmoe.text.records import notice_document
+from otmoe.text.sentences import Warn
 from otmoe.text.strict_json import BRACES, named, parse, read, sizes_of
 
 PARTS = {
@@ -130,9 +133,9 @@ def privacy(message: LocalModel) -> str:
 def reply_privacy(reply: RefineReply) -> str:
     """Say whether a reply is about enough rows to hide each."""
     n, P = reply.answer.n_samples, len(reply.answer.information.score)
-    each = f"{n:,.10g} rows for {P:,} parameters, {n / P:.1f} each"
     if n < ROWS_PER_PARAMETER * P:
-        return f"It sums up {each}: TOO FEW, since single rows can be worked out from such sums."
+        return str(Warn.SHELL_FEW_ROWS(rows=n, parameters=P, ratio=n / P))
+    each = f"{n:,.10g} rows for {P:,} parameters, {n / P:.1f} each"
     return f"It holds no row of x and no value of y, but sums over {each}."
 
 
@@ -214,8 +217,8 @@ def _of_message(message: LocalModel) -> dict[str, Any]:
         "rows": message.n_samples,
         "log_likelihood": message.log_likelihood,
         "converged": message.converged,
-        "status": message.status,
-        "warnings": list(message.warnings),
+        "status": notice_document(message.status),
+        "warnings": told(message.warnings),
         "constant_features": dict(message.constant),
         "values_of_y": 0,
         "rows_of_x": shared_rows(message),
@@ -242,7 +245,7 @@ def _of_round(found: RefineRequest | RefineState) -> dict[str, Any]:
     return {
         "rounds": found.refinement.rounds,
         "sites": dict(found.sites),
-        "state": found.refinement.status,
+        "state": str(found.refinement.status),
     }
 
 
@@ -288,9 +291,9 @@ def _about(report: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if "features" in report:
         yield "features", f"{len(report['features'])}: {few(report['features'])}"
     if "status" in report:
-        yield "fit", ("" if report["converged"] else "NOT CONVERGED: ") + report["status"]
+        yield "fit", ("" if report["converged"] else "NOT CONVERGED: ") + report["status"]["text"]
         for warning in report["warnings"]:
-            yield "warning", warning
+            yield "warning", warning["text"]
     for name, value in report.get("constant_features", {}).items():
         yield "constant", f"{name} is {value:g} in every row"
 

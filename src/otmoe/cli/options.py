@@ -19,10 +19,11 @@ from otmoe import (
 )
 from otmoe.aggregation import METHODS
 from otmoe.aggregation.support import N_POINTS
-from otmoe.cli.common import Decorator, Failed, Names, option, several
+from otmoe.cli.common import Decorator, Failed, Names, option, several, usage
 from otmoe.cli.engines import ENGINES
 from otmoe.data.shards import Shard
 from otmoe.estimators.distributed import DistributedMoE
+from otmoe.text.sentences import Error
 
 
 class Cut(click.ParamType):
@@ -203,10 +204,10 @@ def features_of(spec: str | None, columns: list[str] | None) -> FeatureSpec | li
     if spec is None:
         return columns
     if columns is not None:
-        raise click.UsageError("give --features or --columns, not both.")
+        raise usage(Error.SHELL_FEATURES_OR_COLUMNS)
     features = load_features(spec)
     if features is None:
-        raise Failed(f"{spec} says nothing about columns; name them by --columns.")
+        raise Failed(Error.SHELL_NO_COLUMNS, file=spec)
     return features
 
 
@@ -285,6 +286,6 @@ def estimator_of(family: str, **settings: Any) -> DistributedMoE:
 def check_where(site: str | None, cut: Any, engine: str, address: str | None) -> None:
     """Refuse options about shards and engines that do not go together."""
     if site is not None and cut is not None:
-        raise click.UsageError("with --site the sites are the shards; leave out --cut.")
+        raise usage(Error.SHELL_SITE_OR_CUT)
     if address is not None and engine == "local":
-        raise click.UsageError("--address is of a cluster; give --engine dask or ray as well.")
+        raise usage(Error.SHELL_ADDRESS)

@@ -23,6 +23,7 @@ from otmoe.cli.common import (
     option,
     output,
     say,
+    usage,
     warn,
 )
 from otmoe.cli.inbox import open_inbox, paths_of
@@ -36,9 +37,12 @@ from otmoe.documents.rounds import RefineReply, RefineRequest, RefineState
 from otmoe.evaluation.prediction import spec_of
 from otmoe.federation.replying import reply_from
 from otmoe.federation.rounds import begin, check_merged, request_of, step
-from otmoe.inference import Inference, InferenceError
+from otmoe.inference import Inference
 from otmoe.likelihood.rows import Scaling
-from otmoe.text.strict_json import MessageError, named, parse
+from otmoe.text.errors import InferenceError
+from otmoe.text.records import notice_document
+from otmoe.text.sentences import Error, Warn
+from otmoe.text.strict_json import named, parse
 
 REQUEST = "round{}.request.json"
 """Name of a request, unless another one is given."""
@@ -124,7 +128,7 @@ def start(
     for path in (state, output):
         check_output(path, force)
     if state.resolve() == output.resolve():
-        raise click.UsageError("--state and --output are one file; give two.")
+        raise usage(Error.SHELL_TWO_FILES)
     record = load_record(model)
     merged, features = model_of(record.model), load_features(model)
     aggregation = record.aggregation if isinstance(record, ModelFileRecord) else None
@@ -209,7 +213,7 @@ def answer(
     if len(rows.X) < ROWS_PER_PARAMETER * asked.model.n_parameters:
         warn(reply_privacy(reply))
     if rows.dropped:
-        warn(f"{rows.dropped:,} rows with missing values were dropped.")
+        warn(Warn.ROWS_DROPPED(rows=rows.dropped))
     report = {
         "command": "refine answer",
         "output": str(output),
@@ -289,24 +293,22 @@ def take_step(
     """
     before = RefineState.load(state)
     if before.done:
-        raise Failed(f"{state}: the rounds are over; {before.refinement.status}.")
+        status = str(before.refinement.status)
+        raise Failed(Error.SHELL_ROUNDS_OVER, where=str(state), status=status)
     request = request or state.with_name(REQUEST.format(before.refinement.rounds + 2))
     for path in (output, request):
         check_output(path, force)
     if len({path.resolve() for path in (state, output, request)}) < 3:
-        raise click.UsageError("state, request and model are three files; give each its own name.")
+        raise usage(Error.SHELL_THREE_FILES)
     found = [RefineReply.load(path) for path in paths_of(replies)]
-    try:
-        after = step(before, found, allow_missing=allow_missing)
-    except MessageError as error:
-        raise Failed(str(error).replace("(allow_missing)", "(--allow-missing)")) from error
+    after = step(before, found, allow_missing=allow_missing)
     done = after.refinement
     gone = [site for r, site in done.missing if r == done.rounds]
     report: dict[str, Any] = {
         "command": "refine step",
         "state": str(state),
         "round": done.rounds,
-        "status": done.status,
+        "status": notice_document(done.status),
         "decrement": done.decrement,
         "converged": done.converged,
         "done": after.done,
@@ -314,7 +316,7 @@ def take_step(
         "output": str(output if after.done else request),
         "bytes": sum(path.stat().st_size for path in paths_of(replies)),
     }
-    lines: list[Any] = [done.status]
+    lines: list[Any] = [str(done.status)]
     # What is made of the step comes first and the state last: until then, it has not been taken.
     if after.done:
         lines += _finish(after, output, summary, model_only, report)
@@ -323,7 +325,7 @@ def take_step(
         lines.append(f"the next request is {request}; send it to {few(after.sites)}")
     after.save(state)
     if gone:
-        warn(f"no reply from {few(gone)}: this step is without it.")
+        warn(Warn.SHELL_NO_REPLY(sites=tuple(gone), names=few(gone)))
     say(report, as_json, quiet, *lines)
 
 
@@ -337,7 +339,7 @@ def _finish(
     about: dict[str, Any] = {
         "made by": "otmoe refine",
         "rounds": known.rounds,
-        "status": known.status,
+        "status": str(known.status),
         "sites": few(sites),
         "number of sites": len(sites),
         "rows": known.best.n_samples,
@@ -349,15 +351,15 @@ def _finish(
         aggregation = refined_document(state.aggregation, known, state.rounds, state.sites)
     save_model(known.model, output, about, state.features, aggregation)
     if state.absent:
-        warn(f"{few(state.absent)} missed the last round: the model is that of the other sites.")
+        warn(Warn.SHELL_MISSED(sites=state.absent, names=few(state.absent)))
     if not known.converged:
-        warn("the maximum has not been reached; start again from this model for more rounds.")
+        warn(Warn.SHELL_NOT_AT_MAXIMUM())
     mass = known.best.information.mass / known.best.n_samples
     lines = [listed([("model", str(output))]), experts_table(known.model, mass.tolist())]
     try:
         inference = state.inference()
     except InferenceError as error:
-        warn(f"there are no standard errors: {error}")
+        warn(Warn.SHELL_NO_INFERENCE(why=str(error)))
         return lines
     report["estimates"] = _estimates(inference)
     if summary:

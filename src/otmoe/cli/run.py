@@ -28,6 +28,9 @@ from otmoe.cli.common import (
 )
 from otmoe.cli.engines import open_engine
 from otmoe.cli.tables import experts_table, listed
+from otmoe.cli.words import told, told_by_name
+from otmoe.text.records import notice_document
+from otmoe.text.sentences import Finding
 
 
 @click.command(
@@ -138,12 +141,12 @@ def run(
         "shards": len(names),
         "sites": few(names),
     }
-    failed = {failure.name: f"it could not be fitted: {failure.cause}" for failure in est.failures_}
+    failed = {f.name: Finding.NOT_FITTED(why=str(f.cause)) for f in est.failures_}
     merged = est.aggregation_
     merged = replace(merged, left_out={**merged.left_out, **failed}, warnings=est.warnings_)
     options.write(merged, output, about, est.features_, model_only)
-    for text in est.warnings_:
-        warn(text)
+    for notice in est.warnings_:
+        warn(notice)
     found = _report(est, output, perf_counter() - begin)
     say(found, as_json, quiet, *_shown(est, found))
 
@@ -156,7 +159,7 @@ def _report(est: Any, output: Path, seconds: float) -> dict[str, Any]:
         "output": str(output),
         "family": est.model_.experts.family,
         "method": aggregation.method,
-        "status": aggregation.status,
+        "status": notice_document(aggregation.status),
         "converged": bool(est.converged_),
         "rows": est.n_rows_,
         "dropped": est.dropped_,
@@ -165,14 +168,14 @@ def _report(est: Any, output: Path, seconds: float) -> dict[str, Any]:
             for m in est.local_models_
         ],
         "refitted": list(est.refitted_),
-        "left_out": dict(aggregation.left_out),
-        "failed": {failure.name: failure.cause for failure in est.failures_},
+        "left_out": told_by_name(aggregation.left_out),
+        "failed": told_by_name({f.name: f.cause for f in est.failures_}),
         "terms": list(est.model_.terms),
         "mass": aggregation.mass.tolist(),
         "bytes": aggregation.communication.bytes,
         "support_rows": aggregation.communication.support_rows,
         "seconds": {"all": seconds, **est.timings_},
-        "warnings": list(est.warnings_),
+        "warnings": told(est.warnings_),
     }
 
 

@@ -13,6 +13,7 @@ from otmoe.cli.aggregate import support_of
 from otmoe.cli.common import Command, data, option, progress, say, speech
 from otmoe.cli.engines import open_engine
 from otmoe.cli.inbox import open_inbox
+from otmoe.cli.words import told
 from otmoe.selection import CRITERIA
 
 
@@ -139,12 +140,12 @@ def elbow(
 
 def _report(found: Selection, command: str, criterion: str) -> dict[str, Any]:
     """Return what was found, as it is printed by --json."""
-    table = [{**row, "warnings": list(row["warnings"])} for row in found.records()]
+    table = [{**row, "warnings": told(row["warnings"])} for row in found.records()]
     return {
         "command": command,
         "criterion": criterion,
         "n_experts": found.n_experts,
         "elbow": found.best("elbow").n_experts if len(table) > 2 else None,
-        "notes": list(found.notes),
+        "notes": told(found.notes),
         "table": table,
     }

@@ -11,8 +11,9 @@ import pyarrow as pa
 
 import otmoe
 from otmoe.cli import options
-from otmoe.cli.common import Command, Failed, check_output, option, output, say
+from otmoe.cli.common import Command, Failed, check_output, option, output, say, usage
 from otmoe.data.shards import write_batches
+from otmoe.text.sentences import Error
 
 
 @click.command(
@@ -93,7 +94,7 @@ def simulate(
 ) -> None:
     """Draw rows from a random mixture of experts: columns y, x0, x1, ..."""
     if files is not None and files > rows:
-        raise click.UsageError(f"--files is {files}, but there are {rows} rows.")
+        raise usage(Error.SHELL_FILES_ROWS, files=files, rows=rows)
     paths = [output] if files is None else _parts(output, files)
     if files is None:
         check_output(output, force)
@@ -145,11 +146,11 @@ def _parts(folder: Path, n: int) -> list[Path]:
 
 def _check_folder(folder: Path, paths: list[Path], force: bool) -> None:
     if folder.exists() and not folder.is_dir():
-        raise Failed(f"{folder} is a file; with --files, give the name of a folder.")
+        raise Failed(Error.SHELL_FILES_FOLDER, path=folder)
     if not folder.parent.is_dir():
-        raise Failed(f"there is no folder {folder.parent}; make it first.")
+        raise Failed(Error.NO_FOLDER, folder=folder.parent)
     there = set(folder.iterdir()) if folder.exists() else set()
     if there - set(paths):
-        raise Failed(f"the folder {folder} has other files in it; give another name.")
+        raise Failed(Error.FOLDER_IN_USE, folder=folder)
     if there and not force:
-        raise Failed(f"{folder} is there already; give another name, or replace it by --force.")
+        raise Failed(Error.OUTPUT_EXISTS, path=folder)

@@ -17,6 +17,8 @@ from otmoe.arrays.numerics import Floats, to_numpy
 from otmoe.data.features import FeatureSpec
 from otmoe.likelihood.rows import take_rows
 from otmoe.text.arguments import check_weight
+from otmoe.text.errors import InvalidInput
+from otmoe.text.sentences import Error
 
 LEAST_ROWS = 10
 """Rows behind every component at least: a mean over one row would be that row."""
@@ -96,21 +98,18 @@ def some_rows(X: Any, sample_weight: Any, rng: np.random.Generator) -> tuple[Flo
     """Return rows of positive weight, not too many, and their weights, of mean 1."""
     X = X if is_array_api_obj(X) else np.asarray(X)
     if X.ndim != 2:
-        raise ValueError(f"X has shape {tuple(X.shape)}; give an array of shape (n, d).")
+        raise InvalidInput(Error.NOT_A_MATRIX, name="X", shape=tuple(X.shape))
     weight = check_weight(sample_weight, X)
     weight = np.ones(X.shape[0]) if weight is None else to_numpy(weight)
     index = np.flatnonzero(weight > 0)
     n = count(weight[index]) if len(index) else 0
     if n < LEAST_ROWS:
-        raise ValueError(
-            f"X has {n:.3g} rows (counted by weight), and a sketch needs {LEAST_ROWS}: a mean over "
-            "fewer says too much about each of them; send no sketch."
-        )
+        raise InvalidInput(Error.SKETCH_ROWS, rows=n, least=LEAST_ROWS)
     if len(index) > _MOST_ROWS:
         index = np.sort(rng.choice(index, _MOST_ROWS, replace=False))
     rows = np.asarray(take_rows(X, index), dtype=np.float64)
     if not np.all(np.isfinite(rows)):
-        raise ValueError("X holds NaN or infinity: drop such rows, or fill the gaps.")
+        raise InvalidInput(Error.NOT_FINITE)
     return rows, weight[index] / weight[index].mean()
 
 

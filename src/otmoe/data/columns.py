@@ -11,8 +11,10 @@ import pyarrow as pa
 
 from otmoe.arrays.numerics import Floats
 from otmoe.data.tables import codes, described, is_number, is_text, numbers, texts
+from otmoe.text.errors import InvalidInput, fail
 from otmoe.text.records import List, Name, Number, Positive, Record, check_distinct
-from otmoe.text.strict_json import fail, shown
+from otmoe.text.sentences import Error
+from otmoe.text.strict_json import shown
 
 
 class ColumnRecord(Record):
@@ -37,15 +39,15 @@ def check_column(record: ColumnRecord, source: str, path: str) -> None:
     """
     for name in ("center", "scale") if record.kind == "category" else ("levels", "reference"):
         if getattr(record, name) is not None:
-            fail(source, f"{path}.{name}", f"does not go with a {record.kind}; remove it.")
+            fail(source, f"{path}.{name}", Error.WRONG_KIND_OF_COLUMN, kind=record.kind)
     if record.kind == "number":
         return
     if record.levels is None or len(record.levels) < 2:
-        fail(source, f"{path}.levels", "has to list two levels or more; add them.")
+        fail(source, f"{path}.levels", Error.FEW_LEVELS)
     check_distinct(record.levels, f"{path}.levels", source)
     if record.reference is not None and record.reference not in record.levels:
-        problem = f"is {shown(record.reference)}, which is none of the levels; give one of them."
-        fail(source, f"{path}.reference", problem)
+        value = shown(record.reference)
+        fail(source, f"{path}.reference", Error.REFERENCE_UNKNOWN, value=value)
 
 
 @dataclass(frozen=True)
@@ -139,21 +141,12 @@ def guess(values: pa.ChunkedArray, name: str, center: bool, max_levels: int) -> 
     if pa.types.is_null(kind) or values.null_count == len(values):
         _refuse_empty(values, name)
     if not is_text(kind) and not pa.types.is_dictionary(kind):
-        raise ValueError(
-            f"column {name!r} holds {described(kind)}, which is no feature; turn it into numbers "
-            "or text, or leave it out by `columns`."
-        )
+        raise InvalidInput(Error.NO_FEATURE, column=name, kind=described(kind))
     levels = _levels(values, name)
     if len(levels) > max_levels:
-        raise ValueError(
-            f"column {name!r} has {len(levels)} different values, and max_levels is {max_levels}; "
-            "leave it out by `columns`, merge some of them, or raise max_levels."
-        )
+        raise InvalidInput(Error.MANY_LEVELS, column=name, levels=len(levels), most=max_levels)
     if len(levels) < 2:
-        raise ValueError(
-            f"column {name!r} has the value {shown(levels[0])} throughout the sample; leave it out "
-            "by `columns`, or give a sample with all its values."
-        )
+        raise InvalidInput(Error.ONE_LEVEL, column=name, value=shown(levels[0]))
     return Column(name, "category", levels, levels[0])
 
 
@@ -170,11 +163,8 @@ def _guess_number(values: pa.ChunkedArray, name: str, center: bool) -> Column:
 
 def _refuse_empty(values: pa.ChunkedArray, name: str) -> NoReturn:
     if len(values) == 0:
-        raise ValueError("the sample has no rows; give some.")
-    raise ValueError(
-        f"column {name!r} is missing in all {len(values)} rows of the sample; leave it out by "
-        "`columns`, or give a sample that has it."
-    )
+        raise InvalidInput(Error.SAMPLE_EMPTY)
+    raise InvalidInput(Error.SAMPLE_LACKS_COLUMN, column=name, rows=len(values))
 
 
 def _levels(values: pa.ChunkedArray, name: str) -> tuple[str, ...]:

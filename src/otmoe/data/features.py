@@ -17,6 +17,7 @@ import pyarrow as pa
 from otmoe.arrays.numerics import Floats
 from otmoe.data.columns import Column, ColumnRecord, check_column, guess
 from otmoe.data.tables import as_arrow, names_of
+from otmoe.text.errors import InvalidInput, InvalidType, MessageError, fail
 from otmoe.text.records import (
     SCHEMA_VERSION,
     List,
@@ -26,18 +27,8 @@ from otmoe.text.records import (
     check_version,
     typed,
 )
-from otmoe.text.strict_json import (
-    LIMITS,
-    Limits,
-    MessageError,
-    fail,
-    named,
-    parse,
-    read,
-    shown,
-    to_text,
-    write_whole,
-)
+from otmoe.text.sentences import Error
+from otmoe.text.strict_json import LIMITS, Limits, named, parse, read, shown, to_text, write_whole
 
 _BATCH = 1 << 13  # rows that are encoded at a time, few enough to stay in cache
 
@@ -68,7 +59,7 @@ def check_features(record: FeaturesRecord, source: str, place: str = "") -> None
         Where it lies in its document, with a dot at the end.
     """
     if not record.columns:
-        fail(source, f"{place}columns", "is empty; give at least one column.")
+        fail(source, f"{place}columns", Error.NO_COLUMNS)
     for i, column in enumerate(record.columns):
         check_column(column, source, f"{place}columns[{i}]")
     columns = [Column.from_record(column) for column in record.columns]
@@ -107,30 +98,20 @@ class Tally:
         """Raise a ValueError about what may not be."""
         for name, count in self.missing.items():
             if count == self.n_rows > 0 and missing != "keep":
-                raise ValueError(
-                    f"column {name!r} is missing in all {count} rows; leave it out, or mend it."
-                )
+                raise InvalidInput(Error.COLUMN_EMPTY, column=name, rows=count)
             if count and missing == "error":
-                raise ValueError(
-                    f"column {name!r} is missing in {count} of {self.n_rows} rows; fill the gaps, "
-                    "or drop these rows."
-                )
+                raise InvalidInput(Error.COLUMN_MISSING, column=name, count=count, rows=self.n_rows)
         for name, count in self.infinite.items():
             if count:
-                raise ValueError(f"column {name!r} is infinite in {count} rows; mend them.")
+                raise InvalidInput(Error.COLUMN_INFINITE, column=name, count=count)
         for name, count in self.negative.items():
             if count:
-                raise ValueError(
-                    f"column {name!r}, the weight, is negative in {count} rows; give zero or more."
-                )
+                raise InvalidInput(Error.COLUMN_NEGATIVE, column=name, count=count)
         for name, values in self.unknown.items():
             if values and unknown == "error":
                 most = ", ".join(f"{shown(value)} ({n} rows)" for value, n in values.most_common(3))
                 more = f" and {len(values) - 3} more" if len(values) > 3 else ""
-                raise ValueError(
-                    f"column {name!r} has values that are none of its levels: {most}{more}; add "
-                    'them to the levels, or set unknown to "reference".'
-                )
+                raise InvalidInput(Error.COLUMN_LEVELS, column=name, values=most, more=more)
 
 
 @dataclass(frozen=True)
@@ -168,10 +149,7 @@ class FeatureSpec:
         object.__setattr__(self, "columns", tuple(self.columns))
         for column in self.columns:
             if not isinstance(column, Column):
-                raise TypeError(
-                    f"features: {shown(column)} is no Column; make one of it, or use "
-                    "FeatureSpec.of_names for plain numbers."
-                )
+                raise InvalidType(Error.NOT_A_COLUMN, value=shown(column))
         check_features(typed(FeaturesRecord, self.document(), "features"), "features")
 
     @property
@@ -318,11 +296,9 @@ class FeatureSpec:
         document = parse(text, source, limits)
         kind = document.get("otmoe")
         if kind in ("model", "local model"):
-            raise MessageError(
-                f"{source}: `otmoe` is {shown(kind)}; read its features with otmoe.load_features."
-            )
+            raise MessageError(Error.FEATURES_INSIDE, where=source, at="otmoe", kind=shown(kind))
         if kind != "features":
-            fail(source, "otmoe", f'is {shown(kind)}; a file of features says "features" there.')
+            fail(source, "otmoe", Error.OTHER_DOCUMENT, kind=shown(kind), wanted=shown("features"))
         check_version(document, source)
         record = typed(FeaturesFileRecord, document, source)
         check_features(record, source)

@@ -24,6 +24,8 @@ from otmoe.data.clusters import (
 )
 from otmoe.data.features import FeatureSpec
 from otmoe.text.arguments import check_whole, generator
+from otmoe.text.errors import InvalidInput
+from otmoe.text.sentences import Error
 
 N_COMPONENTS = 4
 """Components at most, unless another number is asked for."""
@@ -124,9 +126,8 @@ class Sketch:
         rows, weight = some_rows(X, sample_weight, rng)
         known, units = layout(features)
         if features is not None and len(features.feature_names) != rows.shape[1]:
-            raise ValueError(
-                f"X has {rows.shape[1]} columns, but `features` makes {len(features.feature_names)}"
-                ": give encoded features, as features.encode(table) returns them."
+            raise InvalidInput(
+                Error.NOT_ENCODED, columns=rows.shape[1], features=len(features.feature_names)
             )
         for j, (center, scale) in units.items():
             value = rows[:, j] * scale + center

@@ -12,6 +12,8 @@ import pyarrow.compute as pc
 from array_api_compat import is_array_api_obj
 
 from otmoe.arrays.numerics import Floats, to_numpy
+from otmoe.text.errors import InvalidInput, InvalidType
+from otmoe.text.sentences import Error
 
 _TEXT = pa.large_string()
 
@@ -26,12 +28,9 @@ def is_table(data: Any) -> bool:
 def names_of(table: Any) -> list[str]:
     """Return the names of a table's columns."""
     if not is_table(table):
-        raise TypeError(
-            f"the table is a {type(table).__name__}; give a pyarrow table, a pandas or polars "
-            "frame, or a mapping from column names to arrays."
-        )
+        raise InvalidType(Error.NOT_A_TABLE, kind=type(table).__name__)
     if hasattr(table, "collect"):
-        raise TypeError("the table is a lazy frame; call .collect() on it first.")
+        raise InvalidType(Error.LAZY_FRAME)
     if isinstance(table, pa.Table | pa.RecordBatch):
         return list(table.schema.names)
     return list(table if isinstance(table, Mapping) else table.columns)
@@ -42,9 +41,9 @@ def check_names(wanted: Sequence[str], there: Sequence[Any]) -> None:
     for name in wanted:
         if name not in there:
             known = ", ".join(map(repr, there[:20])) + (", ..." if len(there) > 20 else "")
-            raise ValueError(f"there is no column {name!r}; there are {known or 'none at all'}.")
+            raise InvalidInput(Error.NO_COLUMN, column=name, columns=known or "none at all")
         if list(there).count(name) > 1:
-            raise ValueError(f"there are two columns {name!r}; rename or remove one.")
+            raise InvalidInput(Error.COLUMN_TWICE, column=name)
 
 
 def as_arrow(table: Any, columns: Sequence[str]) -> pa.Table:
@@ -69,7 +68,7 @@ def as_arrow(table: Any, columns: Sequence[str]) -> pa.Table:
             return pa.Table.from_pandas(part, preserve_index=False)
         return pa.table(part)
     except pa.ArrowException as error:
-        raise ValueError(f"the table cannot be read: {first_line(error)}.") from error
+        raise InvalidInput(Error.TABLE_UNREADABLE, reason=first_line(error)) from error
 
 
 def array(values: Any, name: str) -> pa.Array:
@@ -81,7 +80,7 @@ def array(values: Any, name: str) -> pa.Array:
     if is_array_api_obj(values):
         values = to_numpy(values)
     if getattr(values, "ndim", 1) != 1:
-        raise ValueError(f"column {name!r} has shape {values.shape}; give one value per row.")
+        raise InvalidInput(Error.NOT_A_VECTOR, name=f"column {name!r}", shape=values.shape)
     return pa.array(values, from_pandas=True)
 
 
@@ -133,10 +132,7 @@ def numbers(column: pa.Array, name: str) -> Floats:
     if pa.types.is_null(column.type):
         return np.full(len(column), np.nan)
     if not is_number(column.type):
-        raise ValueError(
-            f"column {name!r} holds {described(column.type)} where numbers are meant; mend the "
-            "column, or make it a category in the features."
-        )
+        raise InvalidInput(Error.NOT_NUMBERS, column=name, kind=described(column.type))
     if column.type != pa.float64():
         column = pc.cast(column, pa.float64(), safe=False)
     return column.to_numpy(zero_copy_only=False)
@@ -154,19 +150,14 @@ def texts(column: pa.Array, name: str) -> pa.Array:
         try:
             column = pc.cast(column, pa.int64())
         except pa.ArrowInvalid:
-            raise ValueError(
-                f"column {name!r} holds fractions where a category is meant; mend the column, or "
-                "make it a number in the features."
-            ) from None
+            raise InvalidInput(Error.FRACTIONS, column=name) from None
     elif not (
         is_text(kind)
         or pa.types.is_integer(kind)
         or pa.types.is_boolean(kind)
         or pa.types.is_null(kind)
     ):
-        raise ValueError(
-            f"column {name!r} holds {described(kind)} where a category is meant; turn it into text."
-        )
+        raise InvalidInput(Error.NOT_A_CATEGORY, column=name, kind=described(kind))
     return pc.cast(column, _TEXT)
 
 

@@ -14,6 +14,8 @@ import pyarrow.parquet as pq
 
 from otmoe.arrays.numerics import Floats
 from otmoe.data.tables import check_names
+from otmoe.text.errors import InvalidInput, NotThere
+from otmoe.text.sentences import Error
 
 FOLDER = "OTMOE_DATA"
 """The environment variable that names the folder with the data sets."""
@@ -61,11 +63,9 @@ def data_folder(folder: str | os.PathLike[str] | None = None) -> Path:
     """Return the folder with the data sets: the one given, or that of OTMOE_DATA."""
     where = folder if folder is not None else os.environ.get(FOLDER)
     if not where:
-        raise FileNotFoundError(
-            f"no folder of data sets is given: pass one, or let {FOLDER} name it."
-        )
+        raise NotThere(Error.NO_DATA_FOLDER, variable=FOLDER)
     if not Path(where).is_dir():
-        raise FileNotFoundError(f"{where} is no folder: pass another, or let {FOLDER} name it.")
+        raise NotThere(Error.NOT_A_FOLDER, folder=where, variable=FOLDER)
     return Path(where)
 
 
@@ -74,9 +74,12 @@ def _found(root: Path, files: tuple[str, ...], *places: str) -> Path:
     for place in ("", *places):
         if any(any((root / place).glob(file)) for file in files):
             return root / place
-    raise FileNotFoundError(
-        f"there is no {' or '.join(files)} in {root} or its folders {', '.join(places)}: put the "
-        f"data set there, or name another folder in {FOLDER}."
+    raise NotThere(
+        Error.DATASET_NOT_THERE,
+        files=" or ".join(files),
+        folder=root,
+        places=", ".join(places),
+        variable=FOLDER,
     )
 
 
@@ -146,7 +149,7 @@ def _person(folder: Path, file: str, names: dict[str, str]) -> pa.Table:
     """Read one person's CSV into columns with our names."""
     path = folder / file
     if not path.exists():
-        raise FileNotFoundError(f"{path} is missing: a person needs Actigraph.csv and RR.csv.")
+        raise NotThere(Error.PERSON_INCOMPLETE, path=path)
     table = pv.read_csv(
         path,
         convert_options=pv.ConvertOptions(
@@ -156,7 +159,7 @@ def _person(folder: Path, file: str, names: dict[str, str]) -> pa.Table:
     try:
         check_names(["day", "time", *names.values()], table.column_names)
     except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
+        raise InvalidInput(Error.DATASET_UNREADABLE, where=str(path), error=error) from error
     clock = [text.split(":") for text in table["time"].to_pylist()]
     columns = {name: table[theirs] for name, theirs in names.items()}
     columns["user"] = np.full(len(table), int(folder.name.split("_")[1]))
@@ -183,9 +186,8 @@ def _carried(second: Floats, person: Floats, beat: Floats, ibi: Floats) -> Float
     chosen = np.where(theirs, before, before + 1)
     alone = (chosen >= len(known)) | (owner[np.minimum(chosen, len(known) - 1)] != person)
     if alone.any():
-        raise ValueError(
-            f"person {person[alone][0]} has no inter-beat interval between {_IBI[0]} and "
-            f"{_IBI[1]} s: leave this person out."
+        raise InvalidInput(
+            Error.PERSON_WITHOUT_BEATS, person=person[alone][0], low=_IBI[0], high=_IBI[1]
         )
     return mean[chosen]
 

@@ -10,6 +10,8 @@ from otmoe.arrays.numerics import Floats
 from otmoe.model.experts import FAMILIES, Experts, GaussianExperts
 from otmoe.model.gate import SoftmaxGate
 from otmoe.model.mixture import MoE
+from otmoe.text.errors import InvalidInput
+from otmoe.text.sentences import Error
 
 _LEAST_SHARE = 0.10  # of the rows, for every expert of a truth
 _PILOT = 4000  # rows on which the shares are judged
@@ -109,15 +111,13 @@ def simulate(
         ("n_classes", n_classes, 2),
     ]:
         if value < least:
-            raise ValueError(f"{name} is {value}; give at least {least}.")
+            raise InvalidInput(Error.TOO_SMALL, name=name, value=value, least=least)
     if not 0 <= softness <= 1:
-        raise ValueError(f"softness is {softness}; give a number between 0 (hard) and 1 (soft).")
+        raise InvalidInput(Error.SOFTNESS, value=softness)
     if family not in FAMILIES:
-        raise ValueError(f"family is {family!r}; give one of {', '.join(map(repr, FAMILIES))}.")
+        raise InvalidInput(Error.NOT_ONE_OF, name="family", value=family, choices=list(FAMILIES))
     if overlap and family != "gaussian":
-        raise ValueError(
-            "overlap=True is a kind of Gaussian data; leave it out for other families."
-        )
+        raise InvalidInput(Error.OVERLAP_FAMILY)
     rng = np.random.default_rng(random_state)
     for _ in range(_TRIES):
         source = _source(n_experts, n_features, 1.0 if overlap else softness, rng)
@@ -126,10 +126,7 @@ def simulate(
         share = source.truth.gate_prob(source.draw_x(_PILOT, rng)).mean(axis=0)
         if share.min() >= min(_LEAST_SHARE, 0.5 / n_experts):
             return source.draw(n_samples, rng)
-    raise ValueError(
-        f"none of {_TRIES} random truths gave each of {n_experts} experts its share of rows: "
-        "use fewer experts, more features or a larger softness."
-    )
+    raise InvalidInput(Error.NO_TRUTH_FOUND, tries=_TRIES, experts=n_experts)
 
 
 def _source(K: int, d: int, softness: float, rng: np.random.Generator) -> Simulation:

@@ -14,7 +14,7 @@ from otmoe.aggregation import METHODS, Aggregation, merged
 from otmoe.aggregation.disagreement import THRESHOLD, likelihood_deviations
 from otmoe.aggregation.support import N_POINTS
 from otmoe.arrays.numerics import Floats
-from otmoe.data.shards import Shard, ShardError
+from otmoe.data.shards import Shard
 from otmoe.distributed.consensus import refit_from_consensus, second_chances, support_of
 from otmoe.distributed.passes import em_shards
 from otmoe.distributed.rounds import check_rounds, refine_shards
@@ -24,6 +24,8 @@ from otmoe.likelihood.fit import ALPHA
 from otmoe.likelihood.rows import Scaling
 from otmoe.model.mixture import MoE
 from otmoe.text.arguments import generator
+from otmoe.text.errors import InvalidInput, ShardError
+from otmoe.text.sentences import Error, Finding
 from otmoe.workers.gather import Engine, Failure, Progress, TasksFailed, gather
 
 METHODS_OF_SHARDS = (*METHODS, "em")
@@ -145,14 +147,18 @@ def fit_shards(
     DistributedFit
     """
     if method not in METHODS_OF_SHARDS:
-        raise ValueError(f"method is {method!r}; choose one of {sorted(METHODS_OF_SHARDS)}.")
+        raise InvalidInput(
+            Error.NOT_ONE_OF, name="method", value=method, choices=sorted(METHODS_OF_SHARDS)
+        )
     if on_error not in ("raise", "skip"):
-        raise ValueError(f"on_error is {on_error!r}; choose 'raise' or 'skip'.")
+        raise InvalidInput(
+            Error.NOT_ONE_OF, name="on_error", value=on_error, choices=["raise", "skip"]
+        )
     if not len(shards):
-        raise ValueError("there is no shard to fit: give at least one.")
+        raise InvalidInput(Error.NO_SHARDS)
     check_rounds(refine)
     if method == "em" and refine:
-        raise ValueError("method='em' ends at the maximum: leave refine at 0.")
+        raise InvalidInput(Error.EM_AND_REFINE)
     _check_names(shards)
     rng = generator(random_state)
     n_points = max(-(-4 * n_support // len(shards)), 50)
@@ -212,10 +218,7 @@ def fit_shards(
 
     # 3) what stays bad is left out, by name
     left_out = {
-        message.site: (
-            f"its mean log-likelihood per row is {-deviation:.0f} deviations below the median, "
-            "also after a fit with more starts"
-        )
+        message.site: Finding.BAD_SHARD(deviations=-deviation)
         for message, deviation in zip(messages, likelihood_deviations(messages), strict=True)
         if deviation < -THRESHOLD
     }
@@ -275,4 +278,4 @@ def _check_names(shards: Sequence[Shard]) -> None:
     names = [shard.name for shard in shards]
     if len(set(names)) < len(names):
         twice = next(name for i, name in enumerate(names) if name in names[:i])
-        raise ShardError(f"{twice}: two shards have this name; give each rows of its own.")
+        raise ShardError(Error.SHARD_TWICE, where=twice)

@@ -16,6 +16,8 @@ from otmoe.likelihood.information import observed_information
 from otmoe.likelihood.rounds import Answer, Refinement, advance, answer, judged
 from otmoe.likelihood.rows import Scaling
 from otmoe.model.mixture import MoE
+from otmoe.text.errors import InvalidInput
+from otmoe.text.sentences import Error
 from otmoe.workers.gather import Engine, Progress, TasksFailed, gather
 
 
@@ -59,7 +61,7 @@ def check_rounds(rounds: Any) -> None:
     if rounds != "auto" and (
         isinstance(rounds, bool) or not isinstance(rounds, int | np.integer) or rounds < 0
     ):
-        raise ValueError(f"refine is {rounds!r}; give a number of rounds, or 'auto'.")
+        raise InvalidInput(Error.ROUNDS_WRONG, value=rounds)
 
 
 def refine_shards(
@@ -115,7 +117,8 @@ def refine_shards(
             raise TasksFailed(failures)
         state = advance(state, answers, names)
         if progress is not None:
-            progress(state.rounds, state.rounds if rounds == "auto" else int(rounds), state.status)
+            total = state.rounds if rounds == "auto" else int(rounds)
+            progress(state.rounds, total, str(state.status))
     if state.best is None or state.converged:
         return state
     # nobody has seen the last step: one glance, a quarter of a pass

@@ -11,12 +11,14 @@ import numpy as np
 
 from otmoe.arrays.numerics import Array, Floats, take, to_numpy
 from otmoe.data.features import FeatureSpec
-from otmoe.data.shards import FileShard, Shard, ShardError, ShardRows
+from otmoe.data.shards import FileShard, Shard, ShardRows
 from otmoe.documents.message import LocalModel
 from otmoe.likelihood.fit import em
 from otmoe.likelihood.grams import Grams
 from otmoe.likelihood.rows import Rows, take_rows
 from otmoe.text.arguments import check_counts, class_codes
+from otmoe.text.errors import InvalidInput, OtmoeError, ShardError
+from otmoe.text.sentences import Error
 from otmoe.workers.gather import passes
 
 ROWS_PER_PARAMETER = 3
@@ -159,11 +161,11 @@ def fit_local(task: Task) -> LocalFit:
     rows = read(shard)
     n_rows, y = int(rows.X.shape[0]), rows.y
     if n_rows < task.n_experts:
-        what = "no rows" if n_rows == 0 else f"{n_rows} rows for {task.n_experts} experts"
-        raise ShardError(f"{shard.name}: it has {what}; leave it out, or join it to another.")
+        wanted = task.n_experts
+        raise ShardError(Error.SHARD_TOO_SMALL, where=shard.name, rows=n_rows, experts=wanted)
     try:
         if task.classes is None and isinstance(y, np.ndarray) and y.dtype.kind == "U":
-            raise ValueError("the target holds text; give numbers, or fit a classifier to it.")
+            raise InvalidInput(Error.TARGET_IS_TEXT)
         if not task.coded and task.classes is not None:
             y = class_codes(to_numpy(y), task.classes)
         if task.options.get("family") == "poisson":
@@ -188,8 +190,8 @@ def fit_local(task: Task) -> LocalFit:
                 sample_weight=rows.weight,
                 random_state=task.seed,
             )
-    except ValueError as error:
-        raise ShardError(f"{shard.name}: {error}") from error
+    except OtmoeError as error:
+        raise error.about(shard.name, ShardError) from error
     if task.grams:
         rows_fitted = Rows(rows.X, y, rows.weight, rows.offset)
         message = replace(message, grams=Grams.of(fit.model, rows_fitted))

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from otmoe.documents.sketch import Share
+from otmoe.text.errors import fail
 from otmoe.text.records import (
     LARGEST,
     Line,
@@ -18,10 +19,12 @@ from otmoe.text.records import (
     Record,
     Row,
     Site,
+    Told,
     Whole,
     check_distinct,
 )
-from otmoe.text.strict_json import Limits, fail, shown
+from otmoe.text.sentences import Error
+from otmoe.text.strict_json import Limits, shown
 
 _ROUNDING = 1e-6  # by which shares of mass may miss one
 
@@ -48,14 +51,14 @@ class ContributionRecord(Record):
     n_samples: Positive
     log_likelihood: Number
     converged: bool
-    status: Line
-    warnings: List[Line] = []
+    status: Told
+    warnings: List[Told] = []
     weight: Share
     cost: Size | None = None
     mass: List[List[Share]] | None = None
     heard: Share = 1.0
     disagreement: Number | None = None
-    flagged: List[Line] = []
+    flagged: List[Told] = []
     sent: SentRecord
     versions: Map[Line, Line] = {}
 
@@ -81,7 +84,7 @@ class RefinementRecord(Record):
 
     rounds: Count
     converged: bool
-    status: Line
+    status: Told
     log_likelihood: Number
     n_samples: Positive
     trace: Row
@@ -93,7 +96,7 @@ class InferenceRecord(Record):
 
     kind: Literal["information", "sandwich"]
     standard_errors: List[Size | None]
-    warnings: List[Line] = []
+    warnings: List[Told] = []
 
 
 class AggregationRecord(Record):
@@ -103,15 +106,15 @@ class AggregationRecord(Record):
     cost: Size | None = None
     trace: Row = []
     converged: bool
-    status: Line
-    warnings: List[Line] = []
+    status: Told
+    warnings: List[Told] = []
     sites: List[ContributionRecord]
-    left_out: Map[Site, Line] = {}
+    left_out: Map[Site, Told] = {}
     n_support: Count
     covariates: CovariatesRecord | None = None
     refinement: RefinementRecord | None = None
     inference: InferenceRecord | None = None
-    no_inference: Line | None = None
+    no_inference: Told | None = None
 
 
 def check_aggregation(
@@ -134,7 +137,7 @@ def check_aggregation(
     limits : Limits, optional
     """
     if not record.sites:
-        fail(source, "aggregation.sites", "is empty; a model is merged of one site at least.")
+        fail(source, "aggregation.sites", Error.NO_SITES_MERGED)
     check_distinct([site.site for site in record.sites], "aggregation.sites", source)
     for i, site in enumerate(record.sites):
         if site.mass is not None:
@@ -145,8 +148,8 @@ def check_aggregation(
             _check_length(getattr(covariates, name), n_features, f"covariates.{name}", source)
         for j, (low, high) in enumerate(zip(covariates.low, covariates.high, strict=True)):
             if low > high:
-                problem = f"is {shown(low)}, above `high`, {shown(high)}; mend it."
-                fail(source, f"aggregation.covariates.low[{j}]", problem)
+                at = f"aggregation.covariates.low[{j}]"
+                fail(source, at, Error.LOW_ABOVE_HIGH, low=shown(low), high=shown(high))
     if record.inference is not None:
         errors = record.inference.standard_errors
         _check_length(errors, n_parameters, "inference.standard_errors", source)
@@ -159,13 +162,13 @@ def _check_mass(
         limits.check("experts", len(mass), source)
     for k, row in enumerate(mass):
         if len(row) != n_experts:
-            problem = f"has {len(row)} entries; give {n_experts}, one for each expert of the model."
-            fail(source, f"{path}[{k}]", problem)
+            sizes = {"length": len(row), "wanted": n_experts}
+            fail(source, f"{path}[{k}]", Error.LENGTH_OF_EXPERTS, **sizes)
     total = sum(map(sum, mass))
     if not abs(total - 1) <= _ROUNDING:
-        fail(source, path, f"adds up to {total:.6g}; give shares that add up to 1.")
+        fail(source, path, Error.SUM_NOT_ONE, total=total)
 
 
 def _check_length(values: Sequence[float | None], size: int, name: str, source: str) -> None:
     if len(values) != size:
-        fail(source, f"aggregation.{name}", f"has {len(values)} entries; give {size}.")
+        fail(source, f"aggregation.{name}", Error.LENGTH, length=len(values), wanted=size)

@@ -28,13 +28,15 @@ from otmoe.model.experts import FAMILIES
 from otmoe.model.gate import SoftmaxGate
 from otmoe.model.mixture import MoE
 from otmoe.text.arguments import check_weight, generator
+from otmoe.text.errors import InvalidInput, MessageError
 from otmoe.text.html import html_lines
-from otmoe.text.records import SCHEMA_VERSION
+from otmoe.text.notices import Notice
+from otmoe.text.records import SCHEMA_VERSION, as_notice, notice_document
+from otmoe.text.sentences import Error
 from otmoe.text.strict_json import (
     BRACES,
     LIMITS,
     Limits,
-    MessageError,
     named,
     parse,
     read,
@@ -75,10 +77,10 @@ class LocalModel:
     log_likelihood : float
         Of the site's rows, without the penalty.
     converged : bool
-    status : str
-        How the fit ended, in a sentence.
-    warnings : tuple of str
-        What one should know about the fit, a sentence each.
+    status : Notice
+        How the fit ended; a bare sentence will do.
+    warnings : tuple of Notice
+        What one should know about the fit.
     constant : dict
         Features that had one and the same value in every row, so that their coefficients could not
         be estimated, by name (``model.terms[1:]``), and that value.
@@ -110,8 +112,8 @@ class LocalModel:
     n_samples: float
     log_likelihood: float
     converged: bool
-    status: str
-    warnings: tuple[str, ...] = ()
+    status: Notice
+    warnings: tuple[Notice, ...] = ()
     constant: dict[str, float] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=versions_used)
     features: FeatureSpec | None = None
@@ -120,6 +122,8 @@ class LocalModel:
     support: Floats | None = None
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "status", as_notice(self.status))
+        object.__setattr__(self, "warnings", tuple(map(as_notice, self.warnings)))
         check(self._document(), f"site {shown(self.site)}")
 
     @classmethod
@@ -189,7 +193,7 @@ class LocalModel:
         random_state : int, Generator or None
         """
         if not isinstance(share, Integral) or not 0 <= share <= MOST_SHARED:
-            raise ValueError(f"share is {share!r}; give a whole number from 0 to {MOST_SHARED}.")
+            raise InvalidInput(Error.SHARE_WRONG, value=share, most=MOST_SHARED)
         rng = generator(random_state)
         X = X if is_array_api_obj(X) else np.asarray(X)
         changes: dict[str, Any] = {}
@@ -197,10 +201,7 @@ class LocalModel:
             weight = check_weight(sample_weight, X)
             total = float(X.shape[0] if weight is None else np.sum(to_numpy(weight)))
             if not np.isclose(total, self.n_samples, rtol=1e-6):
-                raise ValueError(
-                    f"X has {total:g} rows (the sum of their weights), but the fit had "
-                    f"{self.n_samples:g}: give the rows and the weights of the fit."
-                )
+                raise InvalidInput(Error.OTHER_ROWS, rows=total, fitted=self.n_samples)
             changes["sketch"] = Sketch.fit(
                 X,
                 features=self.features,
@@ -247,8 +248,8 @@ class LocalModel:
             "log_likelihood": self.log_likelihood,
             "fit": {
                 "converged": self.converged,
-                "status": self.status,
-                "warnings": list(self.warnings),
+                "status": notice_document(self.status),
+                "warnings": list(map(notice_document, self.warnings)),
             },
             "constant_features": self.constant,
             **features_part(self.features),
@@ -287,10 +288,7 @@ class LocalModel:
         """
         record = check(parse(text, source, limits), source, limits)
         if not isinstance(record, LocalModelRecord):
-            raise MessageError(
-                f'{source}: `otmoe` is "model", a model without a site or a number of rows; read '
-                "it with otmoe.load_model, or ask the site for its message."
-            )
+            raise MessageError(Error.MODEL_WITHOUT_SITE, where=source, at="otmoe")
         return cls(
             site=record.site,
             model=model_of(record.model),
@@ -452,10 +450,7 @@ def model_document(model: MoE) -> dict[str, Any]:
     """Return a model as it stands in a document."""
     gate, experts = model.gate, model.experts
     if not isinstance(gate, SoftmaxGate):
-        raise MessageError(
-            f"model: the gate is a {type(gate).__name__}; only models with a SoftmaxGate have a "
-            "file format."
-        )
+        raise MessageError(Error.GATE_WITHOUT_FILE, where="model", kind=type(gate).__name__)
     return {
         "family": experts.family,
         "feature_names": None if model.feature_names is None else list(model.feature_names),

@@ -13,7 +13,6 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import AfterValidator, create_model
-from pydantic_core import PydanticCustomError
 
 from otmoe.arrays.numerics import Floats
 from otmoe.data.features import FeatureSpec, FeaturesRecord, check_features
@@ -21,6 +20,7 @@ from otmoe.documents.aggregation import AggregationRecord, check_aggregation
 from otmoe.documents.sketch import SketchRecord, check_sketch
 from otmoe.likelihood.grams import GramsRecord, check_grams
 from otmoe.model.experts import FAMILIES, Experts
+from otmoe.text.errors import fail
 from otmoe.text.records import (
     LONGEST_NAME,
     Label,
@@ -33,13 +33,16 @@ from otmoe.text.records import (
     Positive,
     Record,
     Site,
+    Told,
     Version,
     Whole,
     check_distinct,
     check_version,
+    problem,
     typed,
 )
-from otmoe.text.strict_json import Limits, fail, path_of, shown
+from otmoe.text.sentences import Error
+from otmoe.text.strict_json import Limits, path_of, shown
 
 MOST_SHARED = 10_000
 """Rows of x in a message, at most."""
@@ -50,11 +53,7 @@ MOST_SHARED = 10_000
 def _family(name: str) -> str:
     if name not in FAMILIES:
         known = ", ".join(json.dumps(family) for family in FAMILIES)
-        raise PydanticCustomError(
-            "otmoe",
-            "is {name}; this version of otmoe knows {known}: use one of these, or update it.",
-            {"name": shown(name), "known": known},
-        )
+        raise problem(Error.FAMILY_UNKNOWN, name=shown(name), known=known)
     return name
 
 
@@ -79,8 +78,8 @@ class FitRecord(Record):
     """How a fit ended."""
 
     converged: bool
-    status: Line
-    warnings: List[Line] = []
+    status: Told
+    warnings: List[Told] = []
 
 
 class LocalModelRecord(Record):
@@ -146,7 +145,7 @@ def check(
         For what comes from elsewhere.
     """
     if "otmoe" not in document:
-        fail(source, "otmoe", 'is missing; an otmoe file says "local model" or "model" there.')
+        fail(source, "otmoe", Error.KIND_MISSING)
     kind = document["otmoe"]
     check_version(document, source)
     record: LocalModelRecord | ModelFileRecord
@@ -155,7 +154,13 @@ def check(
     elif kind == "model":
         record = typed(ModelFileRecord, document, source)
     else:
-        fail(source, "otmoe", f'is {shown(kind)}; give "local model" or "model".')
+        fail(
+            source,
+            "otmoe",
+            Error.OTHER_DOCUMENT,
+            kind=shown(kind),
+            wanted='"local model" or "model"',
+        )
     model = record.model
     check_model(model, record.features, source, limits)
     if isinstance(record, LocalModelRecord):
@@ -207,7 +212,7 @@ def _check_parts(model: ModelRecord, source: str, limits: Limits | None) -> None
     _check_shape(gate.coef, (K, p), "model.gate.coef", source)
     if len(shape) == 3:
         if shape[1] < 2:
-            fail(source, "model.experts.coef[0]", "has a row for one class; give two or more.")
+            fail(source, "model.experts.coef[0]", Error.ONE_CLASS)
         reference = np.arange(shape[1])[:, None] == shape[1] - 1
         reason = "the last class is the reference"
         _check_zero(np.array(coef), reference, "model.experts.coef", reason, source)
@@ -225,8 +230,9 @@ def _check_parts(model: ModelRecord, source: str, limits: Limits | None) -> None
             fail(
                 source,
                 "model.feature_names",
-                f"has {len(names)} names; give {p - 1}, one for each coefficient after the "
-                "intercept.",
+                Error.LENGTH_OF_NAMES,
+                length=len(names),
+                wanted=p - 1,
             )
         check_distinct(names, "model.feature_names", source)
     if model.classes is not None:
@@ -239,7 +245,7 @@ def _shape(value: Any, path: str, source: str) -> tuple[int, ...]:
     lengths: list[int] = []
     while isinstance(value, list):
         if not value:
-            fail(source, path + "[0]" * len(lengths), "is empty; give coefficients.")
+            fail(source, path + "[0]" * len(lengths), Error.EMPTY)
         lengths.append(len(value))
         value = value[0]
     return tuple(lengths)
@@ -247,12 +253,7 @@ def _shape(value: Any, path: str, source: str) -> tuple[int, ...]:
 
 def _check_shape(value: Any, shape: tuple[int, ...], path: str, source: str) -> None:
     if len(value) != shape[0]:
-        fail(
-            source,
-            path,
-            f"has {len(value)} entries; give {shape[0]}, to agree with the start of "
-            "`model.experts.coef`.",
-        )
+        fail(source, path, Error.LENGTH_OF_MODEL, length=len(value), wanted=shape[0])
     if len(shape) > 1:
         for i, part in enumerate(value):
             _check_shape(part, shape[1:], f"{path}[{i}]", source)
@@ -262,7 +263,7 @@ def _check_zero(array: Floats, where: Floats, path: str, reason: str, source: st
     """Refuse an array that is not zero where it has to be."""
     for index in np.argwhere((array != 0) & where)[:1].tolist():
         place = path + "".join(f"[{i}]" for i in index)
-        fail(source, place, f"is {shown(float(array[tuple(index)]))}; give 0: {reason}.")
+        fail(source, place, Error.NOT_ZERO, value=shown(float(array[tuple(index)])), reason=reason)
 
 
 def _check_columns(columns: list[int] | None, p: int, source: str) -> None:
@@ -271,30 +272,30 @@ def _check_columns(columns: list[int] | None, p: int, source: str) -> None:
         return
     for i, column in enumerate(columns):
         if not 0 <= column < p:
-            fail(source, f"{path}[{i}]", f"is {shown(column)}; columns go from 0 to {p - 1}.")
+            fail(source, f"{path}[{i}]", Error.GATE_COLUMN, value=shown(column), last=p - 1)
     check_distinct(columns, path, source)
     if 0 not in columns:
-        fail(source, path, "lacks 0, the intercept; add it.")
+        fail(source, path, Error.GATE_WITHOUT_INTERCEPT)
 
 
 def _check_classes(classes: list[Any], n_classes: int, source: str) -> None:
     path = "model.classes"
     if n_classes == 0:
-        fail(source, path, "is a list, but this family has no classes; give null.")
+        fail(source, path, Error.NO_CLASSES_HERE)
     if len(classes) != n_classes:
-        fail(source, path, f"has {len(classes)} labels; give {n_classes}, as the experts have.")
+        fail(source, path, Error.LENGTH_OF_CLASSES, length=len(classes), wanted=n_classes)
     check_distinct(classes, path, source)
     for i, label in enumerate(classes):  # NumPy gives all of them the room of the longest
         if isinstance(label, str) and len(label) > LONGEST_NAME:
-            problem = f"has {len(label)} characters; give a label of at most {LONGEST_NAME}."
-            fail(source, f"{path}[{i}]", problem)
+            sizes = {"length": len(label), "most": LONGEST_NAME}
+            fail(source, f"{path}[{i}]", Error.LABEL_TOO_LONG, **sizes)
     # What NumPy makes of numbers has to be the same labels: no mixture of types, nothing cut off.
     if all(isinstance(label, str) for label in classes):
         return
     array = np.array([None if isinstance(label, str) else label for label in classes])
     one_type = len({isinstance(label, bool) for label in classes}) == 1
     if not one_type or array.dtype.kind not in "biuf" or array.tolist() != classes:
-        fail(source, path, "mixes types or has too large numbers; give labels of one type.")
+        fail(source, path, Error.CLASSES_MIXED)
 
 
 def _check_features(features: FeaturesRecord, model: ModelRecord, source: str) -> None:
@@ -302,13 +303,10 @@ def _check_features(features: FeaturesRecord, model: ModelRecord, source: str) -
     check_features(features, source, "features.")
     names, d = FeatureSpec.from_record(features).feature_names, len(model.gate.coef[0]) - 1
     if len(names) != d:
-        fail(source, "features", f"makes {len(names)} features, but the model has {d}; mend it.")
+        fail(source, "features", Error.FEATURES_COUNT, features=len(names), wanted=d)
     for name, other in zip(names, model.feature_names or names, strict=True):
         if name != other:
-            problem = (
-                f"makes {shown(name)} where `model.feature_names` has {shown(other)}; mend it."
-            )
-            fail(source, "features", problem)
+            fail(source, "features", Error.FEATURES_OTHER, name=shown(name), wanted=shown(other))
 
 
 def _check_grams(grams: GramsRecord, record: LocalModelRecord, source: str) -> None:
@@ -322,17 +320,16 @@ def _check_constant(record: LocalModelRecord, source: str) -> None:
     for name in record.constant_features:
         if name not in known:
             place = path_of(("constant_features", name))
-            fail(source, place, "is no feature of the model; use the names of the model.")
+            fail(source, place, Error.NOT_A_FEATURE)
 
 
 def _check_support(rows: list[list[float]], d: int, source: str) -> None:
     if not 0 < len(rows) <= MOST_SHARED:
-        problem = f"has {len(rows)} rows; give 1 to {MOST_SHARED}, or leave it out."
-        fail(source, "support", problem)
+        fail(source, "support", Error.SUPPORT_ROWS, rows=len(rows), most=MOST_SHARED)
     for i, row in enumerate(rows):
         if len(row) != d:
-            problem = f"has {len(row)} entries; give {d}, one for each feature of the model."
-            fail(source, f"support[{i}]", problem)
+            sizes = {"length": len(row), "wanted": d}
+            fail(source, f"support[{i}]", Error.LENGTH_OF_FEATURES, **sizes)
 
 
 def _names(model: ModelRecord) -> list[str]:

@@ -9,6 +9,7 @@ from pydantic import Field
 from otmoe.data.features import FeaturesRecord
 from otmoe.documents.aggregation import AggregationRecord
 from otmoe.documents.model import ModelRecord
+from otmoe.text.errors import fail
 from otmoe.text.records import (
     Line,
     List,
@@ -23,7 +24,8 @@ from otmoe.text.records import (
     check_version,
     typed,
 )
-from otmoe.text.strict_json import fail, shown
+from otmoe.text.sentences import Error
+from otmoe.text.strict_json import shown
 
 _SAME = 1e-6  # relative: what a site rounds in its reply
 
@@ -121,7 +123,13 @@ def read_as(schema: type[R], document: dict[str, Any], source: str) -> R:
     """Return a document as a record of one kind, or say what is wrong with it."""
     (kind,) = schema.model_fields["otmoe"].annotation.__args__  # type: ignore[union-attr]
     if document.get("otmoe") != kind:
-        fail(source, "otmoe", f"is {shown(document.get('otmoe'))}; give a file of {shown(kind)}.")
+        fail(
+            source,
+            "otmoe",
+            Error.OTHER_DOCUMENT,
+            kind=shown(document.get("otmoe")),
+            wanted=shown(kind),
+        )
     check_version(document, source)
     return typed(schema, document, source)
 
@@ -129,7 +137,7 @@ def read_as(schema: type[R], document: dict[str, Any], source: str) -> R:
 def check_length(found: list[float], wanted: int, path: str, what: str, source: str) -> None:
     """Refuse a list of another length."""
     if len(found) != wanted:
-        fail(source, path, f"has {len(found)} numbers; give {wanted}, one for each {what}.")
+        fail(source, path, Error.LENGTH_FOR_EACH, length=len(found), wanted=wanted, what=what)
 
 
 def check_scaling(record: ScalingRecord, n_features: int, path: str, source: str) -> None:
@@ -149,13 +157,11 @@ def check_information(
         fail(
             source,
             f"{path}information",
-            f"has {len(record.information)} numbers; the upper triangle of {P} x {P} has "
-            f"{P * (P + 1) // 2}.",
+            Error.TRIANGLE,
+            length=len(record.information),
+            size=P,
+            wanted=P * (P + 1) // 2,
         )
     total = sum(record.mass)
     if abs(total - record.n_samples) > _SAME * record.n_samples:
-        fail(
-            source,
-            f"{path}mass",
-            f"adds up to {total:g}, but n_samples is {record.n_samples:g}; mend it.",
-        )
+        fail(source, f"{path}mass", Error.SUM_NOT_ROWS, total=total, rows=record.n_samples)

@@ -35,18 +35,10 @@ from otmoe.likelihood.information import Information
 from otmoe.likelihood.rounds import Answer, Best, Refinement, digest
 from otmoe.likelihood.rows import Scaling
 from otmoe.model.mixture import MoE
+from otmoe.text.errors import fail
 from otmoe.text.records import SCHEMA_VERSION
-from otmoe.text.strict_json import (
-    LIMITS,
-    Limits,
-    fail,
-    named,
-    parse,
-    read,
-    shown,
-    to_text,
-    write_whole,
-)
+from otmoe.text.sentences import Error
+from otmoe.text.strict_json import LIMITS, Limits, named, parse, read, shown, to_text, write_whole
 
 
 class _File(ABC):
@@ -129,7 +121,7 @@ class RefineRequest(_File):
         check_scaling(record.scaling, model.n_features, "scaling", source)
         found = cls(record.round, model, _scaling(record.scaling), features)
         if record.digest != found.digest:
-            fail(source, "digest", "is not that of the model beside it; ask for the file again.")
+            fail(source, "digest", Error.DIGEST)
         return found
 
 
@@ -257,20 +249,20 @@ class RefineState(_File):
         model, _ = _model_and_features(record, source, limits)
         check_scaling(record.scaling, model.n_features, "scaling", source)
         if not record.sites:
-            fail(source, "sites", "is empty; name the sites that are asked.")
+            fail(source, "sites", Error.NO_SITES_ASKED)
         if record.pooled is not None:
             check_scaling(record.pooled, model.n_features, "pooled", source)
         if not (record.rounds == 0) == (record.best is None) == (record.pooled is None):
-            fail(source, "best", "and `pooled` are there once a round has been answered; mend it.")
+            fail(source, "best", Error.STATE_INCOMPLETE)
         if record.best is not None:
             P, best = model.n_parameters, record.best
             check_information(best, model.n_experts, P, source, "best.")
             check_length(best.theta, P, "best.theta", "free parameter of the model", source)
             if not best.sites or not best.sites.keys() <= record.sites.keys():
-                fail(source, "best.sites", "holds others than `sites`, or nobody; mend it.")
+                fail(source, "best.sites", Error.STATE_SITES)
         for i, gap in enumerate(record.missing):
             if gap.site not in record.sites or gap.round > record.rounds:
-                fail(source, f"missing[{i}]", "is no site or no round so far; mend it.")
+                fail(source, f"missing[{i}]", Error.STATE_MISSING)
         if record.aggregation is not None:
             sizes = model.n_experts, model.n_features, model.n_parameters
             check_aggregation(record.aggregation, *sizes, source, limits)

@@ -10,8 +10,10 @@ from pydantic import Field
 
 from otmoe.arrays.numerics import Floats
 from otmoe.data.sketch import Sketch
+from otmoe.text.errors import MessageError, fail
 from otmoe.text.records import List, Matrix, Name, Positive, Record
-from otmoe.text.strict_json import MessageError, fail, path_of, shown
+from otmoe.text.sentences import Error
+from otmoe.text.strict_json import path_of, shown
 
 _ROUNDING = 1e-6  # by which a sum of probabilities may miss one
 
@@ -50,8 +52,7 @@ def document_of(sketch: Sketch, names: Sequence[str]) -> dict[str, Any]:
     """Return a sketch as it stands in a message; `names` are those of the d features."""
     if sketch.n_features != len(names):
         raise MessageError(
-            f"the sketch has {sketch.n_features} features, but the model has {len(names)}: sketch "
-            "the rows of the fit."
+            Error.SKETCH_OF_OTHER_FEATURES, features=sketch.n_features, wanted=len(names)
         )
     upper = np.triu_indices(len(sketch.numbers))
 
@@ -133,19 +134,15 @@ def check_sketch(record: SketchRecord, names: Sequence[str], source: str) -> Non
         ),
     ]:
         if len(table) != G:
-            problem = f"has {len(table)} rows; give {G}, one for each entry of `sketch.weight`."
-            fail(source, f"sketch.{name}", problem)
+            fail(source, f"sketch.{name}", Error.ROWS_OF_SKETCH, rows=len(table), wanted=G)
         for g, row in enumerate(table):
             if len(row) != size:
-                fail(source, f"sketch.{name}[{g}]", f"has {len(row)} entries; give {size}.")
+                fail(source, f"sketch.{name}[{g}]", Error.LENGTH, length=len(row), wanted=size)
     for g, triangle in enumerate(record.cov):
         try:
             np.linalg.cholesky(symmetric(triangle, q))
         except np.linalg.LinAlgError:
-            problem = (
-                "is not positive definite; give the upper triangle of a covariance, row by row."
-            )
-            fail(source, f"sketch.cov[{g}]", problem)
+            fail(source, f"sketch.cov[{g}]", Error.NOT_A_COVARIANCE)
     for i, category in enumerate(record.categories):
         for g, row in enumerate(category.prob):
             _check_sum(row, f"sketch.categories[{i}].prob[{g}]", source)
@@ -160,23 +157,22 @@ def _check_names(record: SketchRecord, names: Sequence[str], source: str) -> Non
     for path, found in lists:
         for name in found:
             if name not in known:
-                fail(source, path, f"names {shown(name)}, which is no feature of the model.")
+                fail(source, path, Error.NAMES_NO_FEATURE, name=shown(name))
             if name in seen:
-                fail(source, path, f"names {shown(name)} a second time; give each feature once.")
+                fail(source, path, Error.NAMED_TWICE, name=shown(name))
             seen.add(name)
     for name in names:
         if name not in seen:
-            problem = f"lacks the feature {shown(name)}; add it to its numbers, categories or"
-            fail(source, "sketch", f"{problem} constants.")
+            fail(source, "sketch", Error.SKETCH_LACKS, name=shown(name))
     for path, found in (("whole", record.whole), ("not_negative", record.not_negative)):
         for name in found:
             if name not in record.numbers:
-                fail(source, f"sketch.{path}", f"names {shown(name)}, which is no number; mend it.")
+                fail(source, f"sketch.{path}", Error.NAMES_NO_NUMBER, name=shown(name))
     for name in record.units:
         if name not in seen:
-            fail(source, path_of(("sketch", "units", name)), "is no feature of the model.")
+            fail(source, path_of(("sketch", "units", name)), Error.NOT_A_FEATURE)
 
 
 def _check_sum(values: list[float], path: str, source: str) -> None:
     if not abs(sum(values) - 1) <= _ROUNDING:
-        fail(source, path, f"adds up to {sum(values):.6g}; give probabilities that add up to 1.")
+        fail(source, path, Error.SUM_NOT_ONE, total=sum(values))

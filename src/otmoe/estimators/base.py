@@ -28,10 +28,17 @@ from otmoe.text.arguments import (
     float_types,
     generator,
 )
+from otmoe.text.errors import InvalidInput
+from otmoe.text.notices import OtmoeWarning
 from otmoe.text.progress import fit_progress
+from otmoe.text.sentences import Error, Warn
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+class FitWarning(OtmoeWarning, ConvergenceWarning):
+    """What one should know about a fit; `notices` has it with codes."""
 
 
 class BaseMoE(BaseEstimator):
@@ -84,15 +91,11 @@ class BaseMoE(BaseEstimator):
         self.n_iter_ = fit.n_iter
         self.converged_ = fit.converged
         self.log_likelihood_ = fit.log_likelihood
-        trouble = list(fit.warnings)
+        trouble = fit.warnings
         if not fit.converged:
-            trouble.insert(
-                0, f"the fit {fit.status}: raise max_iter or alpha, or use fewer experts."
-            )
+            trouble = (Warn.NOT_CONVERGED(status=str(fit.status)), *trouble)
         if trouble:
-            warnings.warn(
-                " ".join(f"{type(self).__name__}: {t}" for t in trouble), ConvergenceWarning, 4
-            )
+            warnings.warn(FitWarning(type(self).__name__, trouble), stacklevel=4)
 
     def _check_parameters(self) -> None:
         for name in ("n_experts", "n_init", "max_iter"):
@@ -100,16 +103,13 @@ class BaseMoE(BaseEstimator):
         for name in ("alpha", "tol"):
             value = getattr(self, name)
             if not np.isscalar(value) or not np.isreal(value) or not 0 <= value < np.inf:  # type: ignore[operator]
-                raise ValueError(f"{name} is {value!r}; give a number that is zero or positive.")
+                raise InvalidInput(Error.NEGATIVE, name=name, value=value)
 
     def _check_enough(self, X: Array, weight: Array | None) -> int:
         """Return the number of rows of positive weight, if there is one for every expert."""
         n_rows = int(X.shape[0]) if weight is None else int(np.sum(to_numpy(weight) > 0))
         if n_rows < self.n_experts:
-            raise ValueError(
-                f"n_samples={n_rows} is less than n_experts={self.n_experts}: "
-                "give more rows (of positive weight) or ask for fewer experts."
-            )
+            raise InvalidInput(Error.FEWER_ROWS_THAN_EXPERTS, rows=n_rows, experts=self.n_experts)
         return n_rows
 
     def _check_training(self, X: Any, y: Any, **options: Any) -> tuple[Array, Array]:
@@ -140,24 +140,21 @@ class BaseMoE(BaseEstimator):
         if isinstance(features, str):
             if features == "intercept":
                 return (0,)
-            raise ValueError(
-                f"gate_features is {features!r}; give None (all features), 'intercept', or a list "
-                "of feature names or indices."
-            )
+            raise InvalidInput(Error.GATE_FEATURES_TEXT, value=features)
         names = [str(name) for name in getattr(self, "feature_names_in_", [])]
         columns = {0}
         for feature in features:
             if isinstance(feature, str):
+                if not names:
+                    raise InvalidInput(Error.GATE_FEATURE_UNNAMED, name=feature)
                 if feature not in names:
-                    known = f"the columns are {names}" if names else "X came without column names"
-                    raise ValueError(f"gate_features names {feature!r}, but {known}.")
+                    raise InvalidInput(Error.GATE_FEATURE_NAME, name=feature, columns=names)
                 columns.add(names.index(feature) + 1)
             elif isinstance(feature, int | np.integer) and 0 <= feature < self.n_features_in_:
                 columns.add(int(feature) + 1)
             else:
-                raise ValueError(
-                    f"gate_features has {feature!r}; "
-                    f"indices go from 0 to {self.n_features_in_ - 1}."
+                raise InvalidInput(
+                    Error.GATE_FEATURE_INDEX, value=feature, last=self.n_features_in_ - 1
                 )
         return tuple(sorted(columns))
 
@@ -351,16 +348,13 @@ class BaseMoE(BaseEstimator):
         """
         check_is_fitted(self)
         if not hasattr(self, "fit_"):
-            raise ValueError(
-                "this estimator was made from a model and has seen no rows, so there is no fit to "
-                "report: call fit first, or write the model alone with otmoe.save_model."
-            )
+            raise InvalidInput(Error.NO_FIT_TO_SEND)
         names, classes = self.model_.feature_names, self.model_.classes
         message = LocalModel.from_fit(self.fit_, site, names, classes)
         if not (sketch or share):
             return message
         if X is None:
-            raise ValueError("X is missing: rows are not kept after fit, so give them once more.")
+            raise InvalidInput(Error.X_MISSING)
         return message.with_support(
             self._check_rows(X),
             sketch=sketch,

@@ -16,6 +16,8 @@ from otmoe.likelihood.fit import ALPHA, MAX_ITER, TOL
 from otmoe.likelihood.starts import UNINFORMATIVE
 from otmoe.model.mixture import MoE
 from otmoe.text.arguments import class_codes, generator
+from otmoe.text.errors import InvalidInput
+from otmoe.text.sentences import Error
 
 
 class MoEClassifier(ClassifierMixin, BaseMoE):
@@ -133,14 +135,11 @@ class MoEClassifier(ClassifierMixin, BaseMoE):
         if self.classes is not None:
             classes = np.unique(np.asarray(self.classes))
             if len(classes) < 2:
-                raise ValueError(f"classes is {self.classes!r}; declare at least two.")
+                raise InvalidInput(Error.ONE_CLASS_DECLARED, classes=self.classes)
             return classes
         seen = np.unique(y)
         if len(seen) < 2:
-            raise ValueError(
-                f"y has one class only ({seen.tolist()[0]!r}): a classifier needs at least two; "
-                "where these rows lack some, declare all with classes=[...]."
-            )
+            raise InvalidInput(Error.ONE_CLASS_IN_Y, label=seen.tolist()[0])
         return seen
 
     def _codes(self, y: Array, X: Array) -> Array:
@@ -162,7 +161,7 @@ class MoEClassifier(ClassifierMixin, BaseMoE):
             With class labels.
         """
         if model.classes is None:
-            raise ValueError("the model carries no class labels: it is not a classifier's.")
+            raise InvalidInput(Error.NOT_A_CLASSIFIER)
         estimator = cls(n_experts=model.n_experts)._set_model(model)
         estimator.classes_ = np.asarray(model.classes)
         return estimator

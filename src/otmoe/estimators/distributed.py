@@ -10,7 +10,6 @@ from typing import Any, Literal, Self
 import numpy as np
 from joblib import effective_n_jobs
 from sklearn.base import clone
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from otmoe.aggregation import Aggregation
@@ -21,7 +20,7 @@ from otmoe.distributed.fit import METHODS_OF_SHARDS, DistributedFit, classes_of,
 from otmoe.distributed.passes import inference_shards
 from otmoe.distributed.task import RowsShard, split
 from otmoe.documents.message import LocalModel
-from otmoe.estimators.base import BaseMoE
+from otmoe.estimators.base import BaseMoE, FitWarning
 from otmoe.estimators.classifier import MoEClassifier
 from otmoe.estimators.regressor import MoERegressor
 from otmoe.inference import Inference, Kind
@@ -31,7 +30,10 @@ from otmoe.model.experts import FAMILIES
 from otmoe.model.gate import SoftmaxGate
 from otmoe.model.mixture import MoE
 from otmoe.text.arguments import check_offset, check_weight, check_whole, generator
+from otmoe.text.errors import InvalidInput, InvalidType
+from otmoe.text.notices import Notice
 from otmoe.text.progress import fit_progress
+from otmoe.text.sentences import Error, Warn
 from otmoe.workers.gather import Engine, Progress, local_workers
 
 
@@ -43,8 +45,12 @@ class DistributedMoE(BaseMoE):
         for name in ("n_shards", "n_support"):
             check_whole(name, getattr(self, name))
         if self.method not in METHODS_OF_SHARDS:
-            choices = sorted(METHODS_OF_SHARDS)
-            raise ValueError(f"method is {self.method!r}; choose one of {choices}.")
+            raise InvalidInput(
+                Error.NOT_ONE_OF,
+                name="method",
+                value=self.method,
+                choices=sorted(METHODS_OF_SHARDS),
+            )
 
     def __sklearn_clone__(self) -> Self:
         # An executor cannot be copied: clones share it.
@@ -79,10 +85,7 @@ class DistributedMoE(BaseMoE):
         fit = self._fit_all(shards, family, n_classes, columns, rng, coded=True)
         trouble = []
         if len(shards) < self.n_shards:
-            trouble.append(
-                f"there are rows for {len(shards)} of {self.n_shards} shards only: give more "
-                "rows or ask for fewer shards, experts or features."
-            )
+            trouble.append(Warn.FEWER_SHARDS(shards=len(shards), wanted=self.n_shards))
         self._keep_distributed(fit, trouble, stacklevel=4)
         return self
 
@@ -164,7 +167,7 @@ class DistributedMoE(BaseMoE):
         self._check_parameters()
         shards = list(shards)
         if not shards:
-            raise ValueError("there is no shard to fit: give at least one, see shards_from.")
+            raise InvalidInput(Error.NO_SHARDS)
         self._names_from(shards[0])
         family, n_classes = self._family_of(shards, on_error)
         columns = self._gate_columns()
@@ -242,7 +245,7 @@ class DistributedMoE(BaseMoE):
         """Return the family and the number of classes."""
 
     def _keep_distributed(
-        self, fit: DistributedFit, trouble: list[str], *, stacklevel: int
+        self, fit: DistributedFit, trouble: list[Notice], *, stacklevel: int
     ) -> None:
         """Store what was fitted and say, in one warning, what the user should know about it."""
         aggregation = fit.aggregation
@@ -256,32 +259,28 @@ class DistributedMoE(BaseMoE):
         self.model_ = aggregation.model
         self.n_iter_ = max(len(aggregation.trace) - 1, 1)
         self.converged_ = aggregation.converged and all(m.converged for m in fit.local_models)
-        trouble = [w for w in aggregation.warnings if not w.startswith("the support has")] + trouble
-        trouble += [f"shard {failure}" for failure in fit.failures]
+        found = [w for w in aggregation.warnings if w.code != Warn.SUPPORT_SHORT.code]
+        found += trouble
+        for failure in fit.failures:
+            facts = {"name": failure.name, "cause": failure.cause}
+            found.append(Warn.SHARD_FAILED(sites=(failure.name,), **facts))
         if fit.dropped:
-            trouble.append(f"{fit.dropped} rows with missing values were dropped.")
+            found.append(Warn.ROWS_DROPPED(rows=fit.dropped))
         for name, why in aggregation.left_out.items():
-            trouble.append(f"{name} was left out: {why}.")
+            found.append(Warn.SHARD_LEFT_OUT(sites=(name,), name=name, why=why))
         stopped = [m.site for m in fit.local_models if not m.converged]
         if stopped:
-            trouble.append(f"the fits of {stopped} stopped before convergence: raise max_iter.")
-        lacking = {w for m in fit.local_models for w in m.warnings}
+            found.append(Warn.SHARDS_STOPPED(sites=tuple(stopped), names=stopped))
+        lacking = {str(w): w for m in fit.local_models for w in m.warnings}
         if lacking:
-            trouble.append(f"of some shards: {sorted(lacking)[0]}")
-        self.warnings_ = tuple(trouble)
-        if trouble:
-            warnings.warn(
-                " ".join(f"{type(self).__name__}: {t}" for t in trouble),
-                ConvergenceWarning,
-                stacklevel,
-            )
+            found.append(Warn.SOME_SHARDS(warning=lacking[min(lacking)]))
+        self.warnings_ = tuple(found)
+        if found:
+            warnings.warn(FitWarning(type(self).__name__, found), stacklevel=stacklevel)
 
     def to_message(self, site: str, *args: Any, **kwargs: Any) -> LocalModel:
         """Refuse: a merged model is no local one."""
-        raise TypeError(
-            "a merged model is no local model: send the messages in local_models_, or save the "
-            "merged one by otmoe.save_model(est.model_, path)."
-        )
+        raise InvalidType(Error.MERGED_NOT_LOCAL)
 
 
 class DistributedMoERegressor(DistributedMoE, MoERegressor):
@@ -331,8 +330,8 @@ class DistributedMoERegressor(DistributedMoE, MoERegressor):
         How columns became features, where the shards know it.
     n_rows_, dropped_ : int
         Rows fitted, and rows left out because a value is missing.
-    warnings_ : tuple of str
-        What one should know about the fit, a sentence each.
+    warnings_ : tuple of Notice
+        What one should know about the fit.
     n_shards_ : int
     n_iter_ : int
     converged_ : bool
@@ -441,8 +440,8 @@ class DistributedMoEClassifier(DistributedMoE, MoEClassifier):
         How columns became features, where the shards know it.
     n_rows_, dropped_ : int
         Rows fitted, and rows left out because a value is missing.
-    warnings_ : tuple of str
-        What one should know about the fit, a sentence each.
+    warnings_ : tuple of Notice
+        What one should know about the fit.
     n_shards_ : int
     n_iter_ : int
     converged_ : bool

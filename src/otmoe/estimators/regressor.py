@@ -15,6 +15,8 @@ from otmoe.likelihood.fit import ALPHA, MAX_ITER, TOL
 from otmoe.likelihood.starts import INFORMATIVE
 from otmoe.model.mixture import MoE
 from otmoe.text.arguments import check_counts, check_offset, generator
+from otmoe.text.errors import InvalidInput
+from otmoe.text.sentences import Error
 
 
 class MoERegressor(RegressorMixin, BaseMoE):
@@ -129,8 +131,8 @@ class MoERegressor(RegressorMixin, BaseMoE):
 
     def _check_family(self) -> None:
         if self.family not in ("gaussian", "poisson"):
-            raise ValueError(
-                f"family is {self.family!r}; MoERegressor knows 'gaussian' and 'poisson'."
+            raise InvalidInput(
+                Error.NOT_ONE_OF, name="family", value=self.family, choices=["gaussian", "poisson"]
             )
 
     def __sklearn_tags__(self) -> Any:
@@ -228,5 +230,5 @@ class MoERegressor(RegressorMixin, BaseMoE):
         ndarray of shape (n, 2)
         """
         if not 0 < coverage < 1:
-            raise ValueError(f"coverage is {coverage}; give a number strictly between 0 and 1.")
+            raise InvalidInput(Error.NOT_A_LEVEL, name="coverage", value=coverage)
         return self.predict_quantile(X, ((1 - coverage) / 2, (1 + coverage) / 2), offset)

@@ -21,6 +21,8 @@ from otmoe.data.tables import labels
 from otmoe.evaluation.metrics import class_numbers
 from otmoe.evaluation.prediction import spec_of
 from otmoe.model.mixture import MoE
+from otmoe.text.errors import InvalidInput
+from otmoe.text.sentences import Error
 from otmoe.workers.gather import Progress
 
 
@@ -110,9 +112,7 @@ def score_rows(model: MoE, X: Floats, y: Floats, weight: Floats | None = None) -
     if family == "poisson":
         wrong = y[(y < 0) | (y != np.floor(y))]
         if len(wrong):
-            raise ValueError(
-                f"y is {wrong[0]:g} in a row, but the model is one of counts; mend it."
-            )
+            raise InvalidInput(Error.NOT_A_COUNT, value=wrong[0])
         found["deviance"] = 2 * (xlogy(y, y / prediction) - y + prediction)
     mean = float(w @ y) / total if total else 0.0
     return Score(len(y), total, _sums(found, w), mean, float(w @ (y - mean) ** 2))
@@ -188,7 +188,7 @@ def evaluate_files(
         if progress is not None:
             progress(i + 1, len(files), name)
     if not scores:
-        raise ValueError("there are no rows to hold the model against; give some.")
+        raise InvalidInput(Error.NO_ROWS_TO_EVALUATE)
     total = reduce(add, scores.values())
     sites = {} if site is None else dict(sorted(scores.items()))
     return Evaluation(total, sites, read - total.n_rows)

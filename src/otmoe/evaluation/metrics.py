@@ -17,6 +17,8 @@ from otmoe.model.divergence import transport_divergence
 from otmoe.model.experts import GaussianExperts, LogisticExperts, MultinomialExperts
 from otmoe.model.gate import SoftmaxGate
 from otmoe.model.mixture import MoE
+from otmoe.text.errors import InvalidInput
+from otmoe.text.sentences import Error
 
 # -- prediction --------------------------------------------------------------------------------
 
@@ -264,12 +266,10 @@ def _columns(**named: Any) -> list[Floats]:
     arrays = {name: np.asarray(to_numpy(a)) for name, a in named.items()}
     for name, array in arrays.items():
         if array.ndim != 1:
-            raise ValueError(f"{name} has shape {array.shape}: give one value per row, (n,).")
+            raise InvalidInput(Error.NOT_A_VECTOR, name=name, shape=array.shape)
     (first, rows), (second, others) = ((name, len(a)) for name, a in arrays.items())
     if rows != others or rows == 0:
-        raise ValueError(
-            f"{first} has {rows} rows and {second} has {others}: give equally many, at least one."
-        )
+        raise InvalidInput(Error.LENGTHS_DIFFER, name=first, rows=rows, other=second, others=others)
     return list(arrays.values())
 
 
@@ -281,8 +281,7 @@ def class_numbers(model: MoE, y: Any) -> Floats:
     matches = y[:, None] == np.asarray(model.classes)
     unknown = ~matches.any(axis=1)
     if np.any(unknown):
-        raise ValueError(
-            f"y has the class {y[unknown].tolist()[0]!r}, which is not among the classes "
-            f"{model.classes.tolist()} of the model."
+        raise InvalidInput(
+            Error.CLASS_UNKNOWN, label=y[unknown].tolist()[0], classes=model.classes.tolist()
         )
     return matches.argmax(axis=1)

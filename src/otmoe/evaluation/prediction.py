@@ -17,6 +17,8 @@ from otmoe.data.shards.sources import open_source
 from otmoe.data.shards.writing import write_batches
 from otmoe.estimators import MoEClassifier, MoERegressor
 from otmoe.model.mixture import MoE
+from otmoe.text.errors import InvalidInput
+from otmoe.text.sentences import Error
 from otmoe.workers.gather import Progress
 
 
@@ -24,9 +26,7 @@ def spec_of(model: MoE, features: FeatureSpec | None) -> FeatureSpec:
     """Return how columns become the features of a model; plain numbers if nothing is said."""
     spec = features or FeatureSpec.of_names(model.terms[1:])
     if spec.feature_names != model.terms[1:]:
-        raise ValueError(
-            "the features are not those of the model; give the specification it was fitted with."
-        )
+        raise InvalidInput(Error.OTHER_FEATURES)
     return spec
 
 
@@ -71,19 +71,21 @@ class Predictor:
     def __post_init__(self) -> None:
         labelled = self.model.classes is not None
         if labelled and len(self.quantiles):
-            raise ValueError("quantiles are for numbers, and this model is a classifier's.")
+            raise InvalidInput(Error.QUANTILES_OF_CLASSES)
         if self.proba and not labelled:
-            raise ValueError("proba is for classes, and this model is a regression.")
+            raise InvalidInput(Error.PROBA_OF_NUMBERS)
         for level in self.quantiles:
             if not 0 < level < 1:
-                raise ValueError(f"quantiles has {level}; give numbers between 0 and 1.")
+                raise InvalidInput(Error.NOT_A_LEVEL, name="quantiles", value=level)
         if self.missing not in ("error", "keep"):
-            raise ValueError(f'missing is {self.missing!r}; give "error" or "keep".')
+            raise InvalidInput(
+                Error.NOT_ONE_OF, name="missing", value=self.missing, choices=["error", "keep"]
+            )
         spec_of(self.model, self.features)
         names = [*self.keep, *self.columns]
         twice = [name for i, name in enumerate(names) if name in names[:i]]
         if twice:
-            raise ValueError(f"the output would have two columns {twice[0]!r}; keep another.")
+            raise InvalidInput(Error.OUTPUT_COLUMN_TWICE, column=twice[0])
 
     @property
     def spec(self) -> FeatureSpec:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import numpy as np
 
 from otmoe.arrays.numerics import to_numpy
-from otmoe.data.shards import Shard, ShardError, ShardRows
+from otmoe.data.shards import Shard, ShardRows
 from otmoe.distributed.task import read
 from otmoe.documents.rounds import RefineReply, RefineRequest
 from otmoe.federation.rounds import reply_to
 from otmoe.likelihood.rows import Rows
 from otmoe.model.mixture import MoE
 from otmoe.text.arguments import check_counts, class_codes
+from otmoe.text.errors import InvalidInput, OtmoeError, ShardError
+from otmoe.text.sentences import Error
 
 
 def reply_from(request: RefineRequest, shard: Shard) -> tuple[RefineReply, ShardRows]:
@@ -26,19 +28,19 @@ def reply_from(request: RefineRequest, shard: Shard) -> tuple[RefineReply, Shard
     found = read(shard)
     try:
         return reply_to(request, _rows(found, request.model), shard.name), found
-    except ValueError as error:
-        raise ShardError(f"{shard.name}: {error}") from error
+    except OtmoeError as error:
+        raise error.about(shard.name, ShardError) from error
 
 
 def _rows(found: ShardRows, model: MoE) -> Rows:
     """Return rows whose y are what the model's experts take."""
     y = found.y
     if not found.X.shape[0]:
-        raise ValueError("it has no rows; leave it out.")
+        raise InvalidInput(Error.NO_ROWS)
     if model.classes is not None:
         y = class_codes(to_numpy(y), model.classes)
     elif isinstance(y, np.ndarray) and y.dtype.kind == "U":
-        raise ValueError("the target holds text, and the model is about numbers.")
+        raise InvalidInput(Error.TARGET_NOT_NUMBERS)
     elif model.experts.family == "poisson":
         check_counts(to_numpy(y))
     return Rows(found.X, y, found.weight, found.offset)

@@ -8,7 +8,6 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import AfterValidator, Field
-from pydantic_core import PydanticCustomError
 
 from otmoe.aggregation import METHODS
 from otmoe.aggregation.support import N_POINTS
@@ -19,7 +18,9 @@ from otmoe.distributed.task import ROWS_PER_PARAMETER, Task, fit_local, joined
 from otmoe.documents.message import LocalModel, load_features
 from otmoe.documents.rounds import RefineReply, RefineRequest
 from otmoe.federation.replying import reply_from
-from otmoe.text.records import List, Name, Record, Site, Whole, typed
+from otmoe.text.errors import InvalidInput
+from otmoe.text.records import List, Name, Record, Site, Whole, problem, typed
+from otmoe.text.sentences import Error
 from otmoe.text.strict_json import parse, shown
 
 Count = Annotated[Whole, Field(ge=0)]
@@ -29,9 +30,7 @@ AtLeastOne = Annotated[Whole, Field(ge=1)]
 def _rounds(value: Any) -> Any:
     if value == "auto" or (type(value) is int and value >= 0):
         return value
-    raise PydanticCustomError(
-        "otmoe", 'is {value}; give a number of rounds, or "auto".', {"value": shown(value)}
-    )
+    raise problem(Error.ROUNDS_FIELD, value=shown(value))
 
 
 Rounds = Annotated[Any, AfterValidator(_rounds)]
@@ -84,7 +83,7 @@ class Request(Record):
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Request:
-        """Read a request, or raise a :class:`~otmoe.documents.message.MessageError`."""
+        """Read a request, or raise a :class:`~otmoe.text.errors.MessageError`."""
         return typed(cls, parse(text, "request"), "request")
 
 
@@ -179,17 +178,19 @@ def configured(config: Mapping[str, Any]) -> tuple[Request, Plan]:
     given = {key.replace("-", "_"): value for key, value in config.items() if value != ""}
     unknown = sorted(given.keys() - Request.model_fields.keys() - Plan.model_fields.keys())
     if unknown:
-        raise ValueError(f"{source}: there is no option {shown(unknown[0])}; remove it.")
+        raise InvalidInput(Error.NO_OPTION, where=source, option=shown(unknown[0]))
     plan = typed(Plan, {k: v for k, v in given.items() if k in Plan.model_fields}, source)
     if plan.method not in METHODS or plan.method == "ensemble":
         choice = sorted(METHODS.keys() - {"ensemble"})
-        raise ValueError(f"{source}: `method` is {shown(plan.method)}; choose one of {choice}.")
+        raise InvalidInput(
+            Error.METHOD_UNKNOWN, where=source, value=shown(plan.method), choices=choice
+        )
     asked = {k: v for k, v in given.items() if k in Request.model_fields}
     if "classes" in asked:
         asked["classes"] = [name.strip() for name in str(asked["classes"]).split(",")]
     spec = load_features(asked["features"]) if "features" in asked else None
     if spec is None:
-        raise ValueError(f"{source}: `features` has to name a file that `otmoe features` wrote.")
+        raise InvalidInput(Error.FEATURES_FILE, where=source)
     return typed(Request, {**asked, "features": spec.document()}, source), plan
 
 
@@ -244,9 +245,9 @@ def answer_round(request: Request, asked: RefineRequest, offer: Offer) -> Refine
     RefineReply
     """
     if not offer.refine:
-        raise ValueError("it answers no refine rounds; its node config has to say refine = true.")
+        raise InvalidInput(Error.NO_REFINING_HERE)
     if asked.features != request.spec:
-        raise ValueError("the refine request is about other features than the request beside it.")
+        raise InvalidInput(Error.REQUESTS_DISAGREE)
     reply, rows = reply_from(asked, _shard(request, offer))
     _check_rows(int(rows.X.shape[0]), asked.model.n_parameters, offer)
     return reply
@@ -267,9 +268,11 @@ def _shard(request: Request, offer: Offer) -> FileShard:
 def _check_rows(n_rows: int, n_parameters: int, offer: Offer) -> None:
     """Refuse to speak about fewer rows than the site likes."""
     if n_rows < offer.rows_per_parameter * n_parameters:
-        raise ValueError(
-            f"it has {n_rows} rows for {n_parameters} parameters, fewer than the "
-            f"{offer.rows_per_parameter} rows per parameter it asks for; use fewer experts."
+        raise InvalidInput(
+            Error.FEW_ROWS_PER_PARAMETER,
+            rows=n_rows,
+            parameters=n_parameters,
+            wanted=offer.rows_per_parameter,
         )
 
 
@@ -278,10 +281,7 @@ def classes_as(declared: Sequence[str], text: bool) -> Floats:
     try:
         classes = np.unique(np.array(declared, dtype=str if text else np.float64))
     except ValueError:
-        raise ValueError(
-            f"the target holds numbers, and the classes are declared as {shown(declared[0])} and "
-            "so on; declare the numbers."
-        ) from None
+        raise InvalidInput(Error.CLASSES_ARE_NUMBERS, label=shown(declared[0])) from None
     if len(classes) < 2:
-        raise ValueError("the request has fewer than two classes; declare all of them.")
+        raise InvalidInput(Error.FEW_CLASSES_ASKED)
     return classes

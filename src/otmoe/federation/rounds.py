@@ -24,13 +24,16 @@ import numpy as np
 
 from otmoe.data.features import FeatureSpec
 from otmoe.documents.aggregation import AggregationRecord
+from otmoe.documents.compatible import check_compatible
 from otmoe.documents.message import LocalModel
 from otmoe.documents.rounds import RefineReply, RefineRequest, RefineState
 from otmoe.likelihood.fit import ALPHA
 from otmoe.likelihood.rounds import Refinement, advance, answer
 from otmoe.likelihood.rows import Rows, Scaling
 from otmoe.model.mixture import MoE
-from otmoe.text.strict_json import MessageError, shown
+from otmoe.text.errors import MessageError
+from otmoe.text.sentences import Error
+from otmoe.text.strict_json import shown
 
 _SAME = 1e-6  # relative: what rounding leaves of a number of rows
 
@@ -83,27 +86,14 @@ def check_merged(
         Where the model comes from; an error begins with it.
     """
     for message in messages:
-        theirs = message.model
-        for what, same in (
-            ("another family", theirs.experts.family == model.experts.family),
-            ("other features", theirs.terms == model.terms and message.features == features),
-            ("other classes", _labels(theirs) == _labels(model)),
-        ):
-            if not same:
-                raise MessageError(
-                    f"{source}: has {what} than the message of site {shown(message.site)}; give "
-                    "the model that was merged of these messages."
-                )
-
-
-def _labels(model: MoE) -> list[object]:
-    return [] if model.classes is None else np.sort(model.classes).tolist()
+        who = f"the message of site {shown(message.site)}"
+        check_compatible(message.model, message.features, who, model, features, source)
 
 
 def request_of(state: RefineState) -> RefineRequest:
     """Return what the sites are asked next."""
     if state.done:
-        raise MessageError("the rounds are over: there is nothing more to ask.")
+        raise MessageError(Error.ROUNDS_OVER)
     known = state.refinement
     return RefineRequest(known.rounds + 1, known.model, known.scaling, state.features)
 
@@ -144,17 +134,17 @@ def step(
         _check_belongs(state, request, reply)
         if reply.site in seen:
             raise MessageError(
-                f"{seen[reply.site].name} and {reply.name} are both from site "
-                f"{shown(reply.site)}; a site replies once a round, so leave one out."
+                Error.REPLY_TWICE,
+                file=seen[reply.site].name,
+                other=reply.name,
+                site=shown(reply.site),
             )
         _check_content(state, request, reply)
         seen[reply.site] = reply
     missing = [site for site in state.sites if site not in seen]
     if missing and not (allow_missing and seen):
-        more = "" if allow_missing else ", or go on without (allow_missing)"
-        raise MessageError(
-            f"round {request.round}: no reply from {', '.join(missing)}; wait for it{more}."
-        )
+        code = Error.NO_REPLIES if allow_missing else Error.REPLIES_MISSING
+        raise MessageError(code, round=request.round, names=", ".join(missing))
     try:
         with np.errstate(all="ignore"):  # what is not finite is refused
             after = advance(
@@ -163,8 +153,10 @@ def step(
         return replace(state, refinement=after)
     except (ValueError, np.linalg.LinAlgError) as error:
         raise MessageError(
-            f"round {request.round}: no step can be taken from what {', '.join(seen)} replied "
-            f"({' '.join(str(error).split())[:200]}); somebody sent wrong numbers."
+            Error.NO_STEP,
+            round=request.round,
+            sites=", ".join(seen),
+            reason=" ".join(str(error).split())[:200],
         ) from error
 
 
@@ -179,20 +171,29 @@ def _check_belongs(state: RefineState, request: RefineRequest, reply: RefineRepl
     """Refuse a reply of somebody else, or to something else."""
     if reply.site not in state.sites:
         raise MessageError(
-            f"{reply.name}: {shown(reply.site)} is not among the sites that were asked "
-            f"({', '.join(state.sites)}); leave it out, or begin anew with its message."
+            Error.REPLY_UNASKED,
+            where=reply.name,
+            site=shown(reply.site),
+            sites=", ".join(state.sites),
         )
     if reply.round != request.round:
         when = "over" if reply.round < request.round else "still to come"
         raise MessageError(
-            f"{reply.name}: replies to round {reply.round}, which is {when}; ask "
-            f"{shown(reply.site)} for its reply to round {request.round}."
+            Error.REPLY_ROUND,
+            where=reply.name,
+            round=reply.round,
+            when=when,
+            site=shown(reply.site),
+            wanted=request.round,
         )
     if reply.digest != request.digest:
         raise MessageError(
-            f"{reply.name}: replies to another request than that of round {request.round} "
-            f"(digest {shown(reply.digest)}, not {shown(request.digest)}); send "
-            f"{shown(reply.site)} the request again."
+            Error.REPLY_DIGEST,
+            where=reply.name,
+            round=request.round,
+            digest=shown(reply.digest),
+            wanted=shown(request.digest),
+            site=shown(reply.site),
         )
 
 
@@ -207,16 +208,23 @@ def _check_content(state: RefineState, request: RefineRequest, reply: RefineRepl
     for name, (size, wanted, what) in sizes.items():
         if size != wanted:
             raise MessageError(
-                f"{reply.name}: `{name}` has {size} numbers, but the model has {wanted} {what}; "
-                f"ask {shown(reply.site)} to answer again."
+                Error.REPLY_SIZE,
+                where=reply.name,
+                field=name,
+                length=size,
+                wanted=wanted,
+                what=what,
+                site=shown(reply.site),
             )
     if abs(found.n_samples - state.sites[reply.site]) > _SAME * state.sites[reply.site]:
         raise MessageError(
-            f"{reply.name}: is about {found.n_samples:.10g} rows, but {shown(reply.site)} fitted "
-            f"{state.sites[reply.site]:.10g}; answer with the same rows and weights."
+            Error.REPLY_ROWS,
+            where=reply.name,
+            rows=found.n_samples,
+            site=shown(reply.site),
+            fitted=state.sites[reply.site],
         )
     if model.experts.discrete and found.information.log_likelihood > 0:
         raise MessageError(
-            f"{reply.name}: `log_likelihood` is {found.information.log_likelihood:g}; that of "
-            "classes or counts is at most 0."
+            Error.REPLY_LIKELIHOOD, where=reply.name, value=found.information.log_likelihood
         )

@@ -9,7 +9,6 @@ from otmoe.arrays.threads import threads
 from otmoe.inference.covariance import (
     AS_GIVEN,
     Covariance,
-    InferenceError,
     check_at_maximum,
     distance_to_maximum,
     one_round_refusal,
@@ -25,6 +24,9 @@ from otmoe.likelihood.rounds import Refinement
 from otmoe.likelihood.rows import Rows, Scaling
 from otmoe.likelihood.statistics import on_floor, penalty_matrix
 from otmoe.model.mixture import MoE
+from otmoe.text.errors import InferenceError, InvalidInput
+from otmoe.text.notices import Notice
+from otmoe.text.sentences import Error, Warn
 
 __all__ = [
     "Covariance",
@@ -159,16 +161,15 @@ def observed_inference(
 def check_kind(kind: str) -> None:
     """Refuse an unknown kind of standard errors."""
     if kind not in ("information", "sandwich"):
-        raise ValueError(f"kind is {kind!r}; give 'information' or 'sandwich'.")
+        raise InvalidInput(
+            Error.NOT_ONE_OF, name="kind", value=kind, choices=["information", "sandwich"]
+        )
 
 
 def check_floor(model: MoE) -> None:
     """Refuse a standardised model with a variance at its floor."""
     if on_floor(model):
-        raise InferenceError(
-            "an expert fits its rows exactly, so that its variance stands at the floor and "
-            "the likelihood has no maximum there: use fewer experts or more rows."
-        )
+        raise InferenceError(Error.VARIANCE_AT_FLOOR)
 
 
 def refined_inference(state: Refinement) -> Inference:
@@ -180,7 +181,7 @@ def refined_inference(state: Refinement) -> Inference:
         If no round has been answered, or the model is not at the maximum yet.
     """
     if state.best is None:
-        raise InferenceError("no refine round has been answered yet: ask the sites first.")
+        raise InferenceError(Error.NO_ROUND_YET)
     return inference(
         state.model,
         state.best.information,
@@ -191,8 +192,8 @@ def refined_inference(state: Refinement) -> Inference:
     )
 
 
-def _warnings(model: MoE, covariance: Covariance) -> tuple[str, ...]:
-    """Say what the reader of the table should know, a sentence each."""
+def _warnings(model: MoE, covariance: Covariance) -> tuple[Notice, ...]:
+    """Say what the reader of the table should know."""
     names, K = parameters(model), model.n_experts
     everything = np.eye(len(names))
     known = covariance.determined(everything)
@@ -204,25 +205,15 @@ def _warnings(model: MoE, covariance: Covariance) -> tuple[str, ...]:
     times = K * model.experts.n_linear
     columns = [term for term in dict.fromkeys(terms) if terms.count(term) == times]
     if columns:
-        found.append(
-            f"the rows do not determine the coefficients of {_listed(columns)}: columns are "
-            "constant or collinear, or rows are few; leave some out."
-        )
+        found.append(Warn.COLUMNS_UNDETERMINED(terms=_listed(columns)))
     # 2) what else is not determined, by gate row and expert
     rest = [name for name in unknown if name.term not in columns]
     for block, k in dict.fromkeys((name.block, name.expert) for name in rest):
         mine = _listed([n.term for n in rest if (n.block, n.expert) == (block, k)])
         if block == "gate":
-            found.append(
-                f"the rows do not determine the gate of expert {k} against expert {K - 1} "
-                f"({mine}): it separates them, so that its coefficients run off until the ridge "
-                "holds them; or alpha is too large, and a smaller one will show."
-            )
+            found.append(Warn.GATE_UNDETERMINED(expert=k, reference=K - 1, terms=mine))
         else:
-            found.append(
-                f"the rows do not determine expert {k} ({mine}): it has too few of them, or x "
-                "separates their responses."
-            )
+            found.append(Warn.EXPERT_UNDETERMINED(expert=k, terms=mine))
     # 3) what the ridge has moved
     se = covariance.standard_errors(everything)
     pull = np.divide(np.abs(covariance.pull), se, out=np.zeros_like(se), where=known & (se > 0))
@@ -230,9 +221,13 @@ def _warnings(model: MoE, covariance: Covariance) -> tuple[str, ...]:
     if moved:
         worst = int(np.argmax(pull))
         found.append(
-            f"the ridge has moved {moved} parameter{'s' if moved > 1 else ''} by more than {_PULL} "
-            f"standard errors, most of all {names[worst]} by {pull[worst]:.1f}, which the "
-            "intervals do not include: fit with a smaller alpha."
+            Warn.RIDGE_MOVED(
+                count=moved,
+                plural="s" if moved > 1 else "",
+                bound=_PULL,
+                worst=str(names[worst]),
+                distance=pull[worst],
+            )
         )
     return tuple(found)
 

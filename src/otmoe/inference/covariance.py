@@ -12,6 +12,8 @@ from otmoe.inference.parameters import parameters
 from otmoe.likelihood.information import Information
 from otmoe.likelihood.rows import Scaling
 from otmoe.model.mixture import MoE
+from otmoe.text.errors import InferenceError
+from otmoe.text.sentences import Error
 
 RIDGE_SHARE = 0.04
 """Share of the ridge in what is known about a parameter from which on the rows do not determine it.
@@ -27,10 +29,6 @@ _BLIND = (
     1e-12  # what the rows know of a direction that they say nothing about, for a finite inverse
 )
 _NEAR = 0.1  # standard errors from the maximum within which standard errors are those there
-
-
-class InferenceError(ValueError):
-    """Standard errors would be wrong here; the message says why, and what to do."""
 
 
 @dataclass(frozen=True)
@@ -219,19 +217,9 @@ def check_at_maximum(distance: float) -> None:
     """
     if not distance <= _NEAR:
         far = f"{distance:.2g} standard errors" if np.isfinite(distance) else "far"
-        raise InferenceError(
-            f"the model is {far} away from the maximum of the likelihood of these rows, and "
-            "standard errors are right only there: give the rows it was fitted to, with their "
-            "weights, offset and alpha; refine a model that was merged in one round, or fit all "
-            "rows."
-        )
+        raise InferenceError(Error.NOT_AT_MAXIMUM, distance=far)
 
 
-def one_round_refusal(method: str, n_sites: int) -> str:
+def one_round_refusal(method: str, n_sites: int) -> InferenceError:
     """Say why a model that was merged in one round, and not refined, has no standard errors."""
-    return (
-        f"a model merged by method={method!r} from the one message of each of {n_sites} sites has "
-        "no standard errors: the local estimates have a bias of order 1 / n_m in common, which no "
-        "information measures; refine it, or ask the sites for their information at the merged "
-        "model."
-    )
+    return InferenceError(Error.ONE_ROUND, method=method, sites=n_sites)

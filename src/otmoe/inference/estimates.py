@@ -11,6 +11,8 @@ from scipy import special, stats
 from otmoe.arrays.numerics import Floats
 from otmoe.inference.parameters import Parameter
 from otmoe.model.experts import Experts, LogisticExperts, MultinomialExperts, PoissonExperts
+from otmoe.text.errors import InvalidInput
+from otmoe.text.sentences import Error
 
 NOT_IDENTIFIED = "not identified"
 
@@ -83,7 +85,7 @@ class MeanInterval:
 def quantile(level: float) -> float:
     """Return the half width of an interval of this level, in standard errors."""
     if not 0 < level < 1:
-        raise ValueError(f"level is {level}; give a number strictly between 0 and 1.")
+        raise InvalidInput(Error.NOT_A_LEVEL, name="level", value=level)
     return float(stats.norm.ppf(0.5 + level / 2))
 
 

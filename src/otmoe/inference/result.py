@@ -24,6 +24,9 @@ from otmoe.inference.parameters import Parameter, mean_gradient, parameters
 from otmoe.inference.summary import Text, render
 from otmoe.model.experts import MultinomialExperts
 from otmoe.model.mixture import MoE
+from otmoe.text.errors import InvalidInput
+from otmoe.text.notices import Notice
+from otmoe.text.sentences import Error
 
 Kind = Literal["information", "sandwich"]
 
@@ -63,8 +66,8 @@ class Inference:
     log_likelihood : float or None
     mass : ndarray of shape (K,), or None
         Rows each expert answers for.
-    warnings : tuple of str
-        What the reader should know, a sentence each.
+    warnings : tuple of Notice
+        What the reader should know.
 
     Examples
     --------
@@ -84,7 +87,7 @@ class Inference:
     kind: Kind = "information"
     log_likelihood: float | None = None
     mass: Floats | None = None
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[Notice, ...] = ()
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -167,7 +170,7 @@ class Inference:
         if term is not None:
             known = dict.fromkeys(parameter.term for parameter in about)
             if term not in known:
-                raise ValueError(f"term is {term!r}; choose one of {list(known)}.")
+                raise InvalidInput(Error.NOT_ONE_OF, name="term", value=term, choices=list(known))
             keep = [i for i, parameter in enumerate(about) if parameter.term == term]
             about, matrix = [about[i] for i in keep], matrix[keep]
         return self._estimates(matrix, about, level)
@@ -254,7 +257,7 @@ class Inference:
         """
         model, q = self.model, quantile(level)
         if X.ndim != 2 or X.shape[1] != model.n_features:
-            raise ValueError(f"X has shape {tuple(X.shape)}, expected (n, {model.n_features}).")
+            raise InvalidInput(Error.X_SHAPE, shape=tuple(X.shape), features=model.n_features)
         means, errors = [], []
         for rows in row_blocks(X.shape[0], model.n_parameters):
             known = None if offset is None else like(offset[rows], X)
@@ -297,7 +300,7 @@ class Inference:
             f"Mixture of {K} {self.model.experts.family} expert{plural}",
             facts,
             list(sections.items()),
-            self.warnings,
+            list(map(str, self.warnings)),
             level,
         )
 
@@ -327,9 +330,9 @@ class Inference:
         K = self.model.n_experts
         for expert in (first, second):
             if not 0 <= expert < K:
-                raise ValueError(f"there is no expert {expert}: they go from 0 to {K - 1}.")
+                raise InvalidInput(Error.NO_EXPERT, expert=expert, last=K - 1)
         if first == second:
-            raise ValueError(f"expert {first} cannot be compared with itself: give two experts.")
+            raise InvalidInput(Error.SAME_EXPERT, expert=first)
         names = self.parameters
         mine, theirs = (
             [j for j, name in enumerate(names) if (name.block, name.expert) == (block, expert)]
@@ -337,9 +340,10 @@ class Inference:
         )
         about = [replace(names[j], expert=first, against=second) for j in mine or theirs]
         if not about:
-            raise ValueError(
-                f"block is {block!r}, but the model has none such: choose one of "
-                f"{list(dict.fromkeys(name.block for name in names))}."
+            raise InvalidInput(
+                Error.NO_BLOCK,
+                block=block,
+                choices=list(dict.fromkeys(name.block for name in names)),
             )
         matrix = np.zeros((len(about), len(names)))
         matrix[range(len(mine)), mine] = 1.0
@@ -349,11 +353,8 @@ class Inference:
     def _combinations(self, matrix: Floats) -> Floats:
         matrix, size = np.atleast_2d(np.asarray(matrix, float)), self.model.n_parameters
         if matrix.ndim != 2 or matrix.shape[1] != size:
-            raise ValueError(
-                f"the matrix has shape {matrix.shape}, expected (m, {size}): a column for every "
-                "free parameter, in the order of `names`."
-            )
+            raise InvalidInput(Error.COMBINATIONS_SHAPE, shape=matrix.shape, parameters=size)
         empty = np.flatnonzero(~np.any(matrix, axis=1))
         if len(empty):
-            raise ValueError(f"row {empty[0]} of the matrix is zero: it is about nothing.")
+            raise InvalidInput(Error.COMBINATION_ZERO, row=empty[0])
         return matrix

@@ -18,6 +18,8 @@ from otmoe.likelihood.starts import candidates, plan_for
 from otmoe.likelihood.statistics import VARIANCE_FLOOR, RowPasses, on_floor
 from otmoe.model.experts import FAMILIES
 from otmoe.model.mixture import MoE
+from otmoe.text.notices import Notice
+from otmoe.text.sentences import Status, Warn
 
 Progress = Callable[[str, int, float], None]
 """Called as progress(stage, iteration, penalised log-likelihood)."""
@@ -47,10 +49,10 @@ class Fit:
     decrement : float
         Squared distance to the maximum in standard errors, as the last Newton step sees it.
     converged : bool
-    status : str
-        What happened, in a sentence.
-    warnings : tuple of str
-        What the user should know, a sentence each.
+    status : Notice
+        What happened.
+    warnings : tuple of Notice
+        What the user should know.
     timings : dict
         Seconds spent on starts, EM, Newton steps.
     constant : dict
@@ -64,8 +66,8 @@ class Fit:
     mass: Floats
     decrement: float
     converged: bool
-    status: str
-    warnings: tuple[str, ...] = ()
+    status: Notice
+    warnings: tuple[Notice, ...] = ()
     timings: dict[str, float] = field(default_factory=dict, repr=False)
     constant: dict[int, float] = field(default_factory=dict, repr=False)
 
@@ -227,41 +229,28 @@ def _minimum_norm(model: MoE, correlation: Floats) -> MoE:
     )
 
 
-def _status(run: Run, max_iter: int) -> str:
+def _status(run: Run, max_iter: int) -> Notice:
     if not run.converged and run.n_iter >= max_iter:
-        return f"stopped after {max_iter} passes over the rows, before convergence"
+        return Status.OUT_OF_PASSES(passes=max_iter)
     if not run.converged:
-        return f"stopped after {run.n_iter} iterations where no step raises the likelihood any more"
+        return Status.STUCK(iterations=run.n_iter)
     if np.isnan(run.decrement):
-        return f"converged after {run.n_iter} iterations"
-    distance = f"{np.sqrt(run.decrement):.1g} standard errors from the maximum"
-    return f"converged after {run.n_iter} iterations, {distance}"
+        return Status.CONVERGED(iterations=run.n_iter)
+    return Status.CONVERGED_NEAR(iterations=run.n_iter, distance=np.sqrt(run.decrement))
 
 
-def _warnings(run: Run, n_rows: int, total: float, correlation: Floats) -> tuple[str, ...]:
-    """Say what the user should know about this fit, a sentence each."""
+def _warnings(run: Run, n_rows: int, total: float, correlation: Floats) -> tuple[Notice, ...]:
+    """Say what the user should know about this fit."""
     found = []
     p, model = len(correlation), run.model
     rank = int(np.linalg.matrix_rank(correlation, tol=RANK_TOLERANCE, hermitian=True))
     if rank < p:
-        found.append(
-            f"the {p} columns of the design (intercept included) span only {rank} dimensions: "
-            "columns are constant or collinear, or rows are few; coefficients are those of minimum "
-            "norm."
-        )
+        found.append(Warn.RANK_DEFICIENT(columns=p, rank=rank))
     elif n_rows < model.n_parameters:
-        found.append(
-            f"there are {n_rows} rows for {model.n_parameters} parameters: use fewer experts or "
-            "features, or trust predictions only."
-        )
+        found.append(Warn.FEW_ROWS(rows=n_rows, parameters=model.n_parameters))
     lost = int(np.sum(run.mass < least_mass(total, model)))
     if lost:
-        found.append(
-            f"{lost} of {model.n_experts} experts answer for hardly any row: use fewer experts."
-        )
+        found.append(Warn.EXPERTS_WITHOUT_ROWS(lost=lost, experts=model.n_experts))
     if on_floor(model):
-        found.append(
-            "an expert fits its rows exactly, so that its variance stopped at the floor "
-            f"({VARIANCE_FLOOR:g} of the variance of y): use fewer experts or more rows."
-        )
+        found.append(Warn.VARIANCE_AT_FLOOR(floor=VARIANCE_FLOOR))
     return tuple(found)

@@ -11,8 +11,9 @@ from otmoe.arrays.numerics import Floats
 from otmoe.likelihood.rows import Rows
 from otmoe.likelihood.statistics import e_step
 from otmoe.model.mixture import MoE
+from otmoe.text.errors import fail
 from otmoe.text.records import List, Record, Row
-from otmoe.text.strict_json import fail
+from otmoe.text.sentences import Error
 
 _SAME = 1e-6  # relative: what a site rounds in its message
 _INDEFINITE = 1e-8  # of the largest eigenvalue: what rounding may leave below zero
@@ -108,24 +109,23 @@ def check_grams(
     for name in ("counts", "triangles"):
         found = len(getattr(record, name))
         if found != n_experts:
-            fail(source, f"grams.{name}", f"has {found} entries for {n_experts} experts.")
+            fail(source, f"grams.{name}", Error.LENGTH, length=found, wanted=n_experts)
     for k, count in enumerate(record.counts):
         if count < 0:
-            fail(source, f"grams.counts[{k}]", f"is {count}; give a number of rows.")
+            fail(source, f"grams.counts[{k}]", Error.NOT_ROWS, value=count)
     total = sum(record.counts)
     if abs(total - n_samples) > _SAME * n_samples:
-        fail(
-            source,
-            "grams.counts",
-            f"adds up to {total:g}, but n_samples is {n_samples:g}; mend it.",
-        )
+        fail(source, "grams.counts", Error.SUM_NOT_ROWS, total=total, rows=n_samples)
     for k, triangle in enumerate(record.triangles):
         wanted = size * (size + 1) // 2
         if len(triangle) != wanted:
             fail(
                 source,
                 f"grams.triangles[{k}]",
-                f"has {len(triangle)} numbers; the upper triangle of {size} x {size} has {wanted}.",
+                Error.TRIANGLE,
+                length=len(triangle),
+                size=size,
+                wanted=wanted,
             )
     for k, matrix in enumerate(Grams.from_record(record).matrices):
         with np.errstate(over="ignore", invalid="ignore"):
@@ -135,11 +135,7 @@ def check_grams(
         if largest > 0 and not (
             np.all(np.isfinite(unit)) and np.linalg.eigvalsh(unit)[0] >= -_INDEFINITE * size
         ):
-            fail(
-                source,
-                f"grams.triangles[{k}]",
-                "is no sum of x x', which has no negative eigenvalue; write it row by row.",
-            )
+            fail(source, f"grams.triangles[{k}]", Error.NOT_A_GRAM)
 
 
 def _size(n: int) -> int:

@@ -1,4 +1,4 @@
-"""Iterations to a maximum of the likelihood: EM, a pass over the rows each, then Newton (maths 4)."""
+"""Iterations to a maximum: EM, one pass over the rows each, then Newton's method (maths 4)."""
 
 from __future__ import annotations
 

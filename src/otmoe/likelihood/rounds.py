@@ -20,6 +20,9 @@ from otmoe.likelihood.information import Information, observed_information
 from otmoe.likelihood.rows import Rows, Scaling
 from otmoe.likelihood.statistics import penalty_matrix
 from otmoe.model.mixture import MoE
+from otmoe.text.errors import InvalidInput
+from otmoe.text.notices import Notice
+from otmoe.text.sentences import Error, Status
 
 TOL = 1e-6
 """Squared distance to the maximum, in standard errors, below which "auto" stops."""
@@ -170,25 +173,24 @@ class Refinement:
     def penalty(self) -> Floats:
         """The matrix of the ridge in the parameters of `scaling`, (P, P)."""
         if self.pooled is None:
-            raise ValueError("no round has been answered yet: the scale of the ridge is not known.")
+            raise InvalidInput(Error.NO_ROUND_YET)
         here = self.scaling.from_user(self.model)
         return _penalty(here, self.scaling, self.pooled, self.alpha)
 
     @property
-    def status(self) -> str:
-        """What happened, in a sentence."""
+    def status(self) -> Notice:
+        """What happened."""
         if self.best is None:
-            return "no round has been answered yet"
-        many = f"{self.rounds} refine round{'s' if self.rounds > 1 else ''}"
+            return Status.NO_ROUNDS()
+        rounds = f"{self.rounds} refine round{'s' if self.rounds > 1 else ''}"
         if not np.isfinite(self.decrement):
-            return f"after {many} the information is not positive definite yet"
-        distance = f"{np.sqrt(max(self.decrement, 0.0)):.1g} standard errors"
-        said = f"after {many} the last step was {distance} long"
+            return Status.INDEFINITE(rounds=rounds)
+        distance = np.sqrt(max(self.decrement, 0.0))
         if not self.converged:
-            return said
+            return Status.NOT_AT_MAXIMUM(rounds=rounds, distance=distance)
         gone = dict.fromkeys(s for _, s in self.missing if s not in self.best.log_likelihood)
         but = f" but those of {', '.join(gone)}" if gone else ""
-        return f"{said}: this is the maximum-likelihood answer of all rows{but}"
+        return Status.AT_MAXIMUM(sites=tuple(gone), rounds=rounds, distance=distance, but=but)
 
 
 def advance(
@@ -269,7 +271,7 @@ def judged(state: Refinement, log_likelihood: Mapping[str, float]) -> Refinement
         Of `state.model`, site by site.
     """
     if state.best is None:
-        raise ValueError("no round has been answered yet: there is no step to judge.")
+        raise InvalidInput(Error.NO_ROUND_YET)
     here = state.scaling.from_user(state.model)
     gain = _gain(state.best, here.to_vector(), log_likelihood, state.penalty)
     if gain >= -_slack(state.best):

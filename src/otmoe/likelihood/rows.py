@@ -25,6 +25,8 @@ from otmoe.arrays.numerics import (
 )
 from otmoe.model.experts import Experts
 from otmoe.model.mixture import MoE
+from otmoe.text.errors import InvalidInput
+from otmoe.text.sentences import Error
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,7 @@ class Scaling:
     def transform(self) -> Floats:
         """The matrix that takes a row of the design to the standardised one, (p, p)."""
         if self.x_center is None or self.x_scale is None:
-            raise ValueError("the identity has no matrix: the number of columns is not known.")
+            raise InvalidInput(Error.NO_SCALE)
         T = np.diag(np.append(1.0, 1 / self.x_scale))
         T[1:, 0] = -self.x_center / self.x_scale
         return T
@@ -71,7 +73,7 @@ class Scaling:
     def inverse(self) -> Floats:
         """The matrix that takes a standardised row back, (p, p); constant columns stay away."""
         if self.x_center is None or self.x_scale is None:
-            raise ValueError("the identity has no matrix: the number of columns is not known.")
+            raise InvalidInput(Error.NO_SCALE)
         T = np.diag(np.append(1.0, np.where(np.isinf(self.x_scale), 0.0, self.x_scale)))
         T[1:, 0] = self.x_center
         return T
@@ -193,7 +195,7 @@ class Rows:
             counts = to_numpy(self.weight[rows]) > 0
             if np.any(counts):
                 return rows, counts
-        raise ValueError("every row has weight zero: there is nothing to fit.")
+        raise InvalidInput(Error.ROWS_WITHOUT_WEIGHT)
 
     def moments(self) -> Moments:
         """Return the moments of X and y, in one pass."""

@@ -16,6 +16,8 @@ from otmoe.arrays import numerics
 from otmoe.arrays.numerics import Array, Floats, block_sum, design, namespace, row_blocks, to_numpy
 from otmoe.model.experts import Experts
 from otmoe.model.mixture import MoE
+from otmoe.text.errors import InvalidInput, RunError
+from otmoe.text.sentences import Error
 
 Cost = Callable[[Experts, Experts, Array], Array]
 """A divergence between experts: called as cost(source, target, design), it returns (n, L, K)."""
@@ -120,17 +122,13 @@ def transport_divergence(f: MoE, g: MoE, X: Array, cost: Cost = kl) -> float:
 def _mean(block: Callable[[Array], float], f: MoE, g: MoE, X: Array) -> float:
     """Return the mean over rows of what `block` sums over the design of some of them."""
     if (a := f.experts.family) != (b := g.experts.family):
-        raise ValueError(f"f has {a} experts and g has {b} ones: costs compare one family only.")
+        raise InvalidInput(Error.DIVERGENCE_FAMILIES, family=a, other=b)
     if f.experts.coef.shape[1:] != g.experts.coef.shape[1:]:
-        raise ValueError(
-            f"f and g are for different data: the coefficients of one expert have shape "
-            f"{f.experts.coef.shape[1:]} in f and {g.experts.coef.shape[1:]} in g."
+        raise InvalidInput(
+            Error.DIVERGENCE_SHAPES, shape=f.experts.coef.shape[1:], other=g.experts.coef.shape[1:]
         )
     if X.ndim != 2 or X.shape[1] != f.n_features or X.shape[0] == 0:
-        raise ValueError(
-            f"X has shape {tuple(X.shape)}; these models have {f.n_features} features, so give "
-            f"an array of shape (n, {f.n_features}) with at least one row."
-        )
+        raise InvalidInput(Error.X_SHAPE, shape=tuple(X.shape), features=f.n_features)
     # So many numbers does a row need: costs, and what they are made from, for each class.
     width = 2 * f.n_experts * g.n_experts * f.experts.n_linear + f.experts.n_columns
     rows = row_blocks(X.shape[0], width, on_device=not isinstance(X, np.ndarray), least=1)
@@ -196,7 +194,7 @@ def transport_costs_plain(cost: Floats, supply: Floats, demand: Floats) -> Float
             cost[i].ravel() / unit, A_eq=sums, b_eq=masses, method="highs", options=options
         )
         if found.status != 0:
-            raise RuntimeError(f"linear programming failed on problem {i}: {found.message}")
+            raise RunError(Error.LINEAR_PROGRAM, problem=i, reason=found.message)
         out[i] = unit * found.fun
     return out
 
@@ -204,20 +202,16 @@ def transport_costs_plain(cost: Floats, supply: Floats, demand: Floats) -> Float
 def _check_problems(cost: Floats, supply: Floats, demand: Floats) -> None:
     """Refuse problems that have no solution."""
     if cost.ndim != 3 or supply.shape != cost.shape[:2] or demand.shape != cost.shape[::2]:
-        raise ValueError(
-            f"cost has shape {cost.shape}, supply {supply.shape} and demand {demand.shape}: "
-            "give (n, L, K), (n, L) and (n, K)."
+        raise InvalidInput(
+            Error.TRANSPORT_SHAPES, cost=cost.shape, supply=supply.shape, demand=demand.shape
         )
     if not np.all(np.isfinite(cost)):
-        raise ValueError("cost has infinite or missing entries: give finite ones.")
+        raise InvalidInput(Error.COST_NOT_FINITE)
     for name, mass in (("supply", supply), ("demand", demand)):
         if not np.all((mass >= 0) & np.isfinite(mass)):
-            raise ValueError(f"{name} has negative, infinite or missing entries: give masses.")
+            raise InvalidInput(Error.NOT_MASSES, name=name)
     there, here = supply.sum(axis=1), demand.sum(axis=1)
     differ = np.abs(there - here) > 1e-9 * (there + here)
     if np.any(differ):
         row = int(np.flatnonzero(differ)[0])
-        raise ValueError(
-            f"in row {row}, supply adds up to {there[row]:g} and demand to {here[row]:g}: "
-            "give equal totals."
-        )
+        raise InvalidInput(Error.TOTALS_DIFFER, row=row, supply=there[row], demand=here[row])

@@ -26,7 +26,9 @@ from otmoe.arrays.numerics import (
 )
 from otmoe.model.experts import Experts, Response
 from otmoe.model.gate import SoftmaxGate
+from otmoe.text.errors import InvalidInput
 from otmoe.text.html import html_lines, html_table
+from otmoe.text.sentences import Error
 
 _SHOWN = 50  # coefficients of an expert in the table of a notebook
 
@@ -130,10 +132,7 @@ class MoE:
         """Apply a function of (design, *columns) block by block and concatenate."""
         xp = namespace(X)
         if X.ndim != 2 or X.shape[1] != self.n_features:
-            raise ValueError(
-                f"X has shape {tuple(X.shape)}; this model was fitted to {self.n_features} "
-                f"features, so give it an array of shape (n, {self.n_features})."
-            )
+            raise InvalidInput(Error.X_SHAPE, shape=tuple(X.shape), features=self.n_features)
         on_device = not isinstance(X, np.ndarray)
         blocks = list(row_blocks(X.shape[0], X.shape[1] + 1, on_device=on_device)) or [slice(0, 0)]
         parts = [
@@ -199,7 +198,7 @@ class MoE:
         smallest number at which the distribution function reaches the level.
         """
         if not 0 < level < 1:
-            raise ValueError(f"level is {level}; give a number strictly between 0 and 1.")
+            raise InvalidInput(Error.NOT_A_LEVEL, name="level", value=level)
 
         def block(X: Array, offset: Array | None) -> Floats:
             eta = to_numpy(self.experts.predictor(X, offset))
@@ -281,9 +280,8 @@ class MoE:
         Experts are matched one to one by the symmetric KL divergence averaged over the rows of X.
         """
         if self.n_experts != reference.n_experts:
-            raise ValueError(
-                f"cannot align {self.n_experts} experts to {reference.n_experts}: "
-                "both models need the same number."
+            raise InvalidInput(
+                Error.ALIGN_UNEQUAL, experts=self.n_experts, others=reference.n_experts
             )
 
         def block(X: Array) -> Array:

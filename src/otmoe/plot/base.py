@@ -9,6 +9,8 @@ import numpy as np
 
 from otmoe.arrays.numerics import Floats, to_numpy
 from otmoe.model.mixture import MoE
+from otmoe.text.errors import InvalidInput, InvalidType, MissingPackage
+from otmoe.text.sentences import Error
 
 PALETTE = (
     "#0072B2",
@@ -69,7 +71,7 @@ class Display:
             axes = grid.ravel()[:n]
         axes = list(np.ravel(np.asarray(axes, dtype=object)))
         if len(axes) != n:
-            raise ValueError(f"ax holds {len(axes)} axes, and {n} are needed: give {n}, or None.")
+            raise InvalidInput(Error.AXES, axes=len(axes), wanted=n)
         self.axes_, self.figure_ = np.array(axes, dtype=object), axes[0].figure
         self.ax_ = axes[0]
         for ax in axes:
@@ -83,9 +85,7 @@ def pyplot() -> Any:
     try:
         from matplotlib import pyplot as plt
     except ImportError as error:
-        raise ImportError(
-            f"plots need matplotlib, which is not here ({error}): pip install 'otmoe[plot]'."
-        ) from error
+        raise MissingPackage(Error.NO_MATPLOTLIB, error=error) from error
     return plt
 
 
@@ -104,10 +104,7 @@ def model_of(source: Any) -> MoE:
             return found
     if isinstance(source, MoE):
         return source
-    raise TypeError(
-        f"a {type(source).__name__} holds no mixture of experts: give a fitted estimator, an "
-        "aggregation, or a model."
-    )
+    raise InvalidType(Error.NO_MODEL_TO_PLOT, kind=type(source).__name__)
 
 
 def rows_of(X: Any, model: MoE) -> Floats:
@@ -117,10 +114,7 @@ def rows_of(X: Any, model: MoE) -> Floats:
         X = X[list(model.feature_names)]
     X = np.asarray(to_numpy(X) if hasattr(X, "__array_namespace__") else X, dtype=np.float64)
     if X.ndim != 2 or X.shape[1] != model.n_features:
-        raise ValueError(
-            f"X has shape {X.shape}; the model has {model.n_features} features, so give an array "
-            f"of shape (n, {model.n_features})."
-        )
+        raise InvalidInput(Error.X_SHAPE, shape=X.shape, features=model.n_features)
     return X
 
 
@@ -130,9 +124,9 @@ def column_of(feature: Any, model: MoE) -> int:
     if isinstance(feature, str):
         if feature in names:
             return names.index(feature)
-        raise ValueError(f"there is no feature {feature!r}; the model has {list(names)}.")
+        raise InvalidInput(Error.FEATURE_NAME, feature=feature, features=list(names))
     if not 0 <= int(feature) < len(names):
-        raise ValueError(f"there is no feature {feature}; they go from 0 to {len(names) - 1}.")
+        raise InvalidInput(Error.FEATURE_INDEX, feature=feature, last=len(names) - 1)
     return int(feature)
 
 

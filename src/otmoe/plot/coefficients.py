@@ -9,6 +9,8 @@ import numpy as np
 
 from otmoe.inference import Estimate, Inference
 from otmoe.plot.base import GREY, Display, colours, legend_beside, model_of, short
+from otmoe.text.errors import InvalidInput
+from otmoe.text.sentences import Error
 
 
 class CoefficientDisplay(Display):
@@ -73,9 +75,11 @@ class CoefficientDisplay(Display):
             Of :meth:`plot`.
         """
         if block not in ("expert", "gate"):
-            raise ValueError(f"block is {block!r}; choose 'expert' or 'gate'.")
+            raise InvalidInput(
+                Error.NOT_ONE_OF, name="block", value=block, choices=["expert", "gate"]
+            )
         if block == "gate" and inference.model.n_experts == 1:
-            raise ValueError("a model with one expert has no gate to show.")
+            raise InvalidInput(Error.NO_GATE)
         rows = [e for e in inference.table(level) if e.block == block]
         if not intercept:
             rows = [e for e in rows if e.term != "intercept"]

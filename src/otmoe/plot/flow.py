@@ -10,6 +10,8 @@ import numpy as np
 from otmoe.aggregation import Aggregation, Contribution
 from otmoe.arrays.numerics import Floats
 from otmoe.plot.base import GREY, Display, colours, expert_names, short
+from otmoe.text.errors import InvalidInput
+from otmoe.text.sentences import Error
 
 _GAP = 0.012  # of the height, between two sites
 _LEAST = 1e-4  # share of all mass below which a ribbon is not drawn
@@ -69,10 +71,7 @@ class FlowDisplay(Display):
         """
         records = [r for r in aggregation.sites if r.mass is not None and r.weight > 0]
         if not records:
-            raise ValueError(
-                "the ensemble keeps the experts of every site, so nothing flows: merge by another "
-                "method."
-            )
+            raise InvalidInput(Error.NO_FLOW)
         total = sum(r.weight for r in records)
         order = sorted(records, key=lambda r: (not r.flagged, -r.weight))
         n_alone = len(order) if len(order) <= n_sites else max(n_sites - 1, 0)

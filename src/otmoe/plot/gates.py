@@ -20,6 +20,8 @@ from otmoe.plot.base import (
     rows_of,
     short,
 )
+from otmoe.text.errors import InvalidInput
+from otmoe.text.sentences import Error
 
 _ROWS = 500  # rows over which effects are averaged
 _ENDS = (1, 99)  # percentiles between which a feature is varied
@@ -84,7 +86,9 @@ class GateEffectDisplay(Display):
             Of :meth:`plot`.
         """
         if others not in ("average", "mean"):
-            raise ValueError(f"others is {others!r}; choose 'average' or 'mean'.")
+            raise InvalidInput(
+                Error.NOT_ONE_OF, name="others", value=others, choices=["average", "mean"]
+            )
         model = model_of(estimator)
         X = rows_of(X, model)
         base = _some(X, random_state) if others == "average" else X.mean(axis=0, keepdims=True)
@@ -179,7 +183,7 @@ class GateRegionDisplay(Display):
             Of :meth:`plot`.
         """
         if len(features) != 2:
-            raise ValueError(f"features is {features!r}; give two of them.")
+            raise InvalidInput(Error.TWO_FEATURES, value=features)
         model = model_of(estimator)
         X = rows_of(X, model)
         i, j = (column_of(feature, model) for feature in features)

@@ -19,6 +19,8 @@ from otmoe.plot.base import (
     rows_of,
     short,
 )
+from otmoe.text.errors import InvalidInput
+from otmoe.text.sentences import Error
 
 _TAIL = 0.001  # probability on either side of what is shown
 
@@ -96,7 +98,9 @@ class DensityDisplay(Display):
         if labels is None:
             labels = [f"row {i}" for i in range(len(X))]
         if len(labels) != len(X):
-            raise ValueError(f"there are {len(X)} rows and {len(labels)} labels: give one each.")
+            raise InvalidInput(
+                Error.LENGTHS_DIFFER, name="labels", rows=len(labels), other="X", others=len(X)
+            )
         classes = model.experts.family in ("logistic", "multinomial")
         ticks = None
         if classes:
@@ -217,10 +221,7 @@ class ResidualDisplay(Display):
         """
         model = model_of(estimator)
         if model.experts.family in ("logistic", "multinomial"):
-            raise ValueError(
-                "residuals of classes say little: look at DensityDisplay, or at the errors of "
-                "otmoe.evaluation.files."
-            )
+            raise InvalidInput(Error.NO_RESIDUALS)
         X, y = rows_of(X, model), np.asarray(y, dtype=np.float64)
         rng = np.random.default_rng(random_state)
         if len(X) > n_rows:

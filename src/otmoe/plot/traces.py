@@ -11,6 +11,8 @@ from otmoe.arrays.numerics import Floats
 from otmoe.likelihood.fit import Fit
 from otmoe.plot.base import PALETTE, Display
 from otmoe.selection import Selection
+from otmoe.text.errors import InvalidInput, InvalidType
+from otmoe.text.sentences import Error
 
 _NAMES = {"bic": "BIC", "icl": "ICL"}
 
@@ -50,10 +52,7 @@ class ConvergenceDisplay(Display):
         """
         found = getattr(fit, "fit_", fit)
         if not isinstance(found, Fit):
-            raise TypeError(
-                f"a {type(fit).__name__} holds no fit of rows: give a fitted MoERegressor or "
-                "MoEClassifier, or use from_aggregation."
-            )
+            raise InvalidType(Error.NO_FIT_TO_PLOT, kind=type(fit).__name__)
         return cls(found.trace, "em").plot(ax=ax, **options)
 
     @classmethod
@@ -73,10 +72,10 @@ class ConvergenceDisplay(Display):
         found: Aggregation = getattr(aggregation, "aggregation_", aggregation)
         if refine:
             if found.refinement is None:
-                raise ValueError("there were no refine rounds: leave refine out, or refine first.")
+                raise InvalidInput(Error.NO_ROUNDS)
             return cls(found.refinement.trace, "refine").plot(ax=ax, **options)
         if not len(found.trace):
-            raise ValueError(f"method {found.method!r} has no iterations to show.")
+            raise InvalidInput(Error.NO_ITERATIONS, method=found.method)
         return cls(found.trace, "mm").plot(ax=ax, **options)
 
     @property

@@ -19,7 +19,9 @@ from otmoe.documents.message import load_record, model_of
 from otmoe.documents.model import ModelFileRecord
 from otmoe.model.mixture import MoE
 from otmoe.reporting.data import page_data
+from otmoe.text.errors import InvalidType
 from otmoe.text.records import typed
+from otmoe.text.sentences import Error
 from otmoe.text.strict_json import LIMITS, Limits, named, write_whole
 
 __all__ = ["Page", "report"]
@@ -100,10 +102,7 @@ def report(
         else:
             words = {"site": found.site, "rows": found.n_samples}
     else:
-        raise TypeError(
-            f"source is a {type(source).__name__}; give an Aggregation, such as est.aggregation_, "
-            "an MoE, or the path of a model file."
-        )
+        raise InvalidType(Error.NO_REPORT, kind=type(source).__name__)
     if title is None:
         file = None if isinstance(source, Aggregation | MoE) else os.path.basename(source)
         title = "Report on the model" if file is None else f"Report on {named(file)}"

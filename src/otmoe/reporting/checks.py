@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from otmoe.arrays.numerics import Floats
 from otmoe.documents.aggregation import AggregationRecord
+from otmoe.text.notices import Notice
+from otmoe.text.sentences import Finding
 
-Level = Literal["good", "look", "bad"]
-Check = tuple[Level, str, list[str]]
+LEVELS = {
+    Finding.MERGING_STOPPED.code: "bad",
+    Finding.SITES_STAND_OUT.code: "bad",
+    Finding.MERGING_ENDED.code: "good",
+    Finding.NO_SITE_STANDS_OUT.code: "good",
+    Finding.FITS_CONVERGED.code: "good",
+    Finding.INTERVALS.code: "good",
+}
+"""How a finding speaks for the result; those that are not here are to be looked at."""
 
 _NAMED = 5  # sites in a sentence
 _MOST = 0.5  # share of the weight that no site should have alone
@@ -32,74 +41,75 @@ def checks_of(record: AggregationRecord, mass: Floats | None) -> list[dict[str, 
     if mass is not None:  # else there are no merged experts
         found += [*_experts(record, mass), *_intervals(record)]
     order = {"bad": 0, "look": 1, "good": 2}
-    found.sort(key=lambda check: order[check[0]])
-    return [{"level": level, "text": text, "sites": sites} for level, text, sites in found]
+    checks = [
+        {
+            "level": LEVELS.get(n.code, "look"),
+            "code": n.code,
+            "text": n.text,
+            "sites": list(n.sites),
+        }
+        for n in found
+    ]
+    return sorted(checks, key=lambda check: order[check["level"]])
 
 
-def _merging(record: AggregationRecord) -> Iterator[Check]:
-    if record.converged:
-        yield "good", f"The merging ended well: {record.status}.", []
-    else:
-        yield "bad", f"The merging did not converge: {record.status}.", []
+def _merging(record: AggregationRecord) -> Iterator[Notice]:
+    ended = Finding.MERGING_ENDED if record.converged else Finding.MERGING_STOPPED
+    yield ended(status=str(record.status))
     rounds = record.refinement
     if rounds is not None and rounds.missing:
-        sites = list(dict.fromkeys(missed.site for missed in rounds.missing))
-        text = f"{_few(sites)} did not answer every refine round, which went on without their rows."
-        yield "look", text, sites
+        yield _about(Finding.ROUNDS_MISSED, dict.fromkeys(missed.site for missed in rounds.missing))
 
 
-def _sites(record: AggregationRecord) -> Iterator[Check]:
+def _sites(record: AggregationRecord) -> Iterator[Notice]:
     sites = record.sites
     flagged = [site.site for site in sites if site.flagged]
     if flagged:
-        text = f"{_count(flagged, sites)} from the others, and took part all the same:"
-        yield "bad", f"{text} {_few(flagged)}.", flagged
+        yield _about(Finding.SITES_STAND_OUT, flagged, count=_count(flagged, sites))
     elif any(site.disagreement is not None for site in sites):
-        yield "good", "No site stands out by what it predicts or by its log-likelihood.", []
+        yield Finding.NO_SITE_STANDS_OUT()
     else:
-        text = "The predictions of the sites were not compared with each other: with fewer than"
-        yield "look", f"{text} three of them, or for shards of one data set, that is not done.", []
+        yield Finding.NOT_COMPARED()
     if record.left_out:
-        out = list(record.left_out)
-        yield "look", f"Left out: {_few(out)}. The table of sites says why.", out
+        yield _about(Finding.LEFT_OUT, record.left_out)
     stopped = [site.site for site in sites if not site.converged]
-    if stopped:
-        yield "look", f"Local fits that did not converge: {_few(stopped)}.", stopped
-    else:
-        yield "good", "Every local fit converged.", []
-    unheard = [site.site for site in sites if site.heard < 1]
-    if unheard:
-        text = "A feature never varied at some sites, which have no say where it differs:"
-        yield "look", f"{text} {_few(unheard)}.", unheard
+    yield _about(Finding.FITS_STOPPED, stopped) if stopped else Finding.FITS_CONVERGED()
+    if partly := [site.site for site in sites if site.heard < 1]:
+        yield _about(Finding.PARTLY_COVERED, partly)
     first = max(sites, key=lambda site: site.weight)
     if len(sites) > 2 and first.weight > _MOST:
-        text = f"{first.site} has {first.weight:.0%} of the weight: the result is mostly its own."
-        yield "look", text, [first.site]
+        yield _about(Finding.ONE_SITE_DOMINATES, [first.site], name=first.site, share=first.weight)
 
 
-def _experts(record: AggregationRecord, mass: Floats) -> Iterator[Check]:
+def _experts(record: AggregationRecord, mass: Floats) -> Iterator[Notice]:
     if len(mass) < 3:
         return
     total = mass.sum(axis=0)
     least = min(_SMALL, 0.2 / len(total))
     small = np.flatnonzero(total < least).tolist()
     if small:
-        yield "look", f"With less than {least:.2g} of the mass: {_experts_named(small)}.", []
+        yield Finding.SMALL_EXPERTS(share=least, experts=_experts_named(small))
     share = np.divide(mass, total, out=np.zeros_like(mass), where=total > 0)
     for m, site in enumerate(record.sites):
         alone = np.flatnonzero(share[m] > _ALONE).tolist() if site.weight < _ALONE else []
         if alone:
-            text = f"{site.site} brings more than {_ALONE:.0%} of the mass of"
-            yield "look", f"{text} {_experts_named(alone)}.", [site.site]
+            facts = {"name": site.site, "share": _ALONE, "experts": _experts_named(alone)}
+            yield _about(Finding.EXPERT_OF_ONE_SITE, [site.site], **facts)
 
 
-def _intervals(record: AggregationRecord) -> Iterator[Check]:
+def _intervals(record: AggregationRecord) -> Iterator[Notice]:
     if record.inference is None:
-        yield "look", "The coefficients have no intervals; below it is said why.", []
+        yield Finding.NO_INTERVALS()
         return
-    yield "good", "The coefficients have intervals: the model is at the maximum of all rows.", []
+    yield Finding.INTERVALS()
     for warning in record.inference.warnings:
-        yield "look", f"Intervals: {warning}", []
+        yield Finding.INTERVALS_DOUBTFUL(warning=str(warning))
+
+
+def _about(finding: Finding, sites: Iterable[str], **facts: Any) -> Notice:
+    """Return a finding about some sites, which it names."""
+    named = list(sites)
+    return finding(sites=tuple(named), names=_few(named), **facts)
 
 
 def _experts_named(numbers: list[int]) -> str:

@@ -15,6 +15,8 @@ from otmoe.inference.parameters import parameters
 from otmoe.model.gate import SoftmaxGate
 from otmoe.model.mixture import MoE
 from otmoe.reporting.checks import checks_of
+from otmoe.text.records import TEXTS
+from otmoe.text.sentences import Finding
 
 LEVEL = 0.95
 """Of the intervals."""
@@ -31,15 +33,6 @@ PARTS = {
 """Parts of a message, and what they are called on the page."""
 
 _WIDTH = ("se", "low", "high")
-_NO_RECORD = (
-    "This file holds a model and nothing about how it was merged: sites, flows and intervals are "
-    "not known. Files written by otmoe aggregate, otmoe run and Aggregation.save have them, and "
-    "what otmoe refine makes of these."
-)
-_ENSEMBLE = (
-    "An ensemble keeps the experts of every site, so that there is no merged model to show "
-    "coefficients or a gate of."
-)
 
 
 def page_data(
@@ -74,9 +67,9 @@ def page_data(
         "checks": [],
     }
     if not merged:
-        data["notes"].append(_ENSEMBLE)
+        data["notes"].append(str(Finding.NOT_MERGED()))
     if record is None:
-        data["notes"].append(_NO_RECORD)
+        data["notes"].append(str(Finding.MODEL_ALONE()))
         return data
     mass = _mass(record)
     data["aggregation"] = _aggregation(record) | {
@@ -100,7 +93,7 @@ def _mass(record: AggregationRecord) -> Floats | None:
 
 def _aggregation(record: AggregationRecord) -> dict[str, Any]:
     """Return the record, with the versions of the sites' software as a list of what occurs."""
-    part = record.model_dump()
+    part: dict[str, Any] = record.model_dump(context=TEXTS)
     seen: dict[str, int] = {}
     for site in part["sites"]:
         words = ", ".join(f"{name} {number}" for name, number in site.pop("versions").items())
@@ -144,9 +137,7 @@ def _model(
         "units": None if features is None else _units(features),
         "level": LEVEL,
         "has_intervals": found is not None,
-        "no_intervals": "how the model was fitted is not known."
-        if record is None
-        else record.no_inference,
+        "no_intervals": str(Finding.FIT_UNKNOWN()) if record is None else str(record.no_inference),
     }
 
 

@@ -22,6 +22,9 @@ from otmoe.likelihood.rows import Rows, Scaling
 from otmoe.selection.result import CRITERIA, Candidate, Score, Selection, check_criterion
 from otmoe.selection.scores import Question, answer, candidate_scores, estimator_of, score
 from otmoe.text.arguments import check_offset, check_weight, check_whole, generator
+from otmoe.text.errors import InvalidInput, InvalidType
+from otmoe.text.notices import Notice
+from otmoe.text.sentences import Error, Warn
 from otmoe.workers.gather import Progress, TasksFailed, gather
 
 __all__ = [
@@ -80,10 +83,7 @@ def select_n_experts(
     [4, 11, 18]
     """
     if check_criterion(criterion) == "elbow":
-        raise ValueError(
-            "the elbow is of models that were merged: use select_over_shards or "
-            "select_from_messages, or choose by 'bic'."
-        )
+        raise InvalidInput(Error.ELBOW_ON_ROWS)
     estimator = MoERegressor(random_state=0) if estimator is None else estimator
     return Selection(
         tuple(_fitted(estimator, K, X, y, sample_weight, offset) for K in _numbers(n_experts)),
@@ -102,7 +102,8 @@ def _fitted(
         est.fit(X, y, sample_weight=sample_weight, **given)
     seconds = perf_counter() - begin
     if hasattr(est, "fit_"):
-        trouble = (() if est.converged_ else (f"it {est.fit_.status}.",)) + est.fit_.warnings
+        stopped = () if est.converged_ else (Warn.STOPPED(status=str(est.fit_.status)),)
+        trouble = stopped + est.fit_.warnings
     else:
         trouble = est.warnings_
     X = est._check_rows(X)
@@ -174,8 +175,11 @@ def select_over_shards(
     found = _merged(
         largest.messages, largest.support, numbers, method, None, est.random_state, est.n_jobs
     )
-    left_out = [f"{name} was left out: {why}." for name, why in largest.left_out.items()]
-    failed = [f"shard {failure}" for failure in est.failures_]
+    left_out = [
+        Warn.SHARD_LEFT_OUT(sites=(name,), name=name, why=str(why))
+        for name, why in largest.left_out.items()
+    ]
+    failed = [Warn.SHARD_FAILED(sites=(f.name,), name=f.name, cause=f.cause) for f in est.failures_]
     remarks = (*failed, *left_out, *found.remarks)
     found = replace(found, remarks=remarks)
     if criterion == "elbow":
@@ -291,7 +295,7 @@ def _merged(
                 None,
                 result.cost,
                 result.timings["total"],
-                tuple(w for w in result.warnings if not w.startswith("the support has")),
+                tuple(w for w in result.warnings if w.code != Warn.SUPPORT_SHORT.code),
                 estimator_of(result.model),
                 result,
             )
@@ -302,32 +306,26 @@ def _merged(
 # -- parts -------------------------------------------------------------------------------------
 
 
-def _thin(messages: Iterable[LocalModel]) -> tuple[str, ...]:
+def _thin(messages: Iterable[LocalModel]) -> tuple[Notice, ...]:
     """Say whether local fits have too few rows for so many experts."""
     ratio = float(np.median([m.n_samples / m.model.n_parameters for m in messages]))
     if ratio >= ROWS_PER_PARAMETER:
         return ()
-    return (
-        f"Local fits have {ratio:.1f} rows per parameter, where {ROWS_PER_PARAMETER} are wanted: "
-        "neither rule can be trusted; try smaller numbers of experts, or join sites.",
-    )
+    return (Warn.THIN_SITES(ratio=ratio, wanted=ROWS_PER_PARAMETER),)
 
 
 def _check_elbow(numbers: list[int]) -> None:
     if len(numbers) < 3:
-        raise ValueError(
-            f"n_experts is {numbers}: an elbow has a number below and one above; give three "
-            "numbers of experts or more, or choose by 'bic'."
-        )
+        raise InvalidInput(Error.ELBOW_TOO_FEW, numbers=numbers)
 
 
 def _numbers(n_experts: Iterable[int]) -> list[int]:
     """Return the numbers to try, sorted."""
     if isinstance(n_experts, int):
-        raise TypeError(f"n_experts is {n_experts}; give several numbers, such as range(1, 7).")
+        raise InvalidType(Error.ONE_NUMBER, value=n_experts)
     numbers = sorted(set(n_experts))
     for K in numbers:
         check_whole("n_experts", K)
     if not numbers:
-        raise ValueError("n_experts is empty; give the numbers of experts to try.")
+        raise InvalidInput(Error.NO_NUMBERS)
     return numbers

@@ -12,6 +12,9 @@ import numpy as np
 from otmoe.aggregation import Aggregation
 from otmoe.arrays.numerics import Floats
 from otmoe.model.mixture import MoE
+from otmoe.text.errors import InvalidInput
+from otmoe.text.notices import Notice
+from otmoe.text.sentences import Error, Warn
 
 CRITERIA = ("bic", "icl", "elbow")
 
@@ -74,8 +77,8 @@ class Candidate:
         R_c of the merged model; NaN where nothing was merged.
     seconds : float
         Of the fit, or of merging.
-    warnings : tuple of str
-        What one should know about it, a sentence each.
+    warnings : tuple of Notice
+        What one should know about it.
     estimator : object
         The fitted estimator.
     aggregation : Aggregation, optional
@@ -87,7 +90,7 @@ class Candidate:
     score: Score | None = None
     cost: float = np.nan
     seconds: float = np.nan
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[Notice, ...] = ()
     estimator: Any = field(default=None, repr=False)
     aggregation: Aggregation | None = field(default=None, repr=False)
 
@@ -129,13 +132,13 @@ class Selection:
         In the order of their number of experts.
     criterion : {"bic", "icl", "elbow"}
         By which the best is taken, unless another is asked for.
-    remarks : tuple of str
-        What happened on the way: shards that failed or were left out, a sentence each.
+    remarks : tuple of Notice
+        What happened on the way: shards that failed or were left out.
     """
 
     candidates: tuple[Candidate, ...]
     criterion: str = "bic"
-    remarks: tuple[str, ...] = ()
+    remarks: tuple[Notice, ...] = ()
 
     def __post_init__(self) -> None:
         ordered = sorted(self.candidates, key=lambda c: c.n_experts)
@@ -156,18 +159,11 @@ class Selection:
         if criterion == "elbow":
             values = -self.bend
             if np.all(np.isnan(values)):
-                raise ValueError(
-                    "the elbow is a bend of R_c, which merged models have, and needs a number of "
-                    "experts below and one above: merge local models to three numbers or more, or "
-                    "choose by 'bic'."
-                )
+                raise InvalidInput(Error.NO_ELBOW)
         else:
             values = np.array([getattr(c, criterion) for c in self.candidates])
             if np.any(np.isnan(values)):
-                raise ValueError(
-                    f"{criterion!r} needs the log-likelihood of all rows: ask the sites "
-                    "(candidate_scores) and add their answers by scored, or choose by 'elbow'."
-                )
+                raise InvalidInput(Error.NO_LIKELIHOODS, criterion=criterion)
         return self.candidates[int(np.nanargmin(values))]
 
     @property
@@ -194,20 +190,21 @@ class Selection:
         return np.concatenate([[np.nan], fall[:-1] - fall[1:], [np.nan]])[: len(K)]
 
     @property
-    def notes(self) -> tuple[str, ...]:
-        """What one should know before taking the best, a sentence each."""
+    def notes(self) -> tuple[Notice, ...]:
+        """What one should know before taking the best."""
         found, chosen = list(self.remarks), self.best()
         last = self.candidates[-1].n_experts
         if self.criterion == "elbow":
             place = self.candidates.index(chosen)
             if self.bend[place] < CLEAR:
-                found.append(
-                    f"The bend at {chosen.n_experts} experts is slight, as it is with one expert "
-                    "or with overlapping ones: log R_c has no clear elbow."
-                )
+                found.append(Warn.SLIGHT_BEND(experts=chosen.n_experts))
         elif chosen.n_experts == last and last > 1:
-            found.append(f"{last} is the largest number tried: try more.")
-        found += [f"K = {c.n_experts}: {text}" for c in self._checked() for text in c.warnings]
+            found.append(Warn.LARGEST_TRIED(experts=last))
+        found += [
+            Warn.OF_CANDIDATE(experts=c.n_experts, warning=str(w))
+            for c in self._checked()
+            for w in c.warnings
+        ]
         return tuple(found)
 
     def _checked(self) -> tuple[Candidate, ...]:
@@ -215,11 +212,7 @@ class Selection:
         result, most, before = [], -np.inf, 0
         for c in self.candidates:
             if c.log_likelihood < most - _SLACK:
-                text = (
-                    f"its log-likelihood is below that of K = {before}, so that there is a better "
-                    "maximum: raise n_init, or refine merged models."
-                )
-                c = replace(c, warnings=(*c.warnings, text))
+                c = replace(c, warnings=(*c.warnings, Warn.LESS_LIKELY(fewer=before)))
             elif c.log_likelihood > most:
                 most, before = c.log_likelihood, c.n_experts
             result.append(c)
@@ -238,12 +231,11 @@ class Selection:
             Of the result.
         """
         if not answers:
-            raise ValueError("there is no answer: ask at least one site.")
+            raise InvalidInput(Error.NO_SCORES)
         for site, scores in answers.items():
             if len(scores) != len(self.candidates):
-                raise ValueError(
-                    f"site {site!r} answered about {len(scores)} models and was asked about "
-                    f"{len(self.candidates)}: ask it again."
+                raise InvalidInput(
+                    Error.SCORES_COUNT, site=site, models=len(scores), wanted=len(self.candidates)
                 )
         sites = sorted(answers)  # so that their order cannot matter
         totals = [
@@ -281,11 +273,15 @@ class Selection:
         ]
         name = {"bic": "BIC", "icl": "ICL", "elbow": "the elbow of R_c"}[self.criterion]
         lines.append(f"* {chosen} expert{'s' if chosen > 1 else ''}, by {name}.")
-        return "\n".join(lines + [fill(note, 100, subsequent_indent="  ") for note in self.notes])
+        return "\n".join(
+            lines + [fill(str(note), 100, subsequent_indent="  ") for note in self.notes]
+        )
 
 
 def check_criterion(criterion: Any) -> str:
     """Refuse what is no criterion."""
     if criterion not in CRITERIA:
-        raise ValueError(f"criterion is {criterion!r}; choose one of {list(CRITERIA)}.")
+        raise InvalidInput(
+            Error.NOT_ONE_OF, name="criterion", value=criterion, choices=list(CRITERIA)
+        )
     return str(criterion)

@@ -12,6 +12,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array
 
 from otmoe.arrays.numerics import Array, Floats, like, namespace, to_numpy
+from otmoe.text.errors import InvalidInput, MissingPackage
+from otmoe.text.sentences import Error
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,7 +36,7 @@ def float_types(X: Any) -> list[Any]:
 def check_whole(name: str, value: Any) -> None:
     """Refuse what is no whole number of at least 1."""
     if not isinstance(value, Integral) or value < 1:
-        raise ValueError(f"{name} is {value!r}; give a whole number of at least 1.")
+        raise InvalidInput(Error.NOT_WHOLE, name=name, value=value)
 
 
 def check_weight(sample_weight: Any, X: Array) -> Array | None:
@@ -46,12 +48,9 @@ def check_weight(sample_weight: Any, X: Array) -> Array | None:
     weight = _column(sample_weight, X, "sample_weight")
     if np.any(weight < 0):
         row = int(np.flatnonzero(weight < 0)[0])
-        raise ValueError(
-            f"sample_weight is negative in row {row} ({weight[row]:g}): "
-            "weights count rows, give zero or more."
-        )
+        raise InvalidInput(Error.WEIGHT_OF_ROW, row=row, value=weight[row])
     if not np.any(weight > 0):
-        raise ValueError("sample_weight is zero for every row: there is nothing to fit.")
+        raise InvalidInput(Error.ROWS_WITHOUT_WEIGHT)
     return like(weight, X)
 
 
@@ -64,9 +63,7 @@ def check_counts(y: Floats) -> None:
     """Refuse a target of counts that is negative or fractional."""
     wrong = np.flatnonzero((y < 0) | (y != np.floor(y)))
     if len(wrong):
-        raise ValueError(
-            f"y is {y[wrong[0]]:g} in row {wrong[0]}: the Poisson family takes counts 0, 1, 2, ..."
-        )
+        raise InvalidInput(Error.NOT_COUNTS, value=y[wrong[0]], row=wrong[0])
 
 
 def class_codes(y: Floats, classes: Floats) -> Floats:
@@ -76,9 +73,8 @@ def class_codes(y: Floats, classes: Floats) -> Floats:
     codes = order[np.minimum(places, len(order) - 1)]
     unknown = classes[codes] != y
     if np.any(unknown):
-        raise ValueError(
-            f"y has the class {y[unknown].tolist()[0]!r}, which is not among the classes "
-            f"{classes.tolist()}: declare all with classes=[...]."
+        raise InvalidInput(
+            Error.CLASS_UNKNOWN, label=y[unknown].tolist()[0], classes=classes.tolist()
         )
     return codes.astype(np.float64)
 
@@ -87,9 +83,7 @@ def _column(values: Any, X: Array, name: str) -> Floats:
     """Return one finite number per row of X."""
     column = check_array(to_numpy(values), ensure_2d=False, dtype=np.float64, input_name=name)
     if column.shape != (X.shape[0],):
-        raise ValueError(
-            f"{name}.shape == {column.shape}, expected {(X.shape[0],)}: one number per row of X."
-        )
+        raise InvalidInput(Error.ONE_PER_ROW, name=name, shape=column.shape, wanted=(X.shape[0],))
     return column
 
 
@@ -97,18 +91,18 @@ def explained(error: ValueError, X: Any) -> ValueError:
     """Say which column holds text, where scikit-learn only says that a conversion failed."""
     if "could not convert string" not in str(error):
         return error
+    text = []
     if hasattr(X, "columns"):
         text = [str(name) for name in X.columns if not _is_numeric(X[name])]
-        where = (
-            f"the columns {text} of X hold text"
-            if len(text) != 1
-            else f"column {text[0]!r} of X holds text"
-        )
-    else:
-        where = "X holds text"
-    return ValueError(
-        f"{where}: encode it as numbers first, for example with OneHotEncoder ({error})."
+    where = (
+        "X"
+        if not text
+        else f"column {text[0]!r} of X"
+        if len(text) == 1
+        else f"the columns {text} of X"
     )
+    hold = "hold" if len(text) > 1 else "holds"
+    return InvalidInput(Error.TEXT_IN_X, columns=where, hold=hold, error=error)
 
 
 def _is_numeric(column: Any) -> bool:
@@ -124,10 +118,7 @@ def as_table(rows: dict[str, Floats]) -> pd.DataFrame:
     try:
         import pandas as pd
     except ImportError as error:
-        raise ImportError(
-            "coefficient tables need pandas: install it with `pip install 'otmoe[pandas]'`, or "
-            "read the arrays model_.experts.coef and model_.gate.coef."
-        ) from error
+        raise MissingPackage(Error.NO_PANDAS) from error
     table = pd.DataFrame(rows).T
     table.columns = pd.Index([f"expert {k}" for k in table.columns])
     return table

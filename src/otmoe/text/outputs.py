@@ -9,6 +9,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
+from otmoe.text.errors import NotThere
+from otmoe.text.sentences import Error
+
 
 @contextmanager
 def whole(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
@@ -27,9 +30,7 @@ def whole(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """
     path = Path(path)
     if not path.parent.is_dir():
-        raise FileNotFoundError(
-            f"cannot write {path.name}: there is no folder {path.parent}; make it first."
-        )
+        raise NotThere(Error.NO_FOLDER_TO_WRITE, file=path.name, folder=path.parent)
     temporary = path.with_name(f".{secrets.token_hex(8)}.tmp")
     try:
         with temporary.open("xb") as file:

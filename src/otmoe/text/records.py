@@ -15,6 +15,9 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    GetPydanticSchema,
+    PlainSerializer,
+    SerializationInfo,
     ValidationError,
     WithJsonSchema,
     WrapValidator,
@@ -22,7 +25,10 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from otmoe.text.strict_json import Twice, fail, path_of, shown
+from otmoe.text.errors import fail
+from otmoe.text.notices import Notice
+from otmoe.text.sentences import Error
+from otmoe.text.strict_json import Twice, path_of, shown
 
 SCHEMA_VERSION = 1
 
@@ -55,25 +61,22 @@ def _without(pattern: str) -> Callable[[str], str]:
 
     def check(text: str) -> str:
         if found := forbidden.search(text):
-            raise PydanticCustomError(
-                "otmoe",
-                "holds the control character U+{code}; remove it.",
-                {"code": f"{ord(found[0]):04X}"},
-            )
+            raise problem(Error.CONTROL_CHARACTER, character=f"{ord(found[0]):04X}")
         return text
 
     return check
 
 
+def problem(code: Error, **facts: Any) -> PydanticCustomError:
+    """Return what a validator raises: a code, and the facts that its sentence names."""
+    return PydanticCustomError("otmoe", "{problem}", {"problem": code.name, **facts})
+
+
 def _site(site: str) -> str:
     if not site.strip():
-        raise PydanticCustomError("otmoe", "is empty; give the site a name.")
+        raise problem(Error.SITE_UNNAMED)
     if len(site) > LONGEST_NAME:
-        raise PydanticCustomError(
-            "otmoe",
-            "has {length} characters; give a name of at most {most}.",
-            {"length": len(site), "most": LONGEST_NAME},
-        )
+        raise problem(Error.NAME_TOO_LONG, length=len(site), most=LONGEST_NAME)
     return site
 
 
@@ -82,9 +85,7 @@ def _label(value: Any) -> Any:
         return _without(_TEXT)(value)
     if isinstance(value, int) or (isinstance(value, float) and isfinite(value)):
         return value
-    raise PydanticCustomError(
-        "otmoe", "is {value}; give text, a number, true or false.", {"value": shown(value)}
-    )
+    raise problem(Error.LABEL_KIND, value=shown(value))
 
 
 def _in_parts(value: Any, check: Callable[[Any], Any]) -> Any:
@@ -149,6 +150,57 @@ class Record(BaseModel):
         return value
 
 
+class NoticeRecord(Record):
+    """Something to be told: a code for programs, a sentence, the sites it is about."""
+
+    code: Line
+    text: Line
+    sites: List[Site] = []
+
+
+SAID = "said"
+"""The code of a sentence that came without one."""
+
+TEXTS = "texts"
+"""The context in which `model_dump` gives the texts of notices alone."""
+
+
+def as_notice(told: Notice | str) -> Notice:
+    """Return a notice, also of a bare sentence."""
+    return Notice(SAID, told) if isinstance(told, str) else told
+
+
+def notice_document(notice: Notice) -> dict[str, Any]:
+    """Return a notice as it stands in a document."""
+    sites = {"sites": list(notice.sites)} if notice.sites else {}
+    return {"code": notice.code, "text": notice.text, **sites}
+
+
+def _told(value: Any, check: Callable[[Any], Any]) -> Notice:
+    """Return a notice, which takes little room; writers in other languages have no codes."""
+    if isinstance(value, str):
+        return as_notice(_without(_LINE)(value))
+    record = check(value)
+    return Notice(record.code, record.text, tuple(record.sites))
+
+
+def _written(notice: Notice, info: SerializationInfo) -> Any:
+    """Return a notice as it stands in a document, or its text alone where that is asked for."""
+    return notice.text if info.context == TEXTS else notice_document(notice)
+
+
+_SENTENCE = {"type": "string", "not": {"type": "string", "pattern": _LINE}}
+Told = Annotated[
+    Notice,
+    GetPydanticSchema(lambda _, handler: handler(NoticeRecord)),
+    WrapValidator(_told),
+    PlainSerializer(_written),
+    GetPydanticSchema(
+        get_pydantic_json_schema=lambda core, handler: {"anyOf": [_SENTENCE, handler(core)]}
+    ),
+]
+
+
 R = TypeVar("R", bound=Record)
 
 
@@ -167,43 +219,50 @@ def typed(
         where = (*where, first["input"].key)
     elif first["type"] == "unknown":
         where = (*where, json.loads(first["ctx"]["key"]))
-    fail(source, path_of(where), "occurs twice; keep one of the two." if twice else _problem(first))
+    if twice:
+        fail(source, path_of(where), Error.KEY_TWICE)
+    code, facts = _problem(first)
+    fail(source, path_of(where), code, **facts)
 
 
-def _problem(error: Any) -> str:
-    """Return the rest of a sentence that begins with a place."""
-    kind, value, context = error["type"], error["input"], error.get("ctx", {})
+def _problem(error: Any) -> tuple[Error, dict[str, Any]]:
+    """Return what pydantic has found as a code, and the facts that its sentence names."""
+    kind, value, context = error["type"], error["input"], dict(error.get("ctx", {}))
     if kind == "otmoe":
-        return str(error["msg"])
+        return Error[context.pop("problem")], context
     if kind == "greater_than_equal" and value <= 0 < context["ge"]:
-        kind = "not_positive"
-    elif kind == "finite_number" and not isnan(value):
-        kind = "infinite"
-    if kind not in _PROBLEMS:
-        return f"is {shown(value)}; {error['msg']}."
-    return _PROBLEMS[kind].format(**{"value": shown(value), **context})
+        return Error.FIELD_NOT_POSITIVE, {"value": shown(value)}
+    if kind == "finite_number" and not isnan(value):
+        return Error.FIELD_INFINITE, {}
+    facts = {
+        "value": shown(value),
+        "version": SCHEMA_VERSION,
+        "least": context.get("ge"),
+        "most": context.get("le"),
+        "choices": context.get("expected"),
+        "reason": error["msg"],
+    }
+    return _PROBLEMS.get(kind, Error.FIELD_INVALID), facts
 
 
 _PROBLEMS = {
-    "missing": "is missing; add it.",
-    "unknown": f"is not a field of schema version {SCHEMA_VERSION}; remove it, or update otmoe if "
-    "a newer one wrote it.",
-    "float_type": "is {value}; give a number.",
-    "finite_number": "is {value}; give a finite number.",
-    "infinite": "is infinite or too large; give a finite number.",
-    "not_positive": "is {value}; give a number above 0.",
-    "greater_than_equal": "is {value}; give a number of at least {ge:g}.",
-    "less_than_equal": "is {value}; give a number of at most {le:g}.",
-    "int_type": "is {value}; give a whole number.",
-    "bool_type": "is {value}; give true or false.",
-    "string_type": "is {value}; give text.",
-    "string_unicode": "is {value}; give text.",
-    "list_type": "is {value}; give a list.",
-    "dict_type": "is {value}; give an object.",
-    "model_type": "is {value}; give an object.",
-    "literal_error": "is {value}; give {expected}.",
+    "missing": Error.FIELD_MISSING,
+    "unknown": Error.FIELD_UNKNOWN,
+    "float_type": Error.FIELD_NUMBER,
+    "finite_number": Error.FIELD_NAN,
+    "greater_than": Error.FIELD_NOT_POSITIVE,
+    "greater_than_equal": Error.FIELD_TOO_SMALL,
+    "less_than_equal": Error.FIELD_TOO_LARGE,
+    "int_type": Error.FIELD_WHOLE,
+    "bool_type": Error.FIELD_BOOLEAN,
+    "string_type": Error.FIELD_TEXT,
+    "string_unicode": Error.FIELD_TEXT,
+    "list_type": Error.FIELD_LIST,
+    "dict_type": Error.FIELD_OBJECT,
+    "model_type": Error.FIELD_OBJECT,
+    "literal_error": Error.FIELD_CHOICE,
 }
-"""What to say about the errors of pydantic, by their names there, and about a few of our own."""
+"""What the errors of pydantic are, by their names there, and a few of our own."""
 
 
 def check_version(document: dict[str, Any], source: str) -> None:
@@ -213,8 +272,9 @@ def check_version(document: dict[str, Any], source: str) -> None:
         fail(
             source,
             "schema_version",
-            f"is {shown(version)}; this version of otmoe reads {SCHEMA_VERSION}: update otmoe, or "
-            f"ask for the file in version {SCHEMA_VERSION}.",
+            Error.SCHEMA_VERSION,
+            version=shown(version),
+            known=SCHEMA_VERSION,
         )
 
 
@@ -223,5 +283,5 @@ def check_distinct(values: list[Any], path: str, source: str) -> None:
     seen = set()
     for i, value in enumerate(values):
         if value in seen:
-            fail(source, f"{path}[{i}]", f"is {shown(value)} a second time; give each once.")
+            fail(source, f"{path}[{i}]", Error.SECOND_TIME, value=shown(value))
         seen.add(value)

@@ -10,7 +10,9 @@ from dataclasses import dataclass, fields
 from typing import Any, NoReturn
 
 from otmoe.text.arguments import check_whole
+from otmoe.text.errors import InvalidType, MessageError, fail
 from otmoe.text.outputs import whole
+from otmoe.text.sentences import Error
 
 _QUOTED = 40  # characters of an offending value that are shown
 _DIGITS = 300  # an integer of more digits may be too large even for a float
@@ -18,10 +20,6 @@ _PART = 1 << 20  # bytes that are read at a time
 
 BRACES = 3
 """Bytes of a document's file beside its fields: braces and ends of lines, less the last comma."""
-
-
-class MessageError(ValueError):
-    """A file that cannot be used; the error names the place and says what to do."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +47,7 @@ class Limits:
     >>> from otmoe import Limits, LocalModel
     >>> LocalModel.from_json("[[[[0]]]]", source="upload 7", limits=Limits(depth=3))
     Traceback (most recent call last):
-    otmoe.text.strict_json.MessageError: upload 7: has more than 3 levels of lists and objects; if \
+    otmoe.text.errors.MessageError: upload 7: has more than 3 levels of lists and objects; if \
 it should, read it with limits=otmoe.Limits(depth=...) and a larger number.
     """
 
@@ -72,10 +70,9 @@ it should, read it with limits=otmoe.Limits(depth=...) and a larger number.
 
     def refuse(self, name: str, source: str) -> NoReturn:
         """Raise a :class:`MessageError` that names a limit and says how to raise it."""
-        raise MessageError(
-            f"{source}: has {_MORE_THAN[name].format(getattr(self, name))}; if it should, read it "
-            f"with limits=otmoe.Limits({name}=...) and a larger number."
-        )
+        most = getattr(self, name)
+        facts = {"what": _MORE_THAN[name].format(most), "limit": name, "most": most}
+        raise MessageError(Error.LIMIT, where=source, **facts)
 
 
 LIMITS = Limits()
@@ -109,11 +106,6 @@ def path_of(place: Sequence[int | str]) -> str:
         elif part != "[key]":  # so pydantic says that it means a key and not its value
             path += f"[{shown(part)}]"
     return path.removeprefix(".")
-
-
-def fail(source: str, path: str, problem: str) -> NoReturn:
-    """Raise a :class:`MessageError` about one place of a document."""
-    raise MessageError(f"{source}: `{path}` {problem}")
 
 
 @dataclass(frozen=True)
@@ -210,44 +202,34 @@ def parse(text: str | bytes, source: str, limits: Limits = LIMITS) -> dict[str, 
     limits : Limits
     """
     if not isinstance(text, str | bytes):
-        raise TypeError(
-            f"{source}: the text is a {type(text).__name__}; give str or bytes, or the path of a "
-            "file to `load`."
-        )
+        raise InvalidType(Error.NOT_TEXT, where=source, kind=type(text).__name__)
     limits.check("bytes", len(text), source)
     try:
         decoded = text.decode() if isinstance(text, bytes) else text
     except UnicodeDecodeError as error:
-        raise MessageError(
-            f"{source}: byte {error.start} is not UTF-8 text; save the file as UTF-8 JSON."
-        ) from None
+        raise MessageError(Error.NOT_UTF8, where=source, byte=error.start) from None
     decoded = decoded.removeprefix("\ufeff").strip()  # some editors put a mark before UTF-8
     _measure(decoded, source, limits)
     try:
         document = json.loads(decoded, object_pairs_hook=_object, parse_int=_integer)
     except RecursionError:
-        raise MessageError(
-            f"{source}: lists or objects lie too deep inside each other; no otmoe file is like "
-            "this, so ask for it again."
-        ) from None
+        raise MessageError(Error.TOO_DEEP, where=source) from None
     except ValueError as error:
-        raise MessageError(f"{source}: {_not_json(decoded, error)}") from None
+        raise _not_json(decoded, error, source) from None
     if isinstance(document, Twice):
-        fail(source, path_of([document.key]), "occurs twice; keep one of the two.")
+        fail(source, path_of([document.key]), Error.KEY_TWICE)
     if not isinstance(document, dict):
-        raise MessageError(
-            f"{source}: holds {shown(document)}; an otmoe file is one JSON object, in braces."
-        )
+        raise MessageError(Error.NOT_AN_OBJECT, where=source, value=shown(document))
     return document
 
 
-def _not_json(text: str, error: ValueError) -> str:
+def _not_json(text: str, error: ValueError, source: str) -> MessageError:
     if not text:
-        return "is empty; ask for it again."
+        return MessageError(Error.JSON_EMPTY, where=source)
     at_end = isinstance(error, json.JSONDecodeError) and error.pos >= len(text)
     if text[:1] == "{" and (at_end or text[-1:] != "}"):
-        return f"ends too early, after {len(text)} characters; ask for it again."
-    return f"is not valid JSON ({error}); ask for it again."
+        return MessageError(Error.JSON_CUT, where=source, length=len(text))
+    return MessageError(Error.JSON_INVALID, where=source, reason=str(error))
 
 
 def to_text(document: Any, indent: str = "") -> str:

@@ -10,6 +10,10 @@ from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from typing import Any
 
+from otmoe.text.errors import OtmoeError, RunError
+from otmoe.text.notices import Notice
+from otmoe.text.sentences import Error, Finding
+
 Engine = Executor | Callable[[], Executor]
 """An executor, or what makes one: then a broken one can be replaced."""
 
@@ -24,25 +28,28 @@ class Failure:
     Attributes
     ----------
     name : str
-    cause : str
-        Why, in a sentence.
+    cause : Notice
+        Why.
     """
 
     name: str
-    cause: str
+    cause: Notice
 
     def __str__(self) -> str:
         return f"{self.name}: {self.cause}"
 
 
-class TasksFailed(RuntimeError):
+class TasksFailed(RunError):
     """Some tasks could not be done; `failures` names them."""
 
     def __init__(self, failures: Sequence[Failure]) -> None:
         self.failures = tuple(failures)
         shown = "; ".join(map(str, self.failures[:3]))
         more = f"; and {len(self.failures) - 3} more" if len(self.failures) > 3 else ""
-        super().__init__(f"{len(self.failures)} of the fits failed: {shown}{more}")
+        super().__init__(Error.FITS_FAILED, count=len(self.failures), failures=f"{shown}{more}")
+
+    def __reduce__(self) -> Any:
+        return TasksFailed, (self.failures,)
 
 
 def local_workers(n_workers: int) -> Callable[[], Executor]:
@@ -125,7 +132,7 @@ class _Run:
         self.function, self.tasks, self.names = function, tasks, names
         self.retries, self.timeout, self.progress = retries, timeout, progress
         self.results: dict[int, Any] = {}
-        self.failed: dict[int, str] = {}
+        self.failed: dict[int, Notice] = {}
         self.attempts: Counter[int] = Counter()
         self.stalls: Counter[int] = Counter()
 
@@ -135,7 +142,7 @@ class _Run:
         self.results[i] = result
         self._report(i)
 
-    def _gone(self, i: int, cause: str) -> None:
+    def _gone(self, i: int, cause: Notice) -> None:
         self.failed[i] = cause
         self._report(i)
 
@@ -148,7 +155,7 @@ class _Run:
         self.attempts[i] += 1
         if passes(error) and self.attempts[i] <= self.retries:
             return True
-        self._gone(i, _without_name(sentence(error), self.names[i]))
+        self._gone(i, _cause(error, self.names[i]))
         return False
 
     # -- here ---------------------------------------------------------------------------------
@@ -179,10 +186,7 @@ class _Run:
                 batch, todo = (todo[:1], todo[1:]) if alone else (todo, [])
                 end = self._round(executor, batch, alone, owned)
                 if end.broken and not owned:
-                    raise RuntimeError(
-                        "the executor broke (a worker died): give a function that makes an "
-                        "executor, so that a new one can take its place."
-                    )
+                    raise RunError(Error.EXECUTOR_BROKE)
                 if end.broken and hunting:
                     for i in end.left:
                         self._gone(i, _DIED)
@@ -271,11 +275,11 @@ class _Run:
             end.suspects += running
         else:
             for i in running:
-                self._gone(i, f"no fit ended within {self.timeout:g} s")
+                self._gone(i, Finding.NOTHING_ENDED(seconds=self.timeout))
         for i in waiting:
             self.stalls[i] += not running  # some executors never say what runs
             if alone or not (running or moved) or self.stalls[i] > 1:
-                self._gone(i, f"no fit ended within {self.timeout:g} s")
+                self._gone(i, Finding.NOTHING_ENDED(seconds=self.timeout))
             else:
                 end.left.append(i)
 
@@ -290,7 +294,7 @@ class _End:
     stalled: bool = False
 
 
-_DIED = "its worker died each time: killed, or out of memory"
+_DIED = Finding.WORKER_DIED()
 _BLAMED = ("KilledWorker",)  # Dask tries again by itself, and blames all tasks that a worker held
 _LASTING = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)
 
@@ -298,17 +302,19 @@ _LASTING = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectory
 def sentence(error: BaseException) -> str:
     """Return an error as one sentence, its kind in front where that is not said."""
     text = " ".join(str(error).split())
-    if isinstance(error, ValueError) and text:
+    if isinstance(error, ValueError | OtmoeError) and text:
         return text
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
-def _without_name(cause: str, name: str) -> str:
-    """Return a cause without the name that it may begin with: a failure says the name anyway."""
-    for begin in (f"{name}: ", f"shard {name!r}: ", f"shard {name!r} "):
-        if cause.startswith(begin):
-            return cause.removeprefix(begin)
-    return cause
+def _cause(error: BaseException, name: str) -> Notice:
+    """Return why a task failed, without the name that the sentence may begin with."""
+    cause = sentence(error)
+    for begin in (f"{name}: ", f"shard {name!r}: "):
+        cause = cause.removeprefix(begin)
+    if isinstance(error, OtmoeError):
+        return Notice(error.code, cause, (), error.facts)
+    return Notice(Finding.TASK_ERROR.code, cause)
 
 
 def _cancel(futures: Any) -> None:

@@ -8,6 +8,9 @@ from concurrent.futures import wait as wait_for
 from contextlib import suppress
 from typing import Any
 
+from otmoe.text.errors import MissingPackage, RunError
+from otmoe.text.sentences import Error
+
 
 class RayExecutor(Executor):
     """Run tasks on Ray, here or on the cluster that :func:`ray.init` was told of.
@@ -36,9 +39,7 @@ class RayExecutor(Executor):
         try:
             import ray
         except ImportError as error:
-            raise ImportError(
-                "Ray is not installed: pip install 'otmoe[ray]', or use another executor."
-            ) from error
+            raise MissingPackage(Error.NO_RAY) from error
         if not ray.is_initialized():
             ray.init()
         self._ray = ray
@@ -50,7 +51,7 @@ class RayExecutor(Executor):
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """Start a task, and return the future of its result."""
         if not self._open:
-            raise RuntimeError("the executor is shut down; make a new one.")
+            raise RunError(Error.EXECUTOR_SHUT)
         if fn not in self._remote:  # once for all its tasks: Ray keeps every function it is given
             self._remote[fn] = self._ray.remote(fn).options(**self._options)
         ref = self._remote[fn].remote(*args, **kwargs)

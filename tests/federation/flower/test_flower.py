@@ -32,6 +32,7 @@ from otmoe.documents.rounds import RefineState
 from otmoe.federation.replying import reply_from
 from otmoe.federation.rounds import begin, request_of, step
 from otmoe.likelihood.rows import Scaling
+from otmoe.text.sentences import Error
 
 if "PYTEST_XDIST_WORKER" in os.environ:
     pytest.skip(
@@ -182,7 +183,7 @@ def test_the_models_are_those_of_the_file_route(fed, folder, messages, expected)
     found = load_model(out / "merged.json").to_vector()
     assert_allclose(found, expected, rtol=0, atol=1e-10)
     state = refined(folder, messages, 2)
-    assert state.refinement.status in log
+    assert str(state.refinement.status) in log
     found = load_model(out / "model.json").to_vector()
     assert_allclose(found, state.model.to_vector(), rtol=0, atol=1e-10)
     assert RefineState.load(out / "rounds" / "state.json").done
@@ -224,7 +225,7 @@ def test_a_killed_and_a_lying_node_are_named_and_the_others_go_on(fed, folder, e
             time.sleep(0.2)
         fed.processes["victim"].kill()
         log = run.result()
-    assert "(liar): ends too early, after 37 characters; ask for it again." in log
+    assert f"(liar): {Error.JSON_CUT.value.format(length=37)}" in log
     assert "(victim): " in log
     found = load_model(folder / "second" / "model.json").to_vector()
     assert_allclose(found, expected, rtol=0, atol=1e-10)
@@ -232,7 +233,8 @@ def test_a_killed_and_a_lying_node_are_named_and_the_others_go_on(fed, folder, e
 
 def test_told_to_stop_the_run_fails_and_says_why(fed, folder):
     log = fed.run(folder / "mischief", config(folder, "third", nodes=3))
-    assert "of the fits failed" in log and "(liar): ends too early" in log
+    assert Error.FITS_FAILED.value.removeprefix("{count}").partition(":")[0] in log
+    assert f"(liar): {Error.JSON_CUT.value.format(length=37)}" in log
     assert len(list(folder.joinpath("third", "messages").iterdir())) == 2
     assert not folder.joinpath("third", "model.json").exists()
     (run, *_) = json.loads(fed.flwr("list", "--format", "json"))["runs"]

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from refusals import refused
 
 from otmoe import (
     FeatureSpec,
@@ -24,7 +25,8 @@ from otmoe.federation.requests import Offer, Request, answer
 from otmoe.federation.rounds import begin, request_of, step
 from otmoe.likelihood.fit import em
 from otmoe.likelihood.rows import Scaling
-from otmoe.workers.gather import TasksFailed
+from otmoe.text.sentences import Error, Finding
+from otmoe.workers.gather import Failure, TasksFailed
 
 if "PYTEST_XDIST_WORKER" in os.environ:
     pytest.skip("run pytest tests/federation/flower by itself", allow_module_level=True)
@@ -121,17 +123,19 @@ def unpacked(query):
 
 
 BAD = {
-    "truncated": (lambda text: record(message=text[:-20].encode()), "ends too early"),
+    "truncated": (lambda text: record(message=text[:-20].encode()), "json_cut", {}),
     "not a number": (
         lambda text: record(
             message=text.replace('"n_samples": 500.0', '"n_samples": NaN').encode()
         ),
-        "`n_samples` is NaN; give a finite number.",
+        "field_nan",
+        {"value": "NaN"},
     ),
-    "text, no bytes": (lambda text: record(message=text), "its reply holds no message"),
+    "text, no bytes": (lambda text: record(message=text), "node_part", {"part": "message"}),
     "no record": (
         lambda text: lambda query: flwr.Message(flwr.RecordDict({}), reply_to=query),
-        "its reply holds no message",
+        "node_part",
+        {"part": "message"},
     ),
     "another record": (
         lambda text: (
@@ -139,28 +143,37 @@ BAD = {
                 flwr.RecordDict({"otmoe": flwr.MetricRecord({"message": 1.0})}), reply_to=query
             )
         ),
-        "its reply holds no message",
+        "node_part",
+        {"part": "message"},
     ),
-    "an error of its own": (lambda text: record(error="y is text"), "y is text"),
-    "words that forge lines": (
-        lambda text: record(error="no\n\x1b[2J\rINFO : all is well" + "!" * 10_000),
-        "no [2J INFO : all is well!!!",
+    "an error of its own": (
+        lambda text: record(error="y is text"),
+        "node_error",
+        {"reason": "y is text"},
     ),
-    "an error of Flower's": (lambda text: failed, "ZeroDivisionError"),
-    "cannot be unpacked": (lambda text: unpacked, "KeyError"),
-    "never": (lambda text: lambda query: None, "no reply within 0.3 s"),
+    "words that forge lines": (lambda text: record(error=FORGED), "node_error", {}),
+    "an error of Flower's": (
+        lambda text: failed,
+        "node_error",
+        {"reason": "<class 'ZeroDivisionError'>"},
+    ),
+    "cannot be unpacked": (lambda text: unpacked, "node_failed", {}),
+    "never": (lambda text: lambda query: None, "node_late", {"seconds": 0.3}),
     "other features": (
-        lambda text: record(
-            message=text.replace('"age"', '"size"').encode(),
-        ),
-        "other features",
+        lambda text: record(message=text.replace('"age"', '"size"').encode()),
+        "node_features",
+        {},
     ),
     "one expert": (
-        lambda text: record(
-            message=answer_of_one(text),
-        ),
-        "sent 1 gaussian experts, and was asked for 2",
+        lambda text: record(message=answer_of_one(text)),
+        "node_experts",
+        {"experts": 1, "wanted": 2},
     ),
+}
+FORGED = "no\n\x1b[2J\rINFO : all is well" + "!" * 10_000
+THEIR_WORDS = {
+    "words that forge lines": "no [2J INFO : all is well!!!",
+    "cannot be unpacked": "KeyError",
 }
 
 
@@ -177,13 +190,15 @@ def answer_of_one(text):
 def test_a_node_that_replies_anything_else_is_named_and_the_other_is_not_lost(
     kind, folder, asked, lyon
 ):
-    make, cause = BAD[kind]
+    make, code, facts = BAD[kind]
     grid = Grid({9: site(folder, "nantes"), 4: make(lyon)})
     replies, failures = flower.ask(grid, asked, nodes=2, timeout=0.3)
     assert [reply.message.site for reply in replies] == ["nantes"]
     (failure,) = failures
-    assert failure.name == "node 4" and cause in failure.cause
-    assert failure.cause.isprintable() and len(failure.cause) < 600
+    assert failure.name == "node 4" and failure.cause.code == code
+    assert facts.items() <= failure.cause.facts.items()
+    assert failure.cause.text.isprintable() and len(failure.cause.text) < 600
+    assert failure.cause.text.startswith(THEIR_WORDS.get(kind, ""))
 
 
 def test_replies_are_the_text_that_the_site_would_have_written(folder, asked, lyon):
@@ -217,22 +232,21 @@ def test_two_nodes_with_one_name_are_both_named(folder, asked):
     grid = Grid({5: site(folder, "lyon"), 3: site(folder, "lyon"), 4: site(folder, "nantes")})
     replies, failures = flower.ask(grid, asked)
     assert [reply.message.site for reply in replies] == ["nantes"]
-    assert [str(f) for f in failures] == [
-        'node 3: another node too calls itself "lyon"',
-        'node 5: another node too calls itself "lyon"',
-    ]
+    cause = Finding.NODE_NAME_TWICE(site='"lyon"')
+    assert failures == [Failure("node 3", cause), Failure("node 5", cause)]
 
 
 def test_a_registered_node_cannot_take_the_name_of_another(folder, asked):
     grid = Grid({1: site(folder, "lyon"), 2: site(folder, "nantes")}, {1: "lyon", 2: "paris"})
     replies, failures = flower.ask(grid, asked)
     assert [reply.node for reply in replies] == ["node 1 (lyon)"]
-    assert str(failures[0]).startswith('node 2 (paris): calls itself "nantes"')
+    assert failures[0].name == "node 2 (paris)" and failures[0].cause.code == "node_name"
+    assert failures[0].cause.facts["site"] == '"nantes"'
 
 
 def test_told_to_stop_the_server_stops_but_keeps_what_came(folder, config, tmp_path):
     grid = Grid({1: site(folder, "lyon"), 2: record(error="the disk is full")})
-    with pytest.raises(TasksFailed, match="node 2: the disk is full"):
+    with refused("fits_failed", TasksFailed, failures="node 2: the disk is full"):
         flower.serve(grid, config)
     assert [path.name for path in (tmp_path / "out").rglob("*.json")] == ["001-lyon.moe.json"]
 
@@ -243,9 +257,8 @@ def test_told_to_go_on_the_server_goes_on_and_says_so_in_the_model(folder, confi
     assert [record.site for record in result.sites] == ["lyon"]
     about = json.loads((tmp_path / "out" / "model.json").read_text())["about"]
     assert about["sites"] == "lyon"
-    assert about["failed"] == (
-        "nodes: 2 of 3 connected within 0.1 s; start the others; node 2: the disk is full"
-    )
+    absent = Finding.NODES_ABSENT(found=2, wanted=3, seconds=0.1)
+    assert about["failed"] == f"nodes: {absent}; node 2: the disk is full"
 
 
 def test_a_model_of_other_classes_is_not_what_was_asked_for(tmp_path):
@@ -260,9 +273,7 @@ def test_a_model_of_other_classes_is_not_what_was_asked_for(tmp_path):
     grid = Grid({1: site(tmp_path, "lyon"), 2: record(message=text.encode())})
     replies, failures = flower.ask(grid, asked)
     assert [reply.message.site for reply in replies] == ["lyon"]
-    assert [str(f) for f in failures] == [
-        "node 2: sent a model of other classes than were declared"
-    ]
+    assert [(f.name, f.cause.code) for f in failures] == [("node 2", "node_classes")]
 
 
 def test_a_model_can_be_read_whatever_many_nodes_had_to_say(folder, config, tmp_path):
@@ -272,14 +283,16 @@ def test_a_model_can_be_read_whatever_many_nodes_had_to_say(folder, config, tmp_
 
 
 def test_without_any_reply_there_is_no_model_whatever_was_said(folder, config):
-    with pytest.raises(TasksFailed, match="0 of 1 connected"):
+    with pytest.raises(TasksFailed) as caught:
         flower.serve(Grid({}), config | {"on-error": "skip", "wait": 0})
+    absent = Finding.NODES_ABSENT(found=0, wanted=1, seconds=0)
+    assert caught.value.failures == (Failure("nodes", absent),)
 
 
 def test_a_folder_with_something_in_it_is_left_alone(folder, config, tmp_path):
     tmp_path.joinpath("out").mkdir()
     tmp_path.joinpath("out", "model.json").write_text("dear to me")
-    with pytest.raises(ValueError, match="is not empty; name another as output"):
+    with refused("folder_not_empty", ValueError, where="run config", folder=tmp_path / "out"):
         flower.serve(Grid({}), config)
     assert tmp_path.joinpath("out", "model.json").read_text() == "dear to me"
 
@@ -304,12 +317,15 @@ def reply_of(folder, asked, **config):
 
 def test_the_server_learns_why_a_fit_failed(folder, asked):
     _, failures = reply_of(folder, asked, data="nowhere.parquet")
-    assert "there is no file or folder" in failures[0].cause
+    assert failures[0].cause.code == "node_error"
+    assert failures[0].cause.text == Error.NOT_THERE.value.format(
+        path=os.path.abspath("nowhere.parquet")
+    )
 
 
 def test_unless_the_site_does_not_want_to_say(folder, asked):
     _, failures = reply_of(folder, asked, data="nowhere.parquet", explain=False)
-    assert failures[0].cause == "failed, and does not say why"
+    assert failures[0].cause.text == str(Finding.NODE_SILENT())
 
 
 def test_a_query_without_a_request_is_answered_by_a_sentence(folder):
@@ -377,12 +393,13 @@ def test_as_many_rounds_as_were_asked_for(folder, config, tmp_path):
     flower.serve(grid, config)
     about = json.loads((tmp_path / "out" / "model.json").read_text())["about"]
     assert about["rounds"] == 1 and about["missing"] == ""
-    assert about["status"].startswith("after 1 refine round")
+    status = RefineState.load(tmp_path / "out" / "rounds" / "state.json").refinement.status
+    assert about["status"] == str(status)
 
 
 def test_a_site_that_has_not_agreed_answers_no_refine_round(folder, config, tmp_path):
     grid = refining(folder, nodes={2: site(folder, "nantes")})
-    with pytest.raises(TasksFailed, match="node 2: it answers no refine rounds"):
+    with refused("fits_failed", failures=f"node 2: {Error.NO_REFINING_HERE.value}"):
         flower.serve(grid, config | {"refine": 1})
     out = tmp_path / "out"
     assert out.joinpath("merged.json").exists() and not out.joinpath("model.json").exists()
@@ -398,7 +415,8 @@ def test_too_few_rows_are_not_summed_up(folder, config):
     honest = site(folder, "nantes", refine=True)
     strict = site(folder, "nantes", refine=True, **{"rows-per-parameter": 40})
     grid = refining(folder, nodes={2: honest_first(honest, strict)})
-    with pytest.raises(TasksFailed, match="it has 400 rows for 11 .* fewer than the 40 rows per"):
+    why = Error.FEW_ROWS_PER_PARAMETER.value.format(rows=400, parameters=11, wanted=40)
+    with refused("fits_failed", failures=f"node 2: {why}"):
         flower.serve(grid, config | {"refine": 1})
 
 
@@ -414,22 +432,28 @@ def changed(folder, **fields):
 
 
 WRONG = {
-    "another name": ({"site": "lyon"}, 'calls itself "lyon", and was "nantes" before'),
-    "another round": ({"round": 7}, "replies to round 7, which is still to come"),
-    "another digest": ({"digest": "0" * 16}, "replies to another request than that of round 1"),
-    "other rows": ({"n_samples": 900.0, "mass": [400.0, 500.0]}, "is about 900 rows, but"),
-    "no numbers": ({"score": []}, "`information` has 66 numbers; the upper triangle of 0 x 0"),
+    "another name": ({"site": "lyon"}, "node_renamed", {"site": '"lyon"', "before": '"nantes"'}),
+    "another round": ({"round": 7}, "reply_round", {"round": 7, "wanted": 1}),
+    "another digest": ({"digest": "0" * 16}, "reply_digest", {"round": 1}),
+    "other rows": ({"n_samples": 900.0, "mass": [400.0, 500.0]}, "reply_rows", {"rows": 900}),
+    "no numbers": ({"score": []}, "triangle", {"length": 66, "size": 0}),
 }
 
 
 @pytest.mark.parametrize("kind", WRONG)
-def test_a_wrong_reply_costs_that_node_alone(kind, folder, config, caplog):
-    fields, cause = WRONG[kind]
+def test_a_wrong_reply_costs_that_node_alone(kind, folder, config, tmp_path, caplog):
+    fields, code, facts = WRONG[kind]
     honest = site(folder, "nantes", refine=True)
     grid = refining(folder, nodes={2: honest_first(honest, changed(folder, **fields))})
+    with pytest.raises(TasksFailed) as caught:
+        flower.serve(grid, config | {"refine": 1, "output": str(tmp_path / "raise")})
+    (failure,) = caught.value.failures
+    assert failure.name == "node 2" and failure.cause.code == code
+    assert facts.items() <= failure.cause.facts.items()
+    caplog.clear()
     result = flower.serve(grid, config | {"refine": 1, "on-error": "skip"})
     assert result.refinement.missing == ((1, "nantes"),)
-    assert f"round 1: node 2: {cause}" in caplog.text
+    assert f"round 1: {failure}" in caplog.text
 
 
 def test_a_node_that_is_gone_is_named(folder, config, tmp_path):
@@ -443,11 +467,12 @@ def test_a_node_that_is_gone_is_named(folder, config, tmp_path):
         return reply
 
     grid.nodes[2] = leaves
-    with pytest.raises(TasksFailed, match=r"node 2 \(nantes\): is not connected any more"):
+    with pytest.raises(TasksFailed) as caught:
         flower.serve(grid, config | {"refine": "auto"})
+    assert caught.value.failures == (Failure("node 2 (nantes)", Finding.NODE_GONE()),)
 
 
 def test_rounds_that_make_no_sense_are_refused(folder, config):
     for refine in ("often", -1, 1.5, True):
-        with pytest.raises(ValueError, match='`refine` is .*; give a number of rounds, or "auto"'):
+        with refused("rounds_field refine", ValueError, value=json.dumps(refine)):
             flower.serve(Grid({}), config | {"refine": refine})

@@ -14,7 +14,9 @@ from numpy.testing import assert_allclose
 
 from otmoe import DistributedMoERegressor, shards_from, simulate
 from otmoe.distributed.fit import fit_shards
-from otmoe.workers.gather import gather, local_workers
+from otmoe.text.notices import Notice
+from otmoe.text.sentences import Finding
+from otmoe.workers.gather import Failure, gather, local_workers
 
 if "PYTEST_XDIST_WORKER" in os.environ:
     pytest.skip(
@@ -25,7 +27,7 @@ if not (find_spec("distributed") or find_spec("ray")):
 
 N_FILES = 6
 
-# What dask, distributed and ray warn about in themselves is theirs to mend.
+# What dask, distributed and ray warn about in themselves is theirs to fix.
 pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
@@ -169,9 +171,12 @@ def test_what_fails_is_named_on_every_engine(processes, tmp_path):
     names = [f"task {i}" for i in range(8)]
     found, failures = gather(work, range(8), names, processes, timeout=240)
     assert found == [0, None, None, 9, None, 25, 36, 49]
-    killed, *others = map(str, failures)
-    assert killed.startswith("task 1: ")
-    assert others == ["task 2: y is text", "task 4: OSError: the disk is away"]
+    killed, *others = failures
+    assert killed.name == "task 1"
+    assert others == [
+        Failure("task 2", Notice("task_error", "y is text")),
+        Failure("task 4", Notice("task_error", "OSError: the disk is away")),
+    ]
 
 
 def test_a_task_that_hangs_is_named_on_every_engine(processes):
@@ -183,4 +188,4 @@ def test_a_task_that_hangs_is_named_on_every_engine(processes):
     names = [f"task {i}" for i in range(6)]
     found, failures = gather(work, range(6), names, processes, timeout=8)
     assert found == [0, 1, None, 9, 16, 25]
-    assert list(map(str, failures)) == ["task 2: no fit ended within 8 s"]
+    assert failures == [Failure("task 2", Finding.NOTHING_ENDED(seconds=8))]

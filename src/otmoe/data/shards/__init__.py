@@ -1,11 +1,11 @@
 """Where rows live, in memory or in files: a description of each part that is fitted by itself."""
 
 from otmoe.data.shards.cutting import shards_from
-from otmoe.data.shards.files import ShardError
 from otmoe.data.shards.gathering import ShardRows
 from otmoe.data.shards.reading import ArrayShard, FileShard, Piece, Shard
 from otmoe.data.shards.sampling import draw_features, sample_rows
 from otmoe.data.shards.writing import write_batches
+from otmoe.text.errors import ShardError
 
 __all__ = [
     "ArrayShard",

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from otmoe.data.features import FeatureSpec
-from otmoe.data.shards.files import ShardError, find, named, names_for
+from otmoe.data.shards.files import find, named, names_for
 from otmoe.data.shards.memory import (
     Cut,
     bounds,
@@ -29,6 +29,8 @@ from otmoe.data.shards.memory import (
 from otmoe.data.shards.reading import FileShard, Missing, Piece, Shard
 from otmoe.data.shards.sources import open_source
 from otmoe.data.tables import check_names, described, is_number, is_table, is_text, texts
+from otmoe.text.errors import InvalidInput, InvalidType, ShardError
+from otmoe.text.sentences import Error
 
 
 def shards_from(
@@ -83,13 +85,13 @@ def shards_from(
     _check_options(site, cut, missing)
     if isinstance(data, tuple) and not all(isinstance(d, str | os.PathLike) for d in data):
         if (target, weight, site) != (None, None, None):
-            raise TypeError("target, weight and site are names of columns; arrays have none.")
+            raise InvalidType(Error.ARRAYS_HAVE_NO_COLUMNS)
         return cut_rows(of_arrays(data, features, missing), cut)
     if target is None:
-        raise TypeError("target is missing; give the name of the column with the response.")
+        raise InvalidType(Error.TARGET_MISSING)
     roles = [name for name in (target, weight, site) if name is not None]
     if len(set(roles)) < len(roles):
-        raise ValueError(f"target, weight and site are {roles}; give each a column of its own.")
+        raise InvalidInput(Error.ROLES_SHARED, columns=roles)
     if is_table(data):
         whole = of_table(data, target, features, weight, roles, missing)
         return cut_rows(whole, cut) if site is None else rows_by_site(whole, data, site)
@@ -112,11 +114,13 @@ def shards_from(
 def _check_options(site: str | None, cut: Cut, missing: Missing) -> None:
     whole = isinstance(cut, int | np.integer) and not isinstance(cut, bool)
     if not (cut in ("file", "row_group") or (whole and int(cut) > 0)):
-        raise ValueError(f'cut is {cut!r}; give "file", "row_group" or a whole number above 0.')
+        raise InvalidInput(Error.CUT_WRONG, value=cut)
     if site is not None and cut != "file":
-        raise ValueError("site and cut are both given; the sites are the shards, so leave out cut.")
+        raise InvalidInput(Error.SITE_AND_CUT)
     if missing not in ("error", "drop"):
-        raise ValueError(f'missing is {missing!r}; give "error" or "drop".')
+        raise InvalidInput(
+            Error.NOT_ONE_OF, name="missing", value=missing, choices=["drop", "error"]
+        )
 
 
 def _looked_up(
@@ -145,10 +149,7 @@ def _looked_up(
         kind = sample.schema.field(target).type
         kind = kind.value_type if pa.types.is_dictionary(kind) else kind
         if not (is_text(kind) or is_number(kind) or pa.types.is_null(kind)):
-            raise ValueError(
-                f"column {target!r}, the target, holds {described(kind)}; give numbers, or text "
-                "for a classifier."
-            )
+            raise InvalidInput(Error.TARGET_KIND, column=target, kind=described(kind))
         return spec_for(sample, features, roles), is_text(kind)
 
 

@@ -14,15 +14,13 @@ import pyarrow as pa
 from pyarrow import fs
 
 from otmoe.data.tables import first_line
+from otmoe.text.errors import InvalidInput, InvalidType, ShardError
+from otmoe.text.sentences import Error
 
 PARQUET = (".parquet", ".pq")
 CSV = (".csv", ".csv.gz")
 
 Path = str | os.PathLike[str]
-
-
-class ShardError(ValueError):
-    """A shard that cannot be made or read; the error names it and says what to do."""
 
 
 @contextmanager
@@ -34,10 +32,10 @@ def named(name: str) -> Iterator[None]:
         raise
     except (OSError, pa.ArrowException) as error:
         raise ShardError(
-            f"shard {name!r} cannot be read: {first_line(error)}; mend it, or leave it out."
+            Error.UNREADABLE, where=f"shard {name!r}", reason=first_line(error)
         ) from error
-    except ValueError as error:
-        raise ShardError(f"shard {name!r}: {error}") from error
+    except InvalidInput as error:
+        raise error.about(f"shard {name!r}", ShardError) from error
 
 
 def locate(path: str) -> tuple[Any, str]:
@@ -47,7 +45,7 @@ def locate(path: str) -> tuple[Any, str]:
     try:
         return fs.FileSystem.from_uri(path)
     except (OSError, pa.ArrowException) as error:
-        raise ShardError(f"{path} cannot be reached: {first_line(error)}; check it.") from error
+        raise ShardError(Error.UNREACHABLE, path=path, reason=first_line(error)) from error
 
 
 def find(data: Path | Sequence[Path]) -> list[str]:
@@ -67,24 +65,19 @@ def find(data: Path | Sequence[Path]) -> list[str]:
     files: list[str] = []
     for item in [data] if isinstance(data, str | os.PathLike) else data:
         if not isinstance(item, str | os.PathLike):
-            raise TypeError(
-                f"data has a {type(item).__name__} among its files; give paths, or one frame, or "
-                "the arrays (X, y)."
-            )
+            raise InvalidType(Error.NOT_A_FILE, kind=type(item).__name__)
         files += _files_of(os.fspath(item))
     if not files:
-        raise ShardError("data is an empty list; give at least one file.")
+        raise ShardError(Error.NO_FILES)
     seen: dict[tuple[str, str], str] = {}
     for file in files:
         system, path = locate(file)
         local = system.type_name == "local"
         key = system.type_name, os.path.realpath(path) if local else path
         if key in seen:
-            raise ShardError(
-                f"{file} is given twice; its rows would count twice, so name it once."
-                if seen[key] == file
-                else f"{file} and {seen[key]} are the same file; name it once."
-            )
+            if seen[key] == file:
+                raise ShardError(Error.FILE_TWICE, file=file)
+            raise ShardError(Error.SAME_FILE, file=file, other=seen[key])
         seen[key] = file
     return files
 
@@ -104,11 +97,11 @@ def _files_of(item: str) -> list[str]:
         elif _is_pattern(path):
             found = _matching(system, path)
             if not found:
-                raise ShardError(f"no file matches {item}; check the folder and the pattern.")
+                raise ShardError(Error.NO_MATCH, pattern=item)
         else:
-            raise ShardError(f"there is no file or folder {item}; check the name.")
+            raise ShardError(Error.NOT_THERE, path=item)
     except OSError as error:
-        raise ShardError(f"{item} cannot be reached: {first_line(error)}; check it.") from error
+        raise ShardError(Error.UNREACHABLE, path=item, reason=first_line(error)) from error
     return [_like(item, path, file) for file in sorted(found)]
 
 
@@ -122,15 +115,9 @@ def _in_folder(system: Any, folder: str, item: str) -> list[str]:
         and not re.search(r"(^|/)[._]", file.path.removeprefix(folder).lstrip("/"))
     ]
     if not found:
-        raise ShardError(
-            f"the folder {item} has no data files, whose names end in {', '.join(PARQUET + CSV)}; "
-            "check it."
-        )
+        raise ShardError(Error.FOLDER_EMPTY, folder=item, endings=", ".join(PARQUET + CSV))
     if len({kind_of(file) for file in found}) > 1:
-        raise ShardError(
-            f"the folder {item} has both Parquet and CSV files; say which you mean by a pattern "
-            "such as folder/*.parquet."
-        )
+        raise ShardError(Error.FOLDER_MIXED, folder=item)
     return found
 
 
@@ -181,10 +168,7 @@ def kind_of(path: str) -> str:
         return "parquet"
     if name.endswith(CSV):
         return "csv"
-    raise ShardError(
-        f"{path} is neither Parquet nor CSV: its name ends in none of {', '.join(PARQUET + CSV)}; "
-        "rename or convert it."
-    )
+    raise ShardError(Error.FILE_KIND, path=path, endings=", ".join(PARQUET + CSV))
 
 
 def names_for(files: Sequence[str]) -> list[str]:

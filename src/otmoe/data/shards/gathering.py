@@ -11,6 +11,8 @@ import pyarrow as pa
 from otmoe.arrays.numerics import Floats, row_blocks
 from otmoe.data.features import FeatureSpec, Tally
 from otmoe.data.tables import is_text, labels, numbers
+from otmoe.text.errors import InvalidInput
+from otmoe.text.sentences import Error
 
 
 @dataclass(frozen=True)
@@ -127,10 +129,7 @@ class Gathered:
             self._changed(self.tally.n_rows)
 
     def _changed(self, found: int) -> NoReturn:
-        raise ValueError(
-            f"{self.n_rows} rows were counted when the shards were made, and {found} are read now: "
-            "the files have changed; make the shards again."
-        )
+        raise InvalidInput(Error.ROWS_CHANGED, counted=self.n_rows, found=found)
 
 
 def _kept(X: Floats, keep: Floats) -> Floats:
@@ -152,9 +151,7 @@ def target_values(
         tally.missing[name] += int(missing.sum())
         return y, missing
     if is_text(column.type):
-        raise ValueError(
-            f"column {name!r}, the target, holds text where numbers are meant; mend it."
-        )
+        raise InvalidInput(Error.TARGET_TEXT, column=name)
     y = numbers(column, name)
     tally.add(name, y)
     return y, np.isnan(y)

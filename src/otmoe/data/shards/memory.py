@@ -10,11 +10,12 @@ import pyarrow as pa
 
 from otmoe.arrays.numerics import Floats, to_numpy
 from otmoe.data.features import FeatureSpec, Tally
-from otmoe.data.shards.files import ShardError, named
+from otmoe.data.shards.files import named
 from otmoe.data.shards.reading import ArrayShard, Missing, Shard
 from otmoe.data.tables import array, as_arrow, is_table, is_text, names_of, numbers, texts
+from otmoe.text.errors import InvalidInput, InvalidType, MessageError, ShardError
 from otmoe.text.records import Record, Site, typed
-from otmoe.text.strict_json import MessageError
+from otmoe.text.sentences import Error
 
 Cut = Literal["file", "row_group"] | int
 
@@ -30,7 +31,7 @@ def checked(name: str) -> str:
     try:
         typed(_Named, {"site": name}, f"shard {name[:200]!r}")
     except MessageError as error:
-        raise ShardError(str(error)) from None
+        raise error.about("", ShardError) from None
     return name
 
 
@@ -42,7 +43,7 @@ def numbered(n_shards: int) -> list[str]:
 def bounds(n_rows: int, n_shards: int) -> list[int]:
     """Return where to cut rows into shards whose sizes differ by one at most."""
     if n_shards > n_rows:
-        raise ShardError(f"cut is {n_shards}, but there are {n_rows} rows; give a smaller number.")
+        raise ShardError(Error.CUT_TOO_FINE, cut=n_shards, rows=n_rows)
     return [i * n_rows // n_shards for i in range(n_shards + 1)]
 
 
@@ -57,22 +58,20 @@ def spec_for(sample: Any, features: Any, roles: list[str]) -> FeatureSpec:
         Columns that are no features: target, weight, site.
     """
     if isinstance(features, str):
-        raise TypeError(f"features is {features!r}; give a list of names, or a FeatureSpec.")
+        raise InvalidType(Error.FEATURES_TEXT, value=features)
     if not isinstance(features, FeatureSpec):
         names = [n for n in names_of(sample) if n not in roles] if features is None else features
         features = FeatureSpec.from_sample(sample, list(names))
     for name in features.names:
         if name in roles:
-            raise ValueError(f"column {name!r} cannot be a feature as well; leave it out of them.")
+            raise InvalidInput(Error.ROLE_AS_FEATURE, column=name)
     return features
 
 
 def check_sites(values: pa.Array, site: str) -> None:
     """Refuse rows of no site."""
     if values.null_count:
-        raise ValueError(
-            f"column {site!r}, the site, is missing in {values.null_count} rows; fill it in."
-        )
+        raise InvalidInput(Error.SITE_MISSING, column=site, count=values.null_count)
 
 
 # -- rows in memory ------------------------------------------------------------------------------
@@ -81,13 +80,13 @@ def check_sites(values: pa.Array, site: str) -> None:
 def of_arrays(data: tuple[Any, ...], features: Any, missing: Missing) -> ArrayShard:
     """Return the arrays (X, y) or (X, y, weight) as one shard."""
     if len(data) not in (2, 3):
-        raise TypeError(f"data is a tuple of {len(data)}; give (X, y) or (X, y, weight).")
+        raise InvalidType(Error.TUPLE_SIZE, size=len(data))
     X, y, weight = (*data, None)[:3]
     if is_table(X):
         with named("rows"):
             X, features = _encoded(X, features, [])
     elif features is not None:
-        raise TypeError("features are about named columns, and X is an array; leave them out.")
+        raise InvalidType(Error.FEATURES_OF_ARRAY)
     y, weight = np.asarray(to_numpy(y)), None if weight is None else np.asarray(to_numpy(weight))
     return ArrayShard("rows", X, y, weight, features, missing)
 
@@ -118,7 +117,7 @@ def _encoded(data: Any, features: Any, roles: list[str]) -> tuple[Floats, Featur
 def cut_rows(whole: ArrayShard, cut: Cut) -> list[Shard]:
     """Return a shard in memory cut into several, in the order of its rows."""
     if cut == "row_group":
-        raise ValueError("rows in memory have no row groups; give a number of shards as cut.")
+        raise InvalidInput(Error.NO_ROW_GROUPS)
     if cut == "file":
         return [whole]
     n_shards = int(cut)

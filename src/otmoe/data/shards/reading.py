@@ -17,6 +17,8 @@ from otmoe.data.shards.files import kind_of, named, names_for
 from otmoe.data.shards.gathering import Gathered, ShardRows, target_values, weights
 from otmoe.data.shards.sources import open_source, release
 from otmoe.data.tables import array, is_table, is_text, names_of, texts
+from otmoe.text.errors import InvalidInput
+from otmoe.text.sentences import Error
 
 Missing = Literal["error", "drop"]
 
@@ -93,8 +95,8 @@ class ArrayShard:
                 weight = weights(array(self.weight, "weight"), "weight", tally)
             for name, values in (("y", y), ("weight", weight)):
                 if values is not None and len(values) != len(X):
-                    raise ValueError(
-                        f"{name} has {len(values)} values and X {len(X)} rows; give one for each."
+                    raise InvalidInput(
+                        Error.LENGTHS_DIFFER, name=name, rows=len(values), other="X", others=len(X)
                     )
             if weight is not None:
                 absent = absent | np.isnan(weight)
@@ -111,7 +113,7 @@ class ArrayShard:
             return spec.encode_table(self.X, tally)
         X = np.asarray(to_numpy(self.X), np.float64)
         if X.ndim != 2:
-            raise ValueError(f"X has shape {X.shape}; give rows and columns.")
+            raise InvalidInput(Error.NOT_A_MATRIX, name="X", shape=X.shape)
         names = [f"x{j}" for j in range(X.shape[1])]
         if self.features is not None:
             names = list(self.features.feature_names)

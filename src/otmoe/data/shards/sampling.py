@@ -9,10 +9,12 @@ import pyarrow as pa
 
 from otmoe.arrays.numerics import Floats
 from otmoe.data.features import FeatureSpec, Tally
-from otmoe.data.shards.files import ShardError, find, named, names_for
+from otmoe.data.shards.files import find, named, names_for
 from otmoe.data.shards.sources import open_source
 from otmoe.data.tables import first_line
 from otmoe.text.arguments import generator
+from otmoe.text.errors import InvalidInput, ShardError
+from otmoe.text.sentences import Error
 
 _ROWS = 100_000
 
@@ -43,17 +45,12 @@ def sample_rows(data: Any, n_rows: int = _ROWS) -> pa.Table:
             first = parts[0].column_names if parts else part.column_names
             missing = [column for column in first if column not in part.column_names]
             if missing:
-                raise ValueError(
-                    f"there is no column {missing[0]!r}, which {names[0]!r} has; mend it, or leave "
-                    "the file out."
-                )
+                raise InvalidInput(Error.FILE_LACKS_COLUMN, column=missing[0], other=names[0])
             parts.append(part.select(first))
     try:
         return pa.concat_tables(parts, promote_options="permissive")
     except pa.ArrowException as error:
-        raise ShardError(
-            f"the files do not agree on their columns: {first_line(error)}; mend them."
-        ) from error
+        raise ShardError(Error.FILES_DISAGREE, reason=first_line(error)) from error
 
 
 def draw_features(

@@ -14,6 +14,8 @@ from pyarrow.parquet import ParquetFile
 
 from otmoe.data.shards.files import kind_of, locate
 from otmoe.data.tables import check_names, is_text
+from otmoe.text.errors import InvalidInput
+from otmoe.text.sentences import Error
 
 _BATCH = 1 << 13  # rows of Parquet read at a time, few enough to stay in cache
 _BLOCK = 1 << 20  # bytes of CSV read at a time
@@ -198,10 +200,7 @@ class CsvSource:
         if found is None:
             return error
         name = self.names[int(found[1])]
-        return ValueError(
-            f"column {name!r} holds {found[2][:40]!r} where numbers are meant; mend the column, or "
-            "make it a category in the features."
-        )
+        return InvalidInput(Error.NOT_NUMBERS, column=name, kind=repr(found[2][:40]))
 
 
 def open_source(path: str) -> ParquetSource | CsvSource:

@@ -42,7 +42,9 @@ from otmoe.federation.requests import (
     classes_as,
     configured,
 )
+from otmoe.text.errors import InvalidInput
 from otmoe.text.outputs import whole
+from otmoe.text.sentences import Error, Finding
 from otmoe.text.strict_json import shown
 from otmoe.workers.gather import Failure, TasksFailed, sentence
 
@@ -85,7 +87,7 @@ def client_app() -> Any:
                 record["message"] = answer(request, offer).to_json().encode()
         except Exception as error:  # the server should get a sentence, not the repr of an exception
             log.exception("otmoe: the query failed")
-            record["error"] = sentence(error) if explain else "failed, and does not say why"
+            record["error"] = sentence(error) if explain else str(Finding.NODE_SILENT())
         content = flwr.RecordDict({RECORD: flwr.ConfigRecord(record)})
         return flwr.Message(content, reply_to=message)
 
@@ -142,7 +144,7 @@ def ask(
     found = connected(grid, nodes, wait)
     failures = []
     if len(found) < nodes:
-        cause = f"{len(found)} of {nodes} connected within {wait:g} s; start the others"
+        cause = Finding.NODES_ABSENT(found=len(found), wanted=nodes, seconds=wait)
         failures.append(Failure("nodes", cause))
     replies, more = exchange(
         grid,
@@ -160,21 +162,24 @@ def _read(record: Mapping[str, Any], node: Any, request: Request) -> Reply:
     sent = sent_as(record, "message")
     message = LocalModel.from_json(sent, who(node))
     if node.name and message.site != node.name:
-        raise ValueError(f"calls itself {shown(message.site)}, which is not its registered name")
+        raise InvalidInput(Error.NODE_NAME, site=shown(message.site))
     model, family = message.model, message.model.experts.family
     asked = ("logistic", "multinomial") if request.family == "classes" else (request.family,)
     if family not in asked or model.n_experts != request.experts:
-        raise ValueError(
-            f"sent {model.n_experts} {family} experts, and was asked for {request.experts} "
-            f"({request.family})"
+        raise InvalidInput(
+            Error.NODE_EXPERTS,
+            experts=model.n_experts,
+            family=family,
+            wanted=request.experts,
+            wanted_family=request.family,
         )
     if message.features != request.spec:
-        raise ValueError("sent a model of other features than it was asked for")
+        raise InvalidInput(Error.NODE_FEATURES)
     if request.family == "classes":
         classes = np.asarray(model.classes)
         text = classes.dtype.kind == "U"
         if not np.array_equal(np.sort(classes), classes_as(request.classes, text)):
-            raise ValueError("sent a model of other classes than were declared")
+            raise InvalidInput(Error.NODE_CLASSES)
     return Reply(who(node), sent, message, node.node_id)
 
 
@@ -183,7 +188,7 @@ def _distinct(replies: Iterable[Reply]) -> tuple[list[Reply], list[Failure]]:
     replies = sorted(replies, key=lambda reply: (reply.message.site, reply.node))
     counts = Counter(reply.message.site for reply in replies)
     failures = [
-        Failure(reply.node, f"another node too calls itself {shown(reply.message.site)}")
+        Failure(reply.node, Finding.NODE_NAME_TWICE(site=shown(reply.message.site)))
         for reply in replies
         if counts[reply.message.site] > 1
     ]
@@ -232,7 +237,7 @@ def serve(grid: Any, config: Mapping[str, Any]) -> Aggregation:
     support = _support(plan, request)
     folder = Path(plan.output)
     if folder.exists() and any(folder.iterdir()):
-        raise ValueError(f"run config: the folder {folder} is not empty; name another as output.")
+        raise InvalidInput(Error.FOLDER_NOT_EMPTY, where="run config", folder=folder)
     (folder / "messages").mkdir(parents=True, exist_ok=True)
     replies, failures = ask(grid, request, nodes=plan.nodes, wait=plan.wait, timeout=plan.timeout)
     for i, reply in enumerate(replies):
@@ -262,7 +267,7 @@ def serve(grid: Any, config: Mapping[str, Any]) -> Aggregation:
         "method": plan.method,
         "seed": request.seed,
         "sites": words(", ".join(record.site for record in result.sites), _ABOUT),
-        "left out": words("; ".join(map(": ".join, result.left_out.items())), _ABOUT),
+        "left out": words("; ".join(f"{s}: {why}" for s, why in result.left_out.items()), _ABOUT),
         "failed": words("; ".join(map(str, failures)), _ABOUT),
     }
     failed = {failure.name: failure.cause for failure in failures}
@@ -273,7 +278,7 @@ def serve(grid: Any, config: Mapping[str, Any]) -> Aggregation:
         state = refine(grid, request, plan, result, numbers, support)
         result = result.refined(state.refinement, plan.refine)
         missing = (f"{site} (round {r})" for r, site in state.refinement.missing)
-        about |= {"rounds": state.refinement.rounds, "status": state.refinement.status}
+        about |= {"rounds": state.refinement.rounds, "status": str(state.refinement.status)}
         about["missing"] = words(", ".join(missing), _ABOUT)
     result.save(folder / "model.json", about, request.spec)
     log.info("otmoe: %s; the model is in %s", result.status, folder / "model.json")

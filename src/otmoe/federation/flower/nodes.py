@@ -8,6 +8,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
+from otmoe.text.errors import InvalidInput, MissingPackage, OtmoeError
+from otmoe.text.notices import Notice
+from otmoe.text.sentences import Error, Finding
 from otmoe.workers.gather import Failure, sentence
 
 RECORD = "otmoe"
@@ -28,9 +31,7 @@ def flower() -> tuple[Any, Any, Any]:
     try:
         from flwr import app, clientapp, serverapp
     except ImportError as error:
-        raise ImportError(
-            "Flower is not installed: pip install 'otmoe[flower]', or send the messages as files."
-        ) from error
+        raise MissingPackage(Error.NO_FLOWER) from error
     return app, clientapp, serverapp
 
 
@@ -107,24 +108,33 @@ def exchange(
                 if not came and not late:
                     continue
                 if not came:
-                    raise ValueError(f"no reply within {timeout:g} s")
+                    raise InvalidInput(Error.NODE_LATE, seconds=timeout)
                 replies.append(read(_content(came[0]), node))
                 log.info("otmoe: %s has replied", name)
             except Exception as error:
-                failures.append(Failure(name, words(sentence(error)).removeprefix(f"{name}: ")))
+                failures.append(Failure(name, _cause(error, name)))
             del waiting[number]
         if waiting:
             time.sleep(_POLL)
     return replies, failures
 
 
+def _cause(error: Exception, name: str) -> Notice:
+    """Return why a node failed, in a line that can forge no other."""
+    cause = words(sentence(error)).removeprefix(f"{name}: ")
+    if isinstance(error, OtmoeError):
+        return Notice(error.code, cause, (), error.facts)
+    return Notice(Finding.NODE_FAILED.code, cause)
+
+
 def _content(reply: Any) -> Mapping[str, Any]:
     """Return what a node sent, unless it is an error."""
     if reply.has_error():
-        raise ValueError(reply.error.reason or f"error {reply.error.code} of Flower")
+        reason = reply.error.reason or f"error {reply.error.code} of Flower"
+        raise InvalidInput(Error.NODE_ERROR, reason=reason)
     record: Mapping[str, Any] = reply.content.get(RECORD, {})
     if isinstance(record.get("error"), str):
-        raise ValueError(record["error"])
+        raise InvalidInput(Error.NODE_ERROR, reason=record["error"])
     return record
 
 
@@ -132,7 +142,7 @@ def sent_as(record: Mapping[str, Any], name: str) -> bytes:
     """Return a part of what a node sent."""
     sent = record.get(name)
     if not isinstance(sent, bytes):
-        raise ValueError(f"its reply holds no {name}; run the same app at all nodes")
+        raise InvalidInput(Error.NODE_PART, part=name)
     return sent
 
 

@@ -14,6 +14,8 @@ from otmoe.federation.flower.nodes import connected, exchange, file_name, log, s
 from otmoe.federation.requests import Plan, Request
 from otmoe.federation.rounds import begin, check_reply, request_of, step
 from otmoe.likelihood.rows import Scaling
+from otmoe.text.errors import InvalidInput
+from otmoe.text.sentences import Error, Finding
 from otmoe.text.strict_json import shown
 from otmoe.workers.gather import Failure, TasksFailed
 
@@ -76,7 +78,7 @@ def _ask_round(
     site_of = {numbers[site]: site for site in state.sites}
     nodes = [node for node in connected(grid, 0, 0) if node.node_id in site_of]
     gone = [
-        Failure(f"node {number} ({words(site)})", "is not connected any more")
+        Failure(f"node {number} ({words(site)})", Finding.NODE_GONE())
         for number, site in site_of.items()
         if number not in {node.node_id for node in nodes}
     ]
@@ -84,8 +86,8 @@ def _ask_round(
     def read(record: Mapping[str, Any], node: Any) -> RefineReply:
         reply = RefineReply.from_json(sent_as(record, "reply"), who(node))
         if reply.site != site_of[node.node_id]:
-            raise ValueError(
-                f"calls itself {shown(reply.site)}, and was {shown(site_of[node.node_id])} before"
+            raise InvalidInput(
+                Error.NODE_RENAMED, site=shown(reply.site), before=shown(site_of[node.node_id])
             )
         check_reply(state, reply)
         return reply

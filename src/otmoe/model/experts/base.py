@@ -29,6 +29,8 @@ from otmoe.arrays.numerics import (
     weighted_gram,
     weighted_sum,
 )
+from otmoe.text.errors import InvalidType
+from otmoe.text.sentences import Error
 
 
 @dataclass(frozen=True)
@@ -217,11 +219,11 @@ class Experts(ABC):
 
     def cdf(self, eta: Array, y: Array) -> Array:
         """Return P(Y <= y) under every expert, elementwise in (n, K)."""
-        raise TypeError(f"{self.family} responses have no order, and so no distribution function.")
+        raise InvalidType(Error.NO_ORDER, family=self.family)
 
     def quantile(self, eta: Array, level: float) -> Array:
         """Return the quantile of every expert, (n, K)."""
-        raise TypeError(f"{self.family} responses have no order, and so no quantiles.")
+        raise InvalidType(Error.NO_ORDER, family=self.family)
 
     def penalty_matrix(self, ridge: float) -> Floats:
         """Return the Hessian of the ridge in the free parameters; zero where none is needed."""

@@ -11,6 +11,8 @@ import numpy as np
 from otmoe.arrays.numerics import Array, Floats, like, namespace, sample_rows, times, to_numpy
 from otmoe.model.experts.base import Derivatives, Response
 from otmoe.model.experts.glm import NewtonExperts
+from otmoe.text.errors import InvalidType
+from otmoe.text.sentences import Error
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ class MultinomialExperts(NewtonExperts):
 
     def predictor(self, X: Array, offset: Array | None = None) -> Array:
         if offset is not None:
-            raise TypeError("multinomial experts take no offset: it would cancel in the softmax.")
+            raise InvalidType(Error.NO_OFFSET)
         K, C, p = self.coef.shape
         xp = namespace(X)
         rows = xp.reshape(times(X, self.coef.reshape(K * C, p)).T, (K, C, X.shape[0]))

@@ -1,0 +1,48 @@
+"""What the shell says where a sentence of the package names an argument of Python's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from otmoe.text.notices import Notice
+from otmoe.text.records import notice_document
+from otmoe.text.sentences import Error, Warn
+
+SHELL = {
+    Warn.SITES_STAND_OUT.code: "{count} of {total} sites stand out, and are in the aggregate all "
+    "the same ({reasons}): look at them, or leave them out by --exclude-flagged.",
+    Error.REPLIES_MISSING.code: "round {round}: no reply from {names}; wait for it, or go on "
+    "without (--allow-missing).",
+    Error.COLUMN_MISSING.code: "column {column!r} is missing in {count} of {rows} rows; fill the "
+    "gaps, or drop these rows by --missing drop.",
+    Error.NO_GRAMS.code: "site {site!r}{others} sent no Grams, and --method gram needs them from "
+    "every site: ask for them (otmoe fit --grams), or use --method reduction.",
+    Error.MANY_LEVELS.code: "column {column!r} has {levels} different values, and --max-levels is "
+    "{most}; name the features without it by --columns, merge some of its values, or raise "
+    "--max-levels.",
+    Error.ONE_LEVEL.code: "column {column!r} has the value {value} throughout the sample; name "
+    "the features without it by --columns.",
+    Error.SAMPLE_LACKS_COLUMN.code: "column {column!r} is missing in all {rows} rows of the "
+    "sample; name the features without it by --columns.",
+    Error.NO_FEATURE.code: "column {column!r} holds {kind}, which is no feature; turn it into "
+    "numbers or text, or name the features without it by --columns.",
+    Error.TARGET_IS_TEXT.code: "the target holds text; give numbers, or say --family classes.",
+}
+"""Sentences by code, with the same facts as the package's own."""
+
+
+def in_shell_words(notice: Notice) -> Notice:
+    """Return a notice as the shell says it."""
+    return replace(notice, text=notice.in_words(SHELL))
+
+
+def told(notices: Iterable[Notice]) -> list[dict[str, Any]]:
+    """Return notices as --json prints them: code and text each."""
+    return [notice_document(in_shell_words(notice)) for notice in notices]
+
+
+def told_by_name(notices: Mapping[str, Notice]) -> dict[str, dict[str, Any]]:
+    """Return notices about sites or shards as --json prints them."""
+    return {name: notice_document(in_shell_words(notice)) for name, notice in notices.items()}

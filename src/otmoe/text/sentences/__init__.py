@@ -1,0 +1,11 @@
+"""Every sentence that users are told, by code; one file per kind, so that prose can be improved.
+
+Code and tests look at codes. ``python -m otmoe.text.sentences`` prints all of them.
+"""
+
+from otmoe.text.sentences.errors import Error
+from otmoe.text.sentences.findings import Finding
+from otmoe.text.sentences.statuses import Status
+from otmoe.text.sentences.warnings import Warn
+
+__all__ = ["Error", "Finding", "Status", "Warn"]

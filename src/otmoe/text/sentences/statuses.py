@@ -1,0 +1,52 @@
+"""How something ended: the sentences of all statuses."""
+
+from enum import unique
+
+from otmoe.text.notices import Sentence
+
+
+@unique
+class Status(Sentence):
+    """Statuses by code; each is the rest of a sentence about a fit or a merging."""
+
+    # -- a fit
+    CONVERGED = "converged after {iterations} iterations"
+    CONVERGED_NEAR = (
+        "converged after {iterations} iterations, {distance:.1g} standard errors from the maximum"
+    )
+    OUT_OF_PASSES = "stopped after {passes} passes over the rows, before convergence"
+    STUCK = "stopped after {iterations} iterations where no step raises the likelihood any more"
+
+    # -- refine rounds
+    NO_ROUNDS = "no round has been answered yet"
+    INDEFINITE = "after {rounds} the information is not positive definite yet"
+    NOT_AT_MAXIMUM = "after {rounds} the last step was {distance:.1g} standard errors long"
+    AT_MAXIMUM = (
+        "after {rounds} the last step was {distance:.1g} standard errors long: this is the "
+        "maximum-likelihood answer of all rows{but}"
+    )
+
+    # -- merging
+    REDUCED = (
+        "converged after {iterations} iterations at R_c = {cost:.4g} nats; {same} of {starts} "
+        "starts led there"
+    )
+    REDUCTION_STOPPED = (
+        "stopped before convergence after {iterations} iterations at R_c = {cost:.4g} nats; "
+        "{same} of {starts} starts led there"
+    )
+    GREEDILY_MERGED = "merged {sources} experts into {experts}, at a divergence of {cost:.4g} nats"
+    MIDDLE = "site {site!r} is in the middle: moving the others there costs {cost:.4g} nats"
+    AVERAGED = "averaged {models} models, expert by expert"
+    ALIGNED = "averaged {models} models, their experts matched to those of {site!r}"
+    KEPT_ALL = "kept all {experts} experts of {models} sites side by side"
+    POOLED_BY_GRAMS = (
+        "pooled the experts of {models} sites by their Grams, {gate}; matched by the reduction, "
+        "which {reduction}"
+    )
+    GATE_UNEQUAL = "the reduction's gate, since numbers of experts differ"
+    GATE_SOFT = "the reduction's gate, since gates are soft"
+    GATE_AVERAGED = "gates averaged, since they are sharp"
+    REFINED = "{merging}; {rounds}"
+    MAXIMISED = "{merging}; EM over all rows {fit}"
+    REFINED_BY_OTHERS = "{status}; {words}: {names}"

@@ -1,0 +1,117 @@
+"""What a user should know about a result: the sentences of all warnings."""
+
+from enum import unique
+
+from otmoe.text.notices import Sentence
+
+
+@unique
+class Warn(Sentence):
+    """Warnings by code."""
+
+    # -- a fit
+    RANK_DEFICIENT = (
+        "the {columns} columns of the design (intercept included) span only {rank} dimensions: "
+        "columns are constant or collinear, or rows are few; coefficients are those of minimum "
+        "norm."
+    )
+    FEW_ROWS = (
+        "there are {rows} rows for {parameters} parameters: use fewer experts or features, or "
+        "trust predictions only."
+    )
+    EXPERTS_WITHOUT_ROWS = (
+        "{lost} of {experts} experts have almost no rows assigned: use fewer experts."
+    )
+    VARIANCE_AT_FLOOR = (
+        "an expert fits its rows exactly, so that its variance stopped at the floor ({floor:g} of "
+        "the variance of y): use fewer experts or more rows."
+    )
+    NOT_CONVERGED = "the fit {status}: raise max_iter or alpha, or use fewer experts."
+
+    # -- standard errors
+    COLUMNS_UNDETERMINED = (
+        "the rows do not determine the coefficients of {terms}: columns are constant or "
+        "collinear, or rows are few; leave some out."
+    )
+    GATE_UNDETERMINED = (
+        "the rows do not determine the gate of expert {expert} against expert {reference} "
+        "({terms}): it separates them, so that its coefficients run off until the ridge holds "
+        "them; or alpha is too large, and a smaller one will show."
+    )
+    EXPERT_UNDETERMINED = (
+        "the rows do not determine expert {expert} ({terms}): it has too few of them, or x "
+        "separates their responses."
+    )
+    RIDGE_MOVED = (
+        "the ridge has moved {count} parameter{plural} by more than {bound} standard errors, most "
+        "of all {worst} by {distance:.1f}, which the intervals do not include: fit with a smaller "
+        "alpha."
+    )
+
+    # -- merging
+    SUPPORT_SHORT = (
+        "the support has {points} points for {columns} columns (intercept included): give at "
+        "least {least}, better 2,000, or the merged coefficients will be unstable."
+    )
+    SUPPORT_UNCOVERED = (
+        "{lost} of {points} support points were left out, since every site has a feature that "
+        "never varied there and has another value at these points."
+    )
+    SITES_SILENT = (
+        "the sites {names} sent neither a sketch nor rows, so that no support point comes from "
+        "them."
+    )
+    EXPERTS_EMPTY = (
+        "{empty} of {experts} experts receive no mass from any site: ask for fewer experts."
+    )
+    NOBODY_EXCLUDED = (
+        "nobody was left out: with {models} different models or fewer, nothing can be said about "
+        "which of them stands out."
+    )
+    SITES_EXCLUDED = "{count} of {total} sites stand out and were left out ({reasons})."
+    SITES_STAND_OUT = (
+        "{count} of {total} sites stand out, and are in the aggregate all the same ({reasons}): "
+        "look at them, or leave them out by outliers='exclude'."
+    )
+
+    # -- shards
+    FEWER_SHARDS = (
+        "there are rows for {shards} of {wanted} shards only: give more rows or ask for fewer "
+        "shards, experts or features."
+    )
+    SHARD_FAILED = "shard {name}: {cause}"
+    ROWS_DROPPED = "{rows:,} rows with missing values were dropped."
+    SHARD_LEFT_OUT = "{name} was left out: {why}."
+    SHARDS_STOPPED = "the fits of {names} stopped before convergence: raise max_iter."
+    SOME_SHARDS = "of some shards: {warning}"
+
+    # -- how many experts
+    THIN_SITES = (
+        "Local fits have {ratio:.1f} rows per parameter, where {wanted} are wanted: neither rule "
+        "can be trusted; try smaller numbers of experts, or join sites."
+    )
+    SLIGHT_BEND = (
+        "The bend at {experts} experts is slight, as it is with one expert or with overlapping "
+        "ones: log R_c has no clear elbow."
+    )
+    LARGEST_TRIED = "{experts} is the largest number tried: try more."
+    OF_CANDIDATE = "K = {experts}: {warning}"
+    LESS_LIKELY = (
+        "its log-likelihood is below that of K = {fewer}, so that there is a better maximum: "
+        "raise n_init, or refine merged models."
+    )
+    STOPPED = "it {status}."
+
+    # -- the shell
+    SHELL_STOPPED = "the fit {status}; try more --starts, or fewer --experts."
+    SHELL_LEFT_OUT = "left out: {why}"
+    SHELL_NO_REPLY = "no reply from {names}: this step is without it."
+    SHELL_MISSED = "{names} missed the last round: the model is that of the other sites."
+    SHELL_NOT_AT_MAXIMUM = (
+        "the maximum has not been reached; start again from this model for more rounds."
+    )
+    SHELL_NO_INFERENCE = "there are no standard errors: {why}"
+    SHELL_FEW_ROWS = (
+        "It sums up {rows:,.10g} rows for {parameters:,} parameters, {ratio:.1f} each: TOO FEW, "
+        "since single rows can be worked out from such sums."
+    )
