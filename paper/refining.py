@@ -38,7 +38,9 @@ def refined(
         answers, slowest = [], 0.0
         for shard in shards:
             begin = perf_counter()
-            answers.append(answer_local(Question(shard, state.model, state.scaling, classes)))
+            first = state.pooled is None
+            question = Question(shard, state.model, state.scaling, classes, first)
+            answers.append(answer_local(question))
             slowest = max(slowest, perf_counter() - begin)
         begin = perf_counter()
         state = advance(state, answers, [shard.name for shard in shards])

@@ -14,7 +14,8 @@ from pathlib import Path
 from statistics import median
 
 from otmoe import LocalModel, simulate
-from otmoe.documents.rounds import RefineReply, RefineRequest
+from otmoe.documents.reply import RefineReply
+from otmoe.documents.request import RefineRequest
 from otmoe.federation.rounds import begin, reply_to, request_of
 from otmoe.likelihood.fit import em
 from otmoe.likelihood.grams import Grams

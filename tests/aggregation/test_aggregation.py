@@ -422,7 +422,7 @@ def test_the_result_describes_itself(family):
     assert_allclose(sum(parts), result.timings["total"], rtol=1e-9)
     said = result.communication
     assert said.bytes == sum(len(message.to_json().encode()) for message in sent)
-    grams = sum(1 + len(triangle) for m in sent for triangle in m.grams.document()["triangles"])
+    grams = sum(1 + len(triangle) for m in sent for triangle in m.document()["grams"]["triangles"])
     assert said.floats == grams + sum(model.n_parameters + 2 for model in problem.models)
     assert said.support_rows == result.n_support == len(problem.X)
     assert [m.site for m in result.messages] == [m.site for m in sent]

@@ -177,14 +177,6 @@ def labelled(*classes):
     return replace(LABELS, classes=np.array(classes))
 
 
-def broken(part, **changes):
-    """Return a message whose model was spoiled after it had been checked."""
-    sent = message(random_model(np.random.default_rng(1), 2, 2), "broken")
-    for name, (index, value) in changes.items():
-        getattr(getattr(sent.model, part), name)[index] = value
-    return sent
-
-
 def fewer_classes():
     experts = replace(LABELS.experts, coef=LABELS.experts.coef[:, 1:])
     return replace(LABELS, experts=experts)
@@ -232,28 +224,6 @@ def test_models_that_do_not_match_are_named(models, code, facts):
     who = {"who": "site 'site 1'", "other": "site 'site 0'"}
     with refused(code, **who | facts):
         aggregate(messages(models), X0)
-
-
-@pytest.mark.parametrize(
-    ("part", "change", "code", "facts"),
-    [
-        ("experts", {"var": (1, -2.0)}, "variance_not_positive", {"expert": 1, "value": -2.0}),
-        ("experts", {"var": (0, np.nan)}, "variance_not_positive", {"expert": 0}),
-        ("experts", {"var": (0, np.inf)}, "variance_not_positive", {"expert": 0, "value": np.inf}),
-        ("experts", {"coef": ((0, 1), np.nan)}, "coefficient_not_finite", {"part": "experts"}),
-        ("gate", {"coef": ((0, 1), np.inf)}, "coefficient_not_finite", {"part": "gate"}),
-    ],
-)
-def test_a_broken_model_is_named(part, change, code, facts):
-    with refused(code, where="site 'broken'", **facts):
-        aggregate([message(A), broken(part, **change)], X0)
-
-
-def test_a_number_of_rows_that_was_changed_is_named():
-    sent = message(B, "broken")
-    object.__setattr__(sent, "n_samples", -3.0)
-    with refused("n_samples_not_positive", where="site 'broken'", value=-3.0):
-        aggregate([message(A), sent], X0)
 
 
 def test_messages_that_cannot_be_merged_are_named():

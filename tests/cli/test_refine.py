@@ -14,9 +14,10 @@ from numpy.testing import assert_allclose
 
 from otmoe import FeatureSpec, load_features, load_model, observed_inference, save_model, simulate
 from otmoe.data.columns import Column
-from otmoe.documents.rounds import RefineReply, RefineState
+from otmoe.documents.reply import RefineReply
+from otmoe.documents.state import RefineState
 from otmoe.likelihood.fit import em
-from otmoe.likelihood.rounds import answer
+from otmoe.likelihood.rounds import site_information
 from otmoe.likelihood.rows import Rows, Scaling
 from otmoe.text.arguments import class_codes
 from otmoe.text.sentences import Status, Warn
@@ -83,7 +84,12 @@ def begin(folder, *more):
 def reply(folder, name, number, *more):
     where = ["-o", folder / f"{name}.round{number}.reply.json"]
     return fine(
-        *("refine", "answer", folder / f"round{number}.request.json", folder / f"{name}.parquet"),
+        *(
+            "refine",
+            "answer",
+            folder / f"round{number}.request.json",
+            folder / f"{name}.parquet",
+        ),
         *("--target", "y", "--weight", "w", "--site", name, *where, *more),
     )
 
@@ -128,7 +134,7 @@ def test_the_whole_route_ends_at_the_fit_of_all_rows(both):
         assert model.classes.tolist() == LABELS.tolist()
     fit = em(X, y, 2, family=model.experts.family, sample_weight=w, init=model)
     scaling = Scaling.of(X)
-    there = answer("", fit.model, scaling, Rows(X, y, w)).information.matrix
+    there = site_information("", fit.model, scaling, Rows(X, y, w)).information.matrix
     gap = scaling.from_user(model).to_vector() - scaling.from_user(fit.model).to_vector()
     assert np.sqrt(gap @ there @ gap) < 1e-3
     # and its standard errors are those of that fit
@@ -391,7 +397,7 @@ def test_a_reply_about_too_few_rows_is_called_that(inbox):
     found = fine(*ANSWER, "--site", "Lyon", "-o", "few.json")
     few = str(Warn.SHELL_FEW_ROWS(rows=20, parameters=11, ratio=20 / 11))
     assert few in found.stdout and f"warning: {few}" in found.stderr
-    assert RefineReply.load("few.json").answer.n_samples == 20
+    assert RefineReply.load("few.json").content.n_samples == 20
 
 
 @pytest.mark.parametrize("command", ["start", "answer", "step"])

@@ -343,7 +343,7 @@ NOTHING = object()
 
 
 BROKEN = [
-    (None, "otmoe", NOTHING, "other_document otmoe", {"kind": "null", "wanted": '"features"'}),
+    (None, "otmoe", NOTHING, "kind_missing otmoe", {"kind": "null"}),
     (None, "otmoe", "model", "features_inside otmoe"),
     (None, "schema_version", 2, "schema_version schema_version", {"known": 1}),
     (None, "schema_version", NOTHING, "schema_version schema_version", {"version": "null"}),

@@ -25,7 +25,7 @@ from otmoe import FeatureSpec, LocalModel, Sketch, aggregate, load_model, report
 from otmoe.aggregation import METHODS
 from otmoe.data.columns import Column
 from otmoe.documents.json_schema import json_schema
-from otmoe.documents.rounds import RefineState
+from otmoe.documents.state import RefineState
 from otmoe.federation.rounds import begin, reply_to, request_of, step
 from otmoe.likelihood.rows import Rows, Scaling
 from otmoe.text.errors import MessageError

@@ -12,7 +12,7 @@ from refusals import refused
 from otmoe import FeatureSpec, LocalModel, shards_from, simulate
 from otmoe.cli import main
 from otmoe.distributed.task import Task, fit_local
-from otmoe.documents.rounds import RefineRequest
+from otmoe.documents.request import RefineRequest
 from otmoe.federation.requests import Offer, Request, answer, answer_round, configured
 from otmoe.likelihood.rows import Scaling
 from otmoe.text.errors import MessageError
@@ -21,7 +21,7 @@ SPEC = FeatureSpec.of_names(["age", "dose"])
 
 
 def request(**fields):
-    document = {"target": "y", "experts": 2, "features": SPEC.document(), "starts": 3} | fields
+    document = {"target": "y", "experts": 2, "features": SPEC.body(), "starts": 3} | fields
     return Request.from_json(json.dumps(document))
 
 
@@ -140,7 +140,7 @@ def test_a_request_is_read_with_suspicion(field, value, code, facts):
 
 
 def test_features_of_a_request_are_checked():
-    twice = {"columns": SPEC.document()["columns"] * 2, "unknown": "error"}
+    twice = {"columns": SPEC.body()["columns"] * 2, "unknown": "error"}
     with refused("second_time features.columns[2]", value='"age"'):
         answer(request(features=twice), Offer(site="Lyon", data="."))
 

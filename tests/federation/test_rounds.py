@@ -16,12 +16,14 @@ from otmoe.aggregation.result import refined_document
 from otmoe.data.shards import ArrayShard, ShardError
 from otmoe.distributed.rounds import refine_shards
 from otmoe.documents.aggregation import AggregationRecord
-from otmoe.documents.rounds import RefineReply, RefineRequest, RefineState
+from otmoe.documents.reply import RefineReply
+from otmoe.documents.request import RefineRequest
+from otmoe.documents.state import RefineState
 from otmoe.federation.replying import reply_from
 from otmoe.federation.rounds import begin, check_merged, reply_to, request_of, step
 from otmoe.inference import InferenceError, observed_inference
 from otmoe.likelihood.fit import em
-from otmoe.likelihood.rounds import MOST_ROUNDS, answer
+from otmoe.likelihood.rounds import MOST_ROUNDS, advance, site_information
 from otmoe.likelihood.rows import Rows, Scaling
 from otmoe.text.errors import MessageError
 from otmoe.text.records import notice_document, typed
@@ -65,7 +67,7 @@ def replies_to(request, rows):
 def distance(found, fit, X, y):
     """Return the distance of two models in standard errors of the second."""
     scaling = Scaling.of(X)
-    there = answer("", fit, scaling, Rows(X, y)).information.matrix
+    there = site_information("", fit, scaling, Rows(X, y)).information.matrix
     gap = scaling.from_user(found).to_vector() - scaling.from_user(fit).to_vector()
     return float(np.sqrt(gap @ there @ gap))
 
@@ -340,6 +342,23 @@ def test_a_round_that_is_over_is_refused(state, data, scaling):
         step(state, early)
 
 
+def test_moments_travel_in_the_first_round_alone(data, scaling, state):
+    first = begun(data, scaling)
+    request, rows = request_of(first), rows_of(data)
+    assert request.moments and not request_of(state).moments
+    replies = replies_to(request, rows)
+    assert all("x_mean" not in json.loads(r.to_json()) for r in replies_to(request_of(state), rows))
+    flat = spoilt(replies[0], lambda document: document.update(x_mean=[0.0], x_var=[1.0]))
+    flat = RefineReply.from_json(flat)
+    with refused("reply_size", field="x_mean", length=1, wanted=2):
+        step(first, [flat], allow_missing=True)
+    without = [replace(r, content=replace(r.content, moments=None)) for r in replies]
+    with refused("reply_size", field="x_mean", length=0, wanted=2):
+        step(first, without)
+    with refused("no_moments"):
+        advance(first.refinement, [reply.content for reply in without])
+
+
 def test_a_step_taken_twice_is_refused(state, replies):
     after = step(state, replies)
     with refused("reply_round", round=2, wanted=3):
@@ -363,7 +382,7 @@ def test_a_site_replies_once(state, replies):
 
 
 def test_a_site_that_was_not_asked_is_refused(state, replies):
-    other = replace(replies[0], answer=replace(replies[0].answer, site="Metz"))
+    other = replace(replies[0], content=replace(replies[0].content, site="Metz"))
     with refused("reply_unasked", site='"Metz"', sites="Brest, Lyon, Nantes"):
         step(state, [*replies, other])
 
@@ -390,9 +409,6 @@ def test_a_reply_about_a_model_of_another_size_is_refused(state, replies, data):
     small = dict(document, score=[1.0, 2.0], information=[1.0, 0.0, 1.0])
     with refused("reply_size", field="score", length=2, wanted=11):
         step(state, [RefineReply.from_json(json.dumps(small))])
-    flat = dict(document, x_mean=[0.0], x_var=[1.0])
-    with refused("reply_size", field="x_mean", length=1, wanted=2):
-        step(state, [RefineReply.from_json(json.dumps(flat))])
     three = dict(document, mass=[*document["mass"], 0.0])
     with refused("reply_size", field="mass", length=3, wanted=2):
         step(state, [RefineReply.from_json(json.dumps(three))])
@@ -408,7 +424,7 @@ def test_a_probability_above_one_is_refused():
 
 
 def test_replies_from_which_no_step_can_be_taken_are_refused(state, replies):
-    P = len(replies[0].answer.information.score)
+    P = len(replies[0].content.information.score)
     wild = spoilt(replies[0], set_to("information", [1e30] * (P * (P + 1) // 2)))
     wild = RefineReply.from_json(spoilt(RefineReply.from_json(wild), set_to("score", [1e30] * P)))
     before = state.to_json()
@@ -424,7 +440,7 @@ def test_replies_from_which_no_step_can_be_taken_are_refused(state, replies):
 
 SPOILT_REPLY = [
     (set_to("otmoe", "local model"), "other_document otmoe", {"wanted": '"refine reply"'}),
-    (lacks("otmoe"), "other_document otmoe", {"kind": "null", "wanted": '"refine reply"'}),
+    (lacks("otmoe"), "kind_missing otmoe", {"kind": "null"}),
     (set_to("schema_version", 2), "schema_version schema_version", {"known": 1}),
     (lacks("site"), "field_missing site"),
     (set_to("site", "Ly\non"), "control_character site", {"character": "000A"}),
@@ -436,8 +452,8 @@ SPOILT_REPLY = [
     (set_to("information.0", "1"), "field_number information[0]"),
     (set_to("mass.0", -1.0), "field_too_small mass[0]", {"least": 0}),
     (set_to("mass.0", 1.0), "sum_not_rows mass"),
-    (set_to("x_var.1", -0.5), "field_too_small x_var[1]", {"least": 0}),
-    (set_to("x_var", [1.0]), "length_for_each x_var", {"wanted": 2}),
+    (set_to("x_var", [1.0, -0.5]), "field_too_small x_var[1]", {"least": 0}),
+    (set_to("x_var", [1.0]), "length_for_each x_var", {"wanted": 0}),
     (set_to("n_samples", 0), "field_not_positive n_samples"),
     (lambda d: d["information"].pop(), "triangle information", {"size": 11, "wanted": 66}),
     (set_to("rows", [[1.0]]), "field_unknown rows", {"version": 1}),

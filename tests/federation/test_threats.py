@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose
 from otmoe import FeatureSpec, LocalModel, MoERegressor, aggregate, shards_from, simulate
 from otmoe.aggregation.disagreement import THRESHOLD, likelihood_deviations
 from otmoe.distributed.task import Task, fit_local
-from otmoe.documents.rounds import RefineReply
+from otmoe.documents.reply import RefineReply
 from otmoe.federation.rounds import begin, reply_to, request_of
 from otmoe.likelihood.rows import Rows, Scaling
 from otmoe.text.sentences import Warn
@@ -200,18 +200,18 @@ def replied(model, X, y):
         scaling.from_user(zero.with_vector(e)).to_vector() - scaling.from_user(zero).to_vector()
         for e in np.eye(model.n_parameters)
     ]
-    return RefineReply.from_json(reply.to_json()).answer, np.array(L).T
+    return RefineReply.from_json(reply.to_json()).content, np.array(L).T
 
 
 def test_a_refine_reply_of_one_row_is_that_row():
     data = simulate(500, 2, 3, random_state=0)
     x, y = data.X[7], data.y[7]
     found, _ = replied(data.truth, x[None], np.array([y]))
-    assert_allclose(found.x_mean, x)
+    assert_allclose(found.moments.mean, x)
     experts, p = data.truth.experts, 4
     k = int(np.argmax(found.information.mass))
     score = found.information.score[p + k * p]  # of the expert's intercept, after the gate's
-    mean = experts.coef[k] @ np.append(1.0, found.x_mean)
+    mean = experts.coef[k] @ np.append(1.0, found.moments.mean)
     assert_allclose(mean + score * experts.var[k] / found.information.mass[k], y)
 
 

@@ -1,5 +1,6 @@
 """Grams: what they are, how they travel, and what pooling by them gives."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -108,17 +109,9 @@ def test_a_message_without_grams_has_no_such_field(rng):
 )
 def test_grams_that_cannot_be_are_refused(rng, counts, triangles, problem, facts):
     (sent,) = messages([random_model(rng)], [100.0])
-    document = {"counts": counts, "triangles": triangles}
-    with refused(problem, where='site "site 0"', **facts):
-        replace(sent, grams=_Sent(document))
-
-
-class _Sent:
-    def __init__(self, document):
-        self._document = document
-
-    def document(self):
-        return self._document
+    document = sent.document() | {"grams": {"counts": counts, "triangles": triangles}}
+    with refused(problem, where="lyon.json", **facts):
+        LocalModel.from_json(json.dumps(document), "lyon.json")
 
 
 # -- pooling -----------------------------------------------------------------------------------

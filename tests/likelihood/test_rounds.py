@@ -21,7 +21,7 @@ from otmoe.distributed.rounds import refine_shards
 from otmoe.estimators.base import FitWarning
 from otmoe.inference import InferenceError
 from otmoe.likelihood.fit import em
-from otmoe.likelihood.rounds import TOL, Refinement, advance, answer, digest
+from otmoe.likelihood.rounds import TOL, Refinement, advance, digest, site_information
 from otmoe.likelihood.rows import Rows, Scaling
 from otmoe.text.sentences import Error
 from otmoe.workers.gather import TasksFailed
@@ -45,14 +45,16 @@ def parts(data, n=4, weight=None):
 
 
 def asked(state, sites):
-    return [answer(name, state.model, state.scaling, rows) for name, rows in sites.items()]
+    return [
+        site_information(name, state.model, state.scaling, rows) for name, rows in sites.items()
+    ]
 
 
 def distance(found, fit, X, y):
     """Return the distance of two models in standard errors of the second."""
     rows = Rows(X, y)
     scaling = Scaling.of(X)
-    there = answer("", fit, scaling, rows).information.matrix
+    there = site_information("", fit, scaling, rows).information.matrix
     gap = scaling.from_user(found).to_vector() - scaling.from_user(fit).to_vector()
     return float(np.sqrt(gap @ there @ gap))
 
@@ -66,7 +68,7 @@ def test_an_answer_is_the_likelihood_and_its_derivatives(rng, family):
     X = X * 3 + 10
     weight = rng.uniform(0.5, 2, 40)
     scaling = Scaling(np.array([9.0, 11.0]), np.array([2.0, 4.0]))
-    found = answer("a", model, scaling, Rows(X, y, weight))
+    found = site_information("a", model, scaling, Rows(X, y, weight))
     start = scaling.from_user(model)
 
     def value(vector):
@@ -76,8 +78,8 @@ def test_an_answer_is_the_likelihood_and_its_derivatives(rng, family):
     assert_allclose(found.information.log_likelihood, value(at), rtol=1e-9)
     assert_allclose(found.information.score, jacobian(value, at), rtol=1e-4, atol=1e-3)
     assert_allclose(found.n_samples, weight.sum())
-    assert_allclose(found.x_mean, np.average(X, axis=0, weights=weight))
-    assert_allclose(found.x_var, np.cov(X.T, aweights=weight, ddof=0).diagonal())
+    assert_allclose(found.moments.mean, np.average(X, axis=0, weights=weight))
+    assert_allclose(found.moments.var, np.cov(X.T, aweights=weight, ddof=0).diagonal())
 
 
 # -- steps -------------------------------------------------------------------------------------

@@ -164,20 +164,9 @@ def check_messages(messages: Iterable[LocalModel]) -> tuple[LocalModel, ...]:
 
 
 def _check_against(message: LocalModel, first: LocalModel) -> None:
-    """Refuse a model that is broken or does not match that of the first message."""
-    who, model = f"site {message.site!r}", message.model
-    other = f"site {first.site!r}"
-    check_compatible(model, message.features, who, first.model, first.features, other)
-    dispersion = model.experts.dispersion
-    if dispersion is not None and not np.all((dispersion > 0) & np.isfinite(dispersion)):
-        k = int(np.flatnonzero(~((dispersion > 0) & np.isfinite(dispersion)))[0])
-        facts = {"expert": k, "value": dispersion[k]}
-        raise InvalidInput(Error.VARIANCE_NOT_POSITIVE, where=who, **facts)
-    for part, coef in (("gate", model.gate.coef), ("experts", model.experts.coef)):
-        if not np.all(np.isfinite(coef)):
-            raise InvalidInput(Error.COEFFICIENT_NOT_FINITE, where=who, part=part)
-    if not (np.isfinite(message.n_samples) and message.n_samples > 0):
-        raise InvalidInput(Error.N_SAMPLES_NOT_POSITIVE, where=who, value=message.n_samples)
+    """Refuse a model that does not match that of the first message."""
+    who, other = f"site {message.site!r}", f"site {first.site!r}"
+    check_compatible(message.model, message.features, who, first.model, first.features, other)
 
 
 def _check_weight(site_weight: Any, messages: Sequence[LocalModel]) -> Floats:

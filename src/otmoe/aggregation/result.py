@@ -14,7 +14,8 @@ from otmoe.aggregation.parts import Communication, Contribution, Covariates
 from otmoe.arrays.numerics import Array, Floats
 from otmoe.data.features import FeatureSpec
 from otmoe.documents.aggregation import AggregationRecord
-from otmoe.documents.message import LocalModel, save_model
+from otmoe.documents.message import LocalModel
+from otmoe.documents.model_file import save_model
 from otmoe.inference import Inference, one_round_refusal, refined_inference
 from otmoe.likelihood.fit import Fit
 from otmoe.likelihood.rounds import Refinement

@@ -8,10 +8,10 @@ from typing import Literal
 import click
 from rich.table import Table
 
-from otmoe import load_features, load_model
 from otmoe.cli import options
 from otmoe.cli.common import NAMED, Command, data, option, progress, say, speech, warn
 from otmoe.cli.tables import listed, table_of
+from otmoe.documents.files import load_model_file
 from otmoe.evaluation.files import Evaluation, evaluate_files
 from otmoe.text.sentences import Warn
 
@@ -60,12 +60,13 @@ def evaluate(
     larger than memory. For numbers: RMSE, MAE and R², the share of the variance explained; for
     counts the deviance as well; for classes the accuracy and the log loss.
     """
+    file = load_model_file(model)
     with progress("files", quiet) as report:
         found = evaluate_files(
-            load_model(model),
+            file.model,
             data,
             target,
-            features=load_features(model),
+            features=file.features,
             weight=weight,
             site=site,
             missing=missing,

@@ -32,12 +32,11 @@ from otmoe.cli.words import told
 from otmoe.data.shards import FileShard
 from otmoe.data.shards.memory import checked
 from otmoe.distributed.task import Task, fit_local, joined, labels_of
-from otmoe.documents.model import MOST_SHARED
+from otmoe.documents.message import MOST_SHARED
 from otmoe.likelihood.fit import MAX_ITER
 from otmoe.text.progress import fit_progress
 from otmoe.text.records import notice_document
 from otmoe.text.sentences import Error, Warn
-from otmoe.text.strict_json import parse
 
 
 @click.command(
@@ -163,9 +162,8 @@ def fit(
         )
     message = done.message
     message.save(output)
-    text = message.to_json()
-    parts = parts_of(parse(text, site))
-    size = len(text.encode())
+    parts = parts_of(message.document())
+    size = output.stat().st_size
     if done.dropped:
         warn(Warn.ROWS_DROPPED(rows=done.dropped))
     if not message.converged:

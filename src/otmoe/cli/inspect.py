@@ -11,16 +11,20 @@ import click
 import numpy as np
 from rich.table import Table
 
-from otmoe import FeatureSpec, LocalModel, load_features, load_model
+from otmoe import FeatureSpec, LocalModel
 from otmoe.cli.common import Command, few, option, say, speech
 from otmoe.cli.tables import listed, table_of
 from otmoe.cli.words import told
 from otmoe.distributed.task import ROWS_PER_PARAMETER
-from otmoe.documents.rounds import RefineReply, RefineRequest, RefineState
+from otmoe.documents.files import open_document
+from otmoe.documents.model_file import ModelFile
+from otmoe.documents.reply import RefineReply
+from otmoe.documents.request import RefineRequest
+from otmoe.documents.state import RefineState
 from otmoe.model.mixture import MoE
 from otmoe.text.records import notice_document
 from otmoe.text.sentences import Warn
-from otmoe.text.strict_json import BRACES, named, parse, read, sizes_of
+from otmoe.text.strict_json import BRACES, named, sizes_of
 
 PARTS = {
     "model": (
@@ -132,7 +136,7 @@ def privacy(message: LocalModel) -> str:
 
 def reply_privacy(reply: RefineReply) -> str:
     """Say whether a reply is about enough rows to hide each."""
-    n, P = reply.answer.n_samples, len(reply.answer.information.score)
+    n, P = reply.content.n_samples, len(reply.content.information.score)
     if n < ROWS_PER_PARAMETER * P:
         return str(Warn.SHELL_FEW_ROWS(rows=n, parameters=P, ratio=n / P))
     each = f"{n:,.10g} rows for {P:,} parameters, {n / P:.1f} each"
@@ -176,35 +180,31 @@ def inspect(file: Path, coefficients: bool, as_json: bool, quiet: bool) -> None:
     Or a request, a reply or the state of `otmoe refine`. For whoever has to let a message leave a
     site, or takes one in: what it is, which parts it has, how large they are and what each reveals.
     """
-    source, text = named(file), read(file)
-    document = parse(text, source)
-    report: dict[str, Any] = {"command": "inspect", "file": source, "kind": document.get("otmoe")}
+    source = named(file)
+    found, document, size = open_document(file)
+    report: dict[str, Any] = {"command": "inspect", "file": source, "kind": found.kind}
     lines: list[Any] = []
-    model = None
+    model: MoE | None = None
     spec: FeatureSpec | None = None
-    if report["kind"] == "features":
-        spec = FeatureSpec.from_json(text, source)
-    elif report["kind"] == "refine reply":
-        reply = RefineReply.from_json(text, source)
-        report |= _of_reply(reply)
-        lines.append(reply_privacy(reply))
-    elif report["kind"] in ("refine request", "refine state"):
-        asked = RefineRequest if report["kind"] == "refine request" else RefineState
-        found = asked.from_json(text, source)
+    if isinstance(found, FeatureSpec):
+        spec = found
+    elif isinstance(found, RefineReply):
+        report |= _of_reply(found)
+        lines.append(reply_privacy(found))
+    elif isinstance(found, RefineRequest | RefineState):
         model, spec = found.model, found.features
         report |= _of_round(found) | _of_model(model)
-    else:
-        model, spec = load_model(file), load_features(file)
+    elif isinstance(found, ModelFile | LocalModel):
+        model, spec = found.model, found.features
         report |= {"about": document.get("about", {}), **_of_model(model)}
     if spec is not None:
         report |= {"columns": list(spec.names), "features": list(spec.feature_names)}
-    if report["kind"] == "local model":
-        message = LocalModel.from_json(text, source)
-        report |= _of_message(message)
-        lines.append(privacy(message))
+    if isinstance(found, LocalModel):
+        report |= _of_message(found)
+        lines.append(privacy(found))
     parts = parts_of(document)
-    report |= {"parts": [vars(part) for part in parts], "bytes": len(text)}
-    lines.insert(0, total_of(len(text), parts))
+    report |= {"parts": [vars(part) for part in parts], "bytes": size}
+    lines.insert(0, total_of(size, parts))
     if model is not None and coefficients:
         report["coefficients"] = _coefficients(model)
         lines += _tables(report["coefficients"])
@@ -226,7 +226,7 @@ def _of_message(message: LocalModel) -> dict[str, Any]:
 
 
 def _of_reply(reply: RefineReply) -> dict[str, Any]:
-    found = reply.answer
+    found = reply.content
     return {
         "site": reply.site,
         "rows": found.n_samples,

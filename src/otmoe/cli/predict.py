@@ -7,7 +7,6 @@ from typing import Literal
 
 import click
 
-from otmoe import load_features, load_model
 from otmoe.cli.common import (
     Command,
     Levels,
@@ -19,6 +18,7 @@ from otmoe.cli.common import (
     progress,
     say,
 )
+from otmoe.documents.files import load_model_file
 from otmoe.evaluation.prediction import Predictor
 
 
@@ -79,9 +79,10 @@ def predict(
     features as the model file says; if it does not say it, they are numbers, found by name.
     """
     check_output(output, force)
+    file = load_model_file(model)
     predictor = Predictor(
-        load_model(model),
-        load_features(model),
+        file.model,
+        file.features,
         quantiles or (),
         expert=expert,
         proba=proba,

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import click
 
-from otmoe import load_features, save_model, shards_from, support_from
+from otmoe import save_model, shards_from, support_from
 from otmoe.aggregation.result import refined_document
 from otmoe.aggregation.support import N_POINTS
 from otmoe.cli import options
@@ -31,9 +31,11 @@ from otmoe.cli.inspect import parts_of, parts_table, reply_privacy, total_of
 from otmoe.cli.tables import experts_table, listed
 from otmoe.data.shards.memory import checked
 from otmoe.distributed.task import ROWS_PER_PARAMETER, joined
-from otmoe.documents.message import load_record, model_of
-from otmoe.documents.model import ModelFileRecord
-from otmoe.documents.rounds import RefineReply, RefineRequest, RefineState
+from otmoe.documents.files import load_model_file
+from otmoe.documents.model_file import ModelFile
+from otmoe.documents.reply import RefineReply
+from otmoe.documents.request import RefineRequest
+from otmoe.documents.state import RefineState
 from otmoe.evaluation.prediction import spec_of
 from otmoe.federation.replying import reply_from
 from otmoe.federation.rounds import begin, check_merged, request_of, step
@@ -42,7 +44,7 @@ from otmoe.likelihood.rows import Scaling
 from otmoe.text.errors import InferenceError
 from otmoe.text.records import notice_document
 from otmoe.text.sentences import Error, Warn
-from otmoe.text.strict_json import named, parse
+from otmoe.text.strict_json import named
 
 REQUEST = "round{}.request.json"
 """Name of a request, unless another one is given."""
@@ -129,9 +131,9 @@ def start(
         check_output(path, force)
     if state.resolve() == output.resolve():
         raise usage(Error.SHELL_TWO_FILES)
-    record = load_record(model)
-    merged, features = model_of(record.model), load_features(model)
-    aggregation = record.aggregation if isinstance(record, ModelFileRecord) else None
+    found = load_model_file(model)
+    merged, features = found.model, found.features
+    aggregation = found.aggregation if isinstance(found, ModelFile) else None
     messages = open_inbox(files, exclude, skip_bad=False).messages
     check_merged(merged, features, messages, named(model))
     points = support_of(messages, support, N_POINTS, missing, 0)
@@ -139,10 +141,10 @@ def start(
         points = support_from(messages, points)
     sites = {message.site: message.n_samples for message in messages}
     scaling = Scaling.of(points)
-    found = begin(merged, sites, scaling, rounds, features=features, aggregation=aggregation)
-    request = request_of(found)
+    begun = begin(merged, sites, scaling, rounds, features=features, aggregation=aggregation)
+    request = request_of(begun)
     request.save(output)
-    found.save(state)
+    begun.save(state)
     report = {
         "command": "refine start",
         "output": str(output),
@@ -207,9 +209,8 @@ def answer(
     )
     reply, rows = reply_from(asked, joined(shards, checked(site)))
     reply.save(output)
-    text = reply.to_json()
-    parts = parts_of(parse(text, site))
-    size = len(text.encode())
+    parts = parts_of(reply.document())
+    size = output.stat().st_size
     if len(rows.X) < ROWS_PER_PARAMETER * asked.model.n_parameters:
         warn(reply_privacy(reply))
     if rows.dropped:
@@ -222,8 +223,8 @@ def answer(
         "digest": reply.digest,
         "rows": int(rows.X.shape[0]),
         "dropped": rows.dropped,
-        "n_samples": reply.answer.n_samples,
-        "log_likelihood": reply.answer.information.log_likelihood,
+        "n_samples": reply.content.n_samples,
+        "log_likelihood": reply.content.information.log_likelihood,
         "parts": [vars(part) for part in parts],
         "bytes": size,
         "seconds": perf_counter() - begun,

@@ -5,11 +5,10 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import pyarrow as pa
@@ -17,18 +16,17 @@ import pyarrow as pa
 from otmoe.arrays.numerics import Floats
 from otmoe.data.columns import Column, ColumnRecord, check_column, guess
 from otmoe.data.tables import as_arrow, names_of
-from otmoe.text.errors import InvalidInput, InvalidType, MessageError, fail
+from otmoe.text.document import Document
+from otmoe.text.errors import InvalidInput, InvalidType, fail
 from otmoe.text.records import (
-    SCHEMA_VERSION,
     List,
     Record,
     Version,
     check_distinct,
-    check_version,
     typed,
 )
 from otmoe.text.sentences import Error
-from otmoe.text.strict_json import LIMITS, Limits, named, parse, read, shown, to_text, write_whole
+from otmoe.text.strict_json import Limits, shown
 
 _BATCH = 1 << 13  # rows that are encoded at a time, few enough to stay in cache
 
@@ -115,7 +113,7 @@ class Tally:
 
 
 @dataclass(frozen=True)
-class FeatureSpec:
+class FeatureSpec(Document):
     """The columns that are features, in order, and how they become numbers.
 
     It is checked when it is made, whether from a sample, by hand or from a file.
@@ -142,6 +140,13 @@ class FeatureSpec:
     True
     """
 
+    kind: ClassVar[str] = "features"
+    called: ClassVar[str] = "features"
+    other_kinds: ClassVar[dict[str, Error]] = {
+        "model": Error.FEATURES_INSIDE,
+        "local model": Error.FEATURES_INSIDE,
+    }
+
     columns: tuple[Column, ...]
     unknown: Literal["error", "reference"] = "error"
 
@@ -150,7 +155,7 @@ class FeatureSpec:
         for column in self.columns:
             if not isinstance(column, Column):
                 raise InvalidType(Error.NOT_A_COLUMN, value=shown(column))
-        check_features(typed(FeaturesRecord, self.document(), "features"), "features")
+        check_features(typed(FeaturesRecord, self.body(), "features"), "features")
 
     @property
     def feature_names(self) -> tuple[str, ...]:
@@ -264,8 +269,8 @@ class FeatureSpec:
 
     # -- files -------------------------------------------------------------------------------
 
-    def document(self) -> dict[str, Any]:
-        """Return the specification as it stands in a model file."""
+    def body(self) -> dict[str, Any]:
+        """Return what the file holds, below its kind and version; models carry the same."""
         return {"columns": [column.document() for column in self.columns], "unknown": self.unknown}
 
     @classmethod
@@ -273,57 +278,11 @@ class FeatureSpec:
         """Return the specification of a checked record."""
         return cls(tuple(map(Column.from_record, record.columns)), record.unknown)
 
-    def to_json(self) -> str:
-        """Return the specification as JSON text, to be edited by hand if need be."""
-        head = {"otmoe": "features", "schema_version": SCHEMA_VERSION}
-        return to_text({**head, **self.document()}) + "\n"
-
     @classmethod
-    def from_json(
-        cls, text: str | bytes, source: str = "features", limits: Limits = LIMITS
-    ) -> Self:
-        """Read a specification, or raise a :class:`MessageError` that says what is wrong with it.
-
-        Parameters
-        ----------
-        text : str or bytes
-            JSON; bytes are UTF-8.
-        source : str
-            Where the text comes from; an error begins with it.
-        limits : Limits
-            How much is read.
-        """
-        document = parse(text, source, limits)
-        kind = document.get("otmoe")
-        if kind in ("model", "local model"):
-            raise MessageError(Error.FEATURES_INSIDE, where=source, at="otmoe", kind=shown(kind))
-        if kind != "features":
-            fail(source, "otmoe", Error.OTHER_DOCUMENT, kind=shown(kind), wanted=shown("features"))
-        check_version(document, source)
+    def from_document(cls, document: dict[str, Any], source: str, limits: Limits) -> Self:
+        """Return the specification of a parsed document, checked."""
         record = typed(FeaturesFileRecord, document, source)
         check_features(record, source)
         spec = cls.from_record(record)
         limits.check("features", len(spec.feature_names), source)
         return spec
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the specification to a file, whole or not at all.
-
-        Parameters
-        ----------
-        path : str or path
-            Its folder has to exist.
-        """
-        write_whole(path, self.to_json())
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str], limits: Limits = LIMITS) -> Self:
-        """Read a specification, or raise a :class:`MessageError` that says what is wrong.
-
-        Parameters
-        ----------
-        path : str or path
-        limits : Limits
-            How much is read.
-        """
-        return cls.from_json(read(path, limits), named(path), limits)

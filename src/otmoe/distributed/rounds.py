@@ -13,7 +13,7 @@ from otmoe.data.shards import Shard
 from otmoe.distributed.task import rows_of
 from otmoe.likelihood.fit import ALPHA
 from otmoe.likelihood.information import observed_information
-from otmoe.likelihood.rounds import Answer, Refinement, advance, answer, judged
+from otmoe.likelihood.rounds import Refinement, SiteInformation, advance, judged, site_information
 from otmoe.likelihood.rows import Scaling
 from otmoe.model.mixture import MoE
 from otmoe.text.errors import InvalidInput
@@ -34,18 +34,23 @@ class Question:
         Of the parameters in which the answer is expressed.
     classes : ndarray, optional
         Class labels, where y holds labels rather than class numbers.
+    moments : bool
+        Whether to add the moments of the features: once is enough.
     """
 
     shard: Shard
     model: MoE
     scaling: Scaling
     classes: Floats | None = None
+    moments: bool = False
 
 
-def answer_local(question: Question) -> Answer:
+def answer_local(question: Question) -> SiteInformation:
     """Read one shard and answer, where its rows are."""
     rows = rows_of(question.shard, question.classes)
-    return answer(question.shard.name, question.model, question.scaling, rows)
+    return site_information(
+        question.shard.name, question.model, question.scaling, rows, moments=question.moments
+    )
 
 
 def glance_local(question: Question) -> float:
@@ -108,7 +113,8 @@ def refine_shards(
     state = Refinement(model, scaling, alpha)
     names = [shard.name for shard in shards]
     while not state.is_done(rounds):
-        questions = [Question(shard, state.model, scaling, classes) for shard in shards]
+        first = state.pooled is None
+        questions = [Question(shard, state.model, scaling, classes, first) for shard in shards]
         found, failures = gather(
             answer_local, questions, names, engine, retries=retries, timeout=timeout
         )

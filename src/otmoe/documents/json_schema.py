@@ -12,11 +12,16 @@ from typing import Any
 from pydantic.json_schema import GenerateJsonSchema
 
 from otmoe.data.features import FeaturesFileRecord
-from otmoe.documents.model import LocalModelRecord, ModelFileRecord, experts_record
-from otmoe.documents.round_fields import ReplyRecord, RequestRecord, StateRecord
+from otmoe.documents.message import LocalModelRecord
+from otmoe.documents.model import experts_record
+from otmoe.documents.model_file import ModelFileRecord
+from otmoe.documents.reply import ReplyRecord
+from otmoe.documents.request import RequestRecord
+from otmoe.documents.state import StateRecord
 from otmoe.model.experts import FAMILIES
+from otmoe.text.outputs import write_whole
 from otmoe.text.records import SCHEMA_VERSION, Record
-from otmoe.text.strict_json import to_text, write_whole
+from otmoe.text.strict_json import to_text
 
 KINDS: dict[str, type[Record]] = {
     "local model": LocalModelRecord,

@@ -1,68 +1,143 @@
-"""What a site sends, and model files: JSON that people can read and any language can write.
+"""What a site sends: JSON that people can read and any language can write.
 
-``docs/message.md`` describes the files field by field.
+``docs/message.md`` describes the file field by field.
 """
 
 from __future__ import annotations
 
-import os
-import platform
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields, replace
-from importlib.metadata import version
+from dataclasses import InitVar, dataclass, field, replace
 from numbers import Integral
-from typing import Any, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from array_api_compat import is_array_api_obj
 
 from otmoe.arrays.numerics import Floats, to_numpy
-from otmoe.data.features import FeatureSpec
+from otmoe.data.features import FeatureSpec, FeaturesRecord
 from otmoe.data.sketch import N_COMPONENTS, Sketch
-from otmoe.documents.model import MOST_SHARED, LocalModelRecord, ModelFileRecord, ModelRecord, check
-from otmoe.documents.sketch import document_of, sketch_of
+from otmoe.documents.grams import GramsRecord, check_grams, grams_document, grams_of
+from otmoe.documents.model import (
+    ModelRecord,
+    check_model,
+    features_of,
+    features_part,
+    model_document,
+    model_of,
+    versions_used,
+)
+from otmoe.documents.sketch import SketchRecord, check_sketch, document_of, sketch_of
 from otmoe.likelihood.fit import Fit
 from otmoe.likelihood.grams import Grams
 from otmoe.likelihood.rows import take_rows
-from otmoe.model.experts import FAMILIES
 from otmoe.model.gate import SoftmaxGate
 from otmoe.model.mixture import MoE
 from otmoe.text.arguments import check_weight, generator
-from otmoe.text.errors import InvalidInput, MessageError
+from otmoe.text.document import Document
+from otmoe.text.errors import InvalidInput, fail
 from otmoe.text.html import html_lines
 from otmoe.text.notices import Notice
-from otmoe.text.records import SCHEMA_VERSION, as_notice, notice_document
-from otmoe.text.sentences import Error
-from otmoe.text.strict_json import (
-    BRACES,
-    LIMITS,
-    Limits,
-    named,
-    parse,
-    read,
-    shown,
-    sizes_of,
-    to_text,
-    write_whole,
+from otmoe.text.records import (
+    Line,
+    List,
+    Map,
+    Matrix,
+    Number,
+    Positive,
+    Record,
+    Site,
+    Told,
+    Version,
+    as_notice,
+    notice_document,
+    typed,
 )
+from otmoe.text.sentences import Error
+from otmoe.text.strict_json import BRACES, UNLIMITED, Limits, path_of, shown, sizes_of
 
 PARTS = ("model", "features", "constant_features", "grams", "sketch", "support")
 """Fields of a message whose bytes are counted apart."""
 
-__all__ = ["LocalModel", "MessageError", "load_features", "load_model", "save_model"]
+MOST_SHARED = 10_000
+"""Rows of x in a message, at most."""
+
+# -- fields --------------------------------------------------------------------------------------
 
 
-def versions_used() -> dict[str, str]:
-    """Return the versions of otmoe, Python and NumPy, by name."""
-    return {
-        "otmoe": version("otmoe"),
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-    }
+class FitRecord(Record):
+    """How a fit ended."""
+
+    converged: bool
+    status: Told
+    warnings: List[Told] = []
+
+
+class LocalModelRecord(Record):
+    """What a site sends."""
+
+    otmoe: Literal["local model"]
+    schema_version: Version
+    site: Site
+    n_samples: Positive
+    log_likelihood: Number
+    fit: FitRecord
+    constant_features: Map[str, Number] = {}
+    features: FeaturesRecord | None = None
+    model: ModelRecord
+    grams: GramsRecord | None = None
+    sketch: SketchRecord | None = None
+    support: Matrix | None = None
+    versions: Map[Line, Line] = {}
+
+
+def _checked(document: dict[str, Any], source: str, limits: Limits) -> LocalModelRecord:
+    """Return a document as a record whose parts agree, or say what is wrong with it."""
+    record = typed(LocalModelRecord, document, source)
+    check_model(record.model, record.features, source, limits)
+    _check_constant(record, source)
+    if record.grams is not None:
+        _check_grams(record.grams, record, source)
+    if record.sketch is not None:
+        check_sketch(record.sketch, _names(record.model), source)
+    if record.support is not None:
+        _check_support(record.support, len(_names(record.model)), source)
+    return record
+
+
+def _check_grams(grams: GramsRecord, record: LocalModelRecord, source: str) -> None:
+    shape = np.shape(record.model.experts["coef"])
+    size = shape[-1] * (shape[1] - 1 if len(shape) == 3 else 1)
+    check_grams(grams, shape[0], size, record.n_samples, source)
+
+
+def _check_constant(record: LocalModelRecord, source: str) -> None:
+    known = set(_names(record.model))
+    for name in record.constant_features:
+        if name not in known:
+            place = path_of(("constant_features", name))
+            fail(source, place, Error.NOT_A_FEATURE)
+
+
+def _check_support(rows: list[list[float]], d: int, source: str) -> None:
+    if not 0 < len(rows) <= MOST_SHARED:
+        fail(source, "support", Error.SUPPORT_ROWS, rows=len(rows), most=MOST_SHARED)
+    for i, row in enumerate(rows):
+        if len(row) != d:
+            sizes = {"length": len(row), "wanted": d}
+            fail(source, f"support[{i}]", Error.LENGTH_OF_FEATURES, **sizes)
+
+
+def _names(model: ModelRecord) -> list[str]:
+    """Return the names of the features, given or made up as `MoE.terms` does."""
+    d = len(model.gate.coef[0]) - 1
+    return [f"x{j}" for j in range(d)] if model.feature_names is None else model.feature_names
+
+
+# -- the message ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class LocalModel:
+class LocalModel(Document):
     """All that a site sends: its model, and how it came about.
 
     A local model is checked when it is made, whether by a fit, by hand or from a file.
@@ -107,6 +182,10 @@ class LocalModel:
     True
     """
 
+    kind: ClassVar[str] = "local model"
+    called: ClassVar[str] = "message"
+    other_kinds: ClassVar[dict[str, Error]] = {"model": Error.MODEL_WITHOUT_SITE}
+
     site: str
     model: MoE
     n_samples: float
@@ -121,10 +200,15 @@ class LocalModel:
     sketch: Sketch | None = None
     support: Floats | None = None
 
-    def __post_init__(self) -> None:
+    checked: InitVar[bool] = False
+
+    def __post_init__(self, checked: bool) -> None:
         object.__setattr__(self, "status", as_notice(self.status))
         object.__setattr__(self, "warnings", tuple(map(as_notice, self.warnings)))
-        check(self._document(), f"site {shown(self.site)}")
+        if not checked:  # else it was, on its way from a file
+            if isinstance(self.model.gate, SoftmaxGate):
+                object.__setattr__(self, "model", self.model.frozen())
+            _checked(self.document(), f"site {shown(self.site)}", UNLIMITED)
 
     @classmethod
     def from_fit(
@@ -239,10 +323,9 @@ class LocalModel:
             part["support"] = np.asarray(self.support).tolist()
         return part
 
-    def _document(self) -> dict[str, Any]:
+    def body(self) -> dict[str, Any]:
+        """Return what the file holds, below its kind and version."""
         return {
-            "otmoe": "local model",
-            "schema_version": SCHEMA_VERSION,
             "site": self.site,
             "n_samples": self.n_samples,
             "log_likelihood": self.log_likelihood,
@@ -254,7 +337,7 @@ class LocalModel:
             "constant_features": self.constant,
             **features_part(self.features),
             "model": model_document(self.model),
-            **({} if self.grams is None else {"grams": self.grams.document()}),
+            **({} if self.grams is None else {"grams": grams_document(self.grams)}),
             **self.support_document(),
             "versions": self.versions,
         }
@@ -262,36 +345,20 @@ class LocalModel:
     @property
     def sizes(self) -> dict[str, int]:
         """Bytes of the message by part; `about` is all that is no part of its own."""
-        document = self._document()
+        document = self.document()
         found = sizes_of(document)
         parts = {name: found.pop(name) for name in PARTS if document.get(name)}
         return {"about": sum(found.values()) + BRACES, **parts}
 
-    def to_json(self) -> str:
-        """Return the message as JSON text; the same numbers come back from it, to the last bit."""
-        document = self._document()
-        check(document, f"site {shown(self.site)}")  # arrays may have been changed in place
-        return to_text(document) + "\n"
-
     @classmethod
-    def from_json(cls, text: str | bytes, source: str = "message", limits: Limits = LIMITS) -> Self:
-        """Read a message, or raise a :class:`MessageError` that says what is wrong with it.
-
-        Parameters
-        ----------
-        text : str or bytes
-            JSON; bytes are UTF-8.
-        source : str
-            Where the text comes from; an error begins with it.
-        limits : Limits
-            How much is read.
-        """
-        record = check(parse(text, source, limits), source, limits)
-        if not isinstance(record, LocalModelRecord):
-            raise MessageError(Error.MODEL_WITHOUT_SITE, where=source, at="otmoe")
+    def from_document(cls, document: dict[str, Any], source: str, limits: Limits) -> Self:
+        """Return the message of a parsed document, checked."""
+        record = _checked(document, source, limits)
+        model = model_of(record.model)
+        sketch, support = record.sketch, record.support
         return cls(
             site=record.site,
-            model=model_of(record.model),
+            model=model,
             n_samples=record.n_samples,
             log_likelihood=record.log_likelihood,
             converged=record.fit.converged,
@@ -299,179 +366,9 @@ class LocalModel:
             warnings=tuple(record.fit.warnings),
             constant=record.constant_features,
             versions=record.versions,
-            features=_features(record),
-            grams=None if record.grams is None else Grams.from_record(record.grams),
-            **_support(record),
+            features=features_of(record.features),
+            grams=None if record.grams is None else grams_of(record.grams),
+            sketch=None if sketch is None else sketch_of(sketch, model.terms[1:]),
+            support=None if support is None else np.array(support, np.float64),
+            checked=True,
         )
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the message to a file, whole or not at all.
-
-        Parameters
-        ----------
-        path : str or path
-            Its folder has to exist.
-        """
-        write_whole(path, self.to_json())
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str], limits: Limits = LIMITS) -> Self:
-        """Read a message from a file, or raise a :class:`MessageError` that says what is wrong.
-
-        Parameters
-        ----------
-        path : str or path
-        limits : Limits
-            How much is read.
-        """
-        return cls.from_json(read(path, limits), named(path), limits)
-
-
-def save_model(
-    model: MoE,
-    path: str | os.PathLike[str],
-    about: dict[str, Any] | None = None,
-    features: FeatureSpec | None = None,
-    aggregation: dict[str, Any] | None = None,
-) -> None:
-    """Write a model to a file, whole or not at all.
-
-    Parameters
-    ----------
-    model : MoE
-    path : str or path
-        Its folder has to exist.
-    about : dict, optional
-        What else the file should say: text, numbers or booleans by name. It is there for readers
-        of the file; :func:`load_model` does not return it.
-    features : FeatureSpec, optional
-        How columns become the model's features; :func:`load_features` returns it.
-    aggregation : dict, optional
-        How the model was merged, from :meth:`otmoe.Aggregation.document`, for ``otmoe report``;
-        :meth:`otmoe.Aggregation.save` writes a model with it.
-
-    Examples
-    --------
-    >>> from pathlib import Path
-    >>> from tempfile import TemporaryDirectory
-    >>> from otmoe import load_model, save_model, simulate
-    >>> truth = simulate(10, 2, 3, random_state=0).truth
-    >>> with TemporaryDirectory() as folder:
-    ...     path = Path(folder, "truth.moe.json")
-    ...     save_model(truth, path, about={"made by": "simulate"})
-    ...     bool(np.all(load_model(path).to_vector() == truth.to_vector()))
-    True
-    """
-    document = {
-        "otmoe": "model",
-        "schema_version": SCHEMA_VERSION,
-        "about": {} if about is None else about,
-        **features_part(features),
-        "model": model_document(model),
-        **({} if aggregation is None else {"aggregation": aggregation}),
-        "versions": versions_used(),
-    }
-    check(document, "model")
-    write_whole(path, to_text(document) + "\n")
-
-
-def load_model(path: str | os.PathLike[str], limits: Limits = LIMITS) -> MoE:
-    """Read a model from a file that :func:`save_model` or :meth:`LocalModel.save` has written.
-
-    Parameters
-    ----------
-    path : str or path
-    limits : Limits
-        How much is read.
-
-    Returns
-    -------
-    MoE
-    """
-    return model_of(load_record(path, limits).model)
-
-
-def load_record(
-    path: str | os.PathLike[str], limits: Limits = LIMITS
-) -> LocalModelRecord | ModelFileRecord:
-    """Read a model file or a message as it stands, checked.
-
-    Parameters
-    ----------
-    path : str or path
-    limits : Limits
-        How much is read.
-    """
-    source = named(path)
-    return check(parse(read(path, limits), source, limits), source, limits)
-
-
-def load_features(path: str | os.PathLike[str], limits: Limits = LIMITS) -> FeatureSpec | None:
-    """Read how columns become features, from a model file, a message or a file of features.
-
-    Parameters
-    ----------
-    path : str or path
-    limits : Limits
-        How much is read.
-
-    Returns
-    -------
-    FeatureSpec or None
-        None where the model takes plain numbers.
-    """
-    source = named(path)
-    text = read(path, limits)
-    document = parse(text, source, limits)
-    if document.get("otmoe") == "features":
-        return FeatureSpec.from_json(text, source, limits)
-    return _features(check(document, source, limits))
-
-
-def features_part(features: FeatureSpec | None) -> dict[str, Any]:
-    """Return the field of a document that holds a specification, if there is one."""
-    return {} if features is None else {"features": features.document()}
-
-
-def _features(record: LocalModelRecord | ModelFileRecord) -> FeatureSpec | None:
-    return None if record.features is None else FeatureSpec.from_record(record.features)
-
-
-def _support(record: LocalModelRecord) -> dict[str, Any]:
-    """Return what a checked record says about the site's covariates."""
-    sketch, support = record.sketch, record.support
-    return {
-        "sketch": None if sketch is None else sketch_of(sketch, model_of(record.model).terms[1:]),
-        "support": None if support is None else np.array(support, np.float64),
-    }
-
-
-def model_document(model: MoE) -> dict[str, Any]:
-    """Return a model as it stands in a document."""
-    gate, experts = model.gate, model.experts
-    if not isinstance(gate, SoftmaxGate):
-        raise MessageError(Error.GATE_WITHOUT_FILE, where="model", kind=type(gate).__name__)
-    return {
-        "family": experts.family,
-        "feature_names": None if model.feature_names is None else list(model.feature_names),
-        "classes": None if model.classes is None else np.asarray(model.classes).tolist(),
-        "gate": {
-            "coef": np.asarray(gate.coef).tolist(),
-            "columns": None if gate.columns is None else [int(j) for j in gate.columns],
-        },
-        "experts": {f.name: np.asarray(getattr(experts, f.name)).tolist() for f in fields(experts)},
-    }
-
-
-def model_of(record: ModelRecord) -> MoE:
-    """Return the model of a checked record."""
-    columns = record.gate.columns
-    parameters = {name: np.array(value, np.float64) for name, value in record.experts.items()}
-    return MoE(
-        SoftmaxGate(
-            np.array(record.gate.coef, np.float64), None if columns is None else tuple(columns)
-        ),
-        FAMILIES[record.family](**parameters),
-        None if record.feature_names is None else tuple(record.feature_names),
-        None if record.classes is None else np.array(record.classes),
-    )

@@ -1,4 +1,4 @@
-"""The fields of messages and model files, and the checks on them.
+"""The model inside every other document: its fields, the checks on them, both conversions.
 
 Pydantic sees to types; then the fields have to agree with each other. What is wrong is said in one
 sentence, which names its place by a path such as ``model.experts.var[2]``.
@@ -7,45 +7,36 @@ sentence, which names its place by a path such as ``model.experts.var[2]``.
 from __future__ import annotations
 
 import json
+import platform
 from dataclasses import fields
 from functools import cache
-from typing import Annotated, Any, Literal
+from importlib.metadata import version
+from typing import Annotated, Any
 
 import numpy as np
 from pydantic import AfterValidator, create_model
 
 from otmoe.arrays.numerics import Floats
 from otmoe.data.features import FeatureSpec, FeaturesRecord, check_features
-from otmoe.documents.aggregation import AggregationRecord, check_aggregation
-from otmoe.documents.sketch import SketchRecord, check_sketch
-from otmoe.likelihood.grams import GramsRecord, check_grams
 from otmoe.model.experts import FAMILIES, Experts
-from otmoe.text.errors import fail
+from otmoe.model.gate import SoftmaxGate
+from otmoe.model.mixture import MoE
+from otmoe.text.errors import MessageError, fail
 from otmoe.text.records import (
     LONGEST_NAME,
     Label,
-    Line,
     List,
-    Map,
     Matrix,
     Name,
-    Number,
     Positive,
     Record,
-    Site,
-    Told,
-    Version,
     Whole,
     check_distinct,
-    check_version,
     problem,
     typed,
 )
 from otmoe.text.sentences import Error
-from otmoe.text.strict_json import Limits, path_of, shown
-
-MOST_SHARED = 10_000
-"""Rows of x in a message, at most."""
+from otmoe.text.strict_json import Limits, shown
 
 # -- fields --------------------------------------------------------------------------------------
 
@@ -74,44 +65,6 @@ class ModelRecord(Record):
     experts: dict[str, Any]
 
 
-class FitRecord(Record):
-    """How a fit ended."""
-
-    converged: bool
-    status: Told
-    warnings: List[Told] = []
-
-
-class LocalModelRecord(Record):
-    """What a site sends."""
-
-    otmoe: Literal["local model"]
-    schema_version: Version
-    site: Site
-    n_samples: Positive
-    log_likelihood: Number
-    fit: FitRecord
-    constant_features: Map[str, Number] = {}
-    features: FeaturesRecord | None = None
-    model: ModelRecord
-    grams: GramsRecord | None = None
-    sketch: SketchRecord | None = None
-    support: Matrix | None = None
-    versions: Map[Line, Line] = {}
-
-
-class ModelFileRecord(Record):
-    """A model, what its author wanted to say about it and, if it was merged, how."""
-
-    otmoe: Literal["model"]
-    schema_version: Version
-    about: Map[Line, Label] = {}
-    features: FeaturesRecord | None = None
-    model: ModelRecord
-    aggregation: AggregationRecord | None = None
-    versions: Map[Line, Line] = {}
-
-
 def experts_record(family: str) -> type[Record]:
     """Return the fields of a family: coefficients, and dispersions where it has them."""
     return _experts_record(FAMILIES[family])
@@ -128,62 +81,6 @@ def _experts_record(family: type[Experts]) -> type[Record]:
 
 
 # -- checks --------------------------------------------------------------------------------------
-
-
-def check(
-    document: dict[str, Any], source: str, limits: Limits | None = None
-) -> LocalModelRecord | ModelFileRecord:
-    """Return a document as a record, or say what is wrong with it.
-
-    Parameters
-    ----------
-    document : dict
-        As :func:`otmoe.text.strict_json.parse` returns it.
-    source : str
-        Where the document comes from; errors begin with it.
-    limits : Limits, optional
-        For what comes from elsewhere.
-    """
-    if "otmoe" not in document:
-        fail(source, "otmoe", Error.KIND_MISSING)
-    kind = document["otmoe"]
-    check_version(document, source)
-    record: LocalModelRecord | ModelFileRecord
-    if kind == "local model":
-        record = typed(LocalModelRecord, document, source)
-    elif kind == "model":
-        record = typed(ModelFileRecord, document, source)
-    else:
-        fail(
-            source,
-            "otmoe",
-            Error.OTHER_DOCUMENT,
-            kind=shown(kind),
-            wanted='"local model" or "model"',
-        )
-    model = record.model
-    check_model(model, record.features, source, limits)
-    if isinstance(record, LocalModelRecord):
-        _check_constant(record, source)
-        if record.grams is not None:
-            _check_grams(record.grams, record, source)
-        if record.sketch is not None:
-            check_sketch(record.sketch, _names(model), source)
-        if record.support is not None:
-            _check_support(record.support, len(_names(model)), source)
-    elif record.aggregation is not None:
-        coef, n_parameters = np.shape(model.experts["coef"]), _n_parameters(model)
-        check_aggregation(record.aggregation, coef[0], coef[-1] - 1, n_parameters, source, limits)
-    return record
-
-
-def _n_parameters(model: ModelRecord) -> int:
-    """Return the number of free parameters, as :attr:`MoE.n_parameters` has it."""
-    shape = np.shape(model.experts["coef"])
-    K, p, columns = shape[0], shape[-1], model.gate.columns
-    rows = shape[1] - 1 if len(shape) == 3 else 1  # the last class is the reference
-    gate = (K - 1) * (p if columns is None else len(columns))
-    return gate + K * rows * p + K * (len(model.experts) - 1)
 
 
 def check_model(
@@ -309,30 +206,54 @@ def _check_features(features: FeaturesRecord, model: ModelRecord, source: str) -
             fail(source, "features", Error.FEATURES_OTHER, name=shown(name), wanted=shown(other))
 
 
-def _check_grams(grams: GramsRecord, record: LocalModelRecord, source: str) -> None:
-    shape = np.shape(record.model.experts["coef"])
-    size = shape[-1] * (shape[1] - 1 if len(shape) == 3 else 1)
-    check_grams(grams, shape[0], size, record.n_samples, source)
+# -- conversions ---------------------------------------------------------------------------------
 
 
-def _check_constant(record: LocalModelRecord, source: str) -> None:
-    known = set(_names(record.model))
-    for name in record.constant_features:
-        if name not in known:
-            place = path_of(("constant_features", name))
-            fail(source, place, Error.NOT_A_FEATURE)
+def model_document(model: MoE) -> dict[str, Any]:
+    """Return a model as it stands in a document."""
+    gate, experts = model.gate, model.experts
+    if not isinstance(gate, SoftmaxGate):
+        raise MessageError(Error.GATE_WITHOUT_FILE, where="model", kind=type(gate).__name__)
+    return {
+        "family": experts.family,
+        "feature_names": None if model.feature_names is None else list(model.feature_names),
+        "classes": None if model.classes is None else np.asarray(model.classes).tolist(),
+        "gate": {
+            "coef": np.asarray(gate.coef).tolist(),
+            "columns": None if gate.columns is None else [int(j) for j in gate.columns],
+        },
+        "experts": {f.name: np.asarray(getattr(experts, f.name)).tolist() for f in fields(experts)},
+    }
 
 
-def _check_support(rows: list[list[float]], d: int, source: str) -> None:
-    if not 0 < len(rows) <= MOST_SHARED:
-        fail(source, "support", Error.SUPPORT_ROWS, rows=len(rows), most=MOST_SHARED)
-    for i, row in enumerate(rows):
-        if len(row) != d:
-            sizes = {"length": len(row), "wanted": d}
-            fail(source, f"support[{i}]", Error.LENGTH_OF_FEATURES, **sizes)
+def model_of(record: ModelRecord) -> MoE:
+    """Return the model of a checked record."""
+    columns = record.gate.columns
+    parameters = {name: np.array(value, np.float64) for name, value in record.experts.items()}
+    return MoE(
+        SoftmaxGate(
+            np.array(record.gate.coef, np.float64), None if columns is None else tuple(columns)
+        ),
+        FAMILIES[record.family](**parameters),
+        None if record.feature_names is None else tuple(record.feature_names),
+        None if record.classes is None else np.array(record.classes),
+    )
 
 
-def _names(model: ModelRecord) -> list[str]:
-    """Return the names of the features, given or made up as `MoE.terms` does."""
-    d = len(model.gate.coef[0]) - 1
-    return [f"x{j}" for j in range(d)] if model.feature_names is None else model.feature_names
+def features_part(features: FeatureSpec | None) -> dict[str, Any]:
+    """Return the field of a document that holds a specification, if there is one."""
+    return {} if features is None else {"features": features.body()}
+
+
+def features_of(record: FeaturesRecord | None) -> FeatureSpec | None:
+    """Return the specification of a checked record, if there is one."""
+    return None if record is None else FeatureSpec.from_record(record)
+
+
+def versions_used() -> dict[str, str]:
+    """Return the versions of otmoe, Python and NumPy, by name."""
+    return {
+        "otmoe": version("otmoe"),
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+    }

@@ -7,7 +7,8 @@ import numpy as np
 from otmoe.arrays.numerics import to_numpy
 from otmoe.data.shards import Shard, ShardRows
 from otmoe.distributed.task import read
-from otmoe.documents.rounds import RefineReply, RefineRequest
+from otmoe.documents.reply import RefineReply
+from otmoe.documents.request import RefineRequest
 from otmoe.federation.rounds import reply_to
 from otmoe.likelihood.rows import Rows
 from otmoe.model.mixture import MoE

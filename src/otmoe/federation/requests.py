@@ -15,8 +15,10 @@ from otmoe.arrays.numerics import Floats
 from otmoe.data.features import FeatureSpec, FeaturesRecord, check_features
 from otmoe.data.shards import FileShard, shards_from
 from otmoe.distributed.task import ROWS_PER_PARAMETER, Task, fit_local, joined
-from otmoe.documents.message import LocalModel, load_features
-from otmoe.documents.rounds import RefineReply, RefineRequest
+from otmoe.documents.files import load_features
+from otmoe.documents.message import LocalModel
+from otmoe.documents.reply import RefineReply
+from otmoe.documents.request import RefineRequest
 from otmoe.federation.replying import reply_from
 from otmoe.text.errors import InvalidInput
 from otmoe.text.records import List, Name, Record, Site, Whole, problem, typed
@@ -191,7 +193,7 @@ def configured(config: Mapping[str, Any]) -> tuple[Request, Plan]:
     spec = load_features(asked["features"]) if "features" in asked else None
     if spec is None:
         raise InvalidInput(Error.FEATURES_FILE, where=source)
-    return typed(Request, {**asked, "features": spec.document()}, source), plan
+    return typed(Request, {**asked, "features": spec.body()}, source), plan
 
 
 def answer(request: Request, offer: Offer) -> LocalModel:

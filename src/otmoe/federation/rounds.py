@@ -26,9 +26,11 @@ from otmoe.data.features import FeatureSpec
 from otmoe.documents.aggregation import AggregationRecord
 from otmoe.documents.compatible import check_compatible
 from otmoe.documents.message import LocalModel
-from otmoe.documents.rounds import RefineReply, RefineRequest, RefineState
+from otmoe.documents.reply import RefineReply
+from otmoe.documents.request import RefineRequest
+from otmoe.documents.state import RefineState
 from otmoe.likelihood.fit import ALPHA
-from otmoe.likelihood.rounds import Refinement, advance, answer
+from otmoe.likelihood.rounds import Refinement, advance, site_information
 from otmoe.likelihood.rows import Rows, Scaling
 from otmoe.model.mixture import MoE
 from otmoe.text.errors import MessageError
@@ -95,7 +97,9 @@ def request_of(state: RefineState) -> RefineRequest:
     if state.done:
         raise MessageError(Error.ROUNDS_OVER)
     known = state.refinement
-    return RefineRequest(known.rounds + 1, known.model, known.scaling, state.features)
+    return RefineRequest(
+        known.rounds + 1, known.model, known.scaling, state.features, moments=known.pooled is None
+    )
 
 
 def reply_to(request: RefineRequest, rows: Rows, site: str) -> RefineReply:
@@ -111,7 +115,9 @@ def reply_to(request: RefineRequest, rows: Rows, site: str) -> RefineReply:
         Its name, as in its message.
     """
     with np.errstate(all="ignore"):  # what is not finite is refused
-        found = answer(site, request.model, request.scaling, rows)
+        found = site_information(
+            site, request.model, request.scaling, rows, moments=request.moments
+        )
     return RefineReply(request.round, request.digest, found)
 
 
@@ -148,7 +154,7 @@ def step(
     try:
         with np.errstate(all="ignore"):  # what is not finite is refused
             after = advance(
-                state.refinement, [reply.answer for reply in replies], list(state.sites)
+                state.refinement, [reply.content for reply in replies], list(state.sites)
             )
         return replace(state, refinement=after)
     except (ValueError, np.linalg.LinAlgError) as error:
@@ -199,12 +205,14 @@ def _check_belongs(state: RefineState, request: RefineRequest, reply: RefineRepl
 
 def _check_content(state: RefineState, request: RefineRequest, reply: RefineReply) -> None:
     """Refuse a reply about a model of another size, about other rows, or impossible."""
-    model, found = request.model, reply.answer
+    model, found = request.model, reply.content
     sizes = {
         "score": (len(found.information.score), model.n_parameters, "free parameters"),
         "mass": (len(found.information.mass), model.n_experts, "experts"),
-        "x_mean": (len(found.x_mean), model.n_features, "features"),
     }
+    if request.moments:
+        size = 0 if found.moments is None else len(found.moments.mean)
+        sizes["x_mean"] = (size, model.n_features, "features")
     for name, (size, wanted, what) in sizes.items():
         if size != wanted:
             raise MessageError(

@@ -34,7 +34,20 @@ _WIDE = 0.1  # bound on a step once one has failed, in standard errors of a sing
 
 
 @dataclass(frozen=True)
-class Answer:
+class FeatureMoments:
+    """Moments of a site's features.
+
+    Attributes
+    ----------
+    mean, var : ndarray of shape (d,)
+    """
+
+    mean: Floats
+    var: Floats
+
+
+@dataclass(frozen=True)
+class SiteInformation:
     """What a site says about a model.
 
     Attributes
@@ -44,18 +57,19 @@ class Answer:
         On the scale of the question, base measure included in the log-likelihood.
     n_samples : float
         Sum of the weights.
-    x_mean, x_var : ndarray of shape (d,)
-        Moments of the site's features.
+    moments : FeatureMoments, optional
+        Of the site's features; they do not change, so that one round is enough.
     """
 
     site: str
     information: Information = field(repr=False)
     n_samples: float
-    x_mean: Floats = field(repr=False)
-    x_var: Floats = field(repr=False)
+    moments: FeatureMoments | None = field(default=None, repr=False)
 
 
-def answer(site: str, model: MoE, scaling: Scaling, rows: Rows) -> Answer:
+def site_information(
+    site: str, model: MoE, scaling: Scaling, rows: Rows, *, moments: bool = True
+) -> SiteInformation:
     """Return what a site says about a model, in one pass over its rows.
 
     Parameters
@@ -67,21 +81,21 @@ def answer(site: str, model: MoE, scaling: Scaling, rows: Rows) -> Answer:
         Of the parameters in which score and information are expressed.
     rows : Rows
         On the user's scale.
+    moments : bool
+        Whether to add the moments of the features.
     """
     there = replace(rows, scaling=scaling)
     found = observed_information(scaling.from_user(model), there)
     base = there.log_base(model.experts)
-    mean, var = _moments(rows)
-    return Answer(
+    return SiteInformation(
         site,
         replace(found, log_likelihood=found.log_likelihood + base),
         rows.total_weight,
-        mean,
-        var,
+        _moments(rows) if moments else None,
     )
 
 
-def _moments(rows: Rows) -> tuple[Floats, Floats]:
+def _moments(rows: Rows) -> FeatureMoments:
     """Return weighted mean and variance of the features."""
     slices = list(rows.slices())
     shift = to_numpy(rows.X[:1, :])[0].astype(np.float64)
@@ -94,7 +108,7 @@ def _moments(rows: Rows) -> tuple[Floats, Floats]:
         return np.stack([weight @ X, np.einsum("n,nd,nd->d", weight, X, X)])
 
     first, second = block_sum(sums, iter(slices), rows.pool) / rows.total_weight
-    return shift + first, np.maximum(second - first**2, 0.0)
+    return FeatureMoments(shift + first, np.maximum(second - first**2, 0.0))
 
 
 @dataclass(frozen=True)
@@ -194,7 +208,7 @@ class Refinement:
 
 
 def advance(
-    state: Refinement, answers: Sequence[Answer], expected: Sequence[str] = ()
+    state: Refinement, answers: Sequence[SiteInformation], expected: Sequence[str] = ()
 ) -> Refinement:
     """Return the rounds after one more has been answered.
 
@@ -204,7 +218,7 @@ def advance(
     Parameters
     ----------
     state : Refinement
-    answers : sequence of Answer
+    answers : sequence of SiteInformation
         About `state.model`; their order does not matter.
     expected : sequence of str
         Sites that were asked.
@@ -314,12 +328,16 @@ def _charge(theta: Floats, penalty: Floats) -> float:
     return 0.5 * float(theta @ penalty @ theta)
 
 
-def _pooled_scaling(answers: Sequence[Answer]) -> Scaling:
-    """Return the standardisation of the rows of all sites."""
-    n = np.array([a.n_samples for a in answers])
-    mean = np.average([a.x_mean for a in answers], axis=0, weights=n)
-    within = np.average([a.x_var for a in answers], axis=0, weights=n)
-    between = np.average([(a.x_mean - mean) ** 2 for a in answers], axis=0, weights=n)
+def _pooled_scaling(answers: Sequence[SiteInformation]) -> Scaling:
+    """Return the standardisation of the rows of all sites that sent their moments."""
+    known = [(a.n_samples, a.moments) for a in answers if a.moments is not None]
+    if not known:
+        raise InvalidInput(Error.NO_MOMENTS)
+    n = np.array([rows for rows, _ in known])
+    means = np.array([moments.mean for _, moments in known])
+    mean = np.average(means, axis=0, weights=n)
+    within = np.average([moments.var for _, moments in known], axis=0, weights=n)
+    between = np.average((means - mean) ** 2, axis=0, weights=n)
     sd = np.sqrt(within + between)
     return Scaling(mean, np.where(sd > 1e-10 * np.abs(mean), sd, 1.0))
 

@@ -7,7 +7,7 @@ user's X (n, d) and goes over it block by block.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Self
 
 import numpy as np
@@ -260,6 +260,15 @@ class MoE:
             experts=self.experts.with_vector(vector[split:]),
         )
 
+    def frozen(self) -> Self:
+        """Return the model with copies of its arrays that nobody can change."""
+        experts = {f.name: _frozen(getattr(self.experts, f.name)) for f in fields(self.experts)}
+        return replace(
+            self,
+            gate=replace(self.gate, coef=_frozen(self.gate.coef)),
+            experts=replace(self.experts, **experts),
+        )
+
     def take(self, order: Any) -> Self:
         """Return the model with its experts in another order."""
         return replace(self, gate=self.gate.take(order), experts=self.experts.take(order))
@@ -292,6 +301,12 @@ class MoE:
 
         cost = to_numpy(self._rowwise(block, X)).sum(axis=0) / X.shape[0]
         return np.asarray(linear_sum_assignment(np.log1p(cost))[1])
+
+
+def _frozen(array: Floats) -> Floats:
+    copy = np.array(array)
+    copy.flags.writeable = False
+    return copy
 
 
 def _first_nonnegative(function: Callable[[Floats], Floats], low: Floats, high: Floats) -> Floats:

@@ -15,14 +15,15 @@ from typing import Any
 from otmoe.aggregation import Aggregation
 from otmoe.data.features import FeatureSpec
 from otmoe.documents.aggregation import AggregationRecord
-from otmoe.documents.message import load_record, model_of
-from otmoe.documents.model import ModelFileRecord
+from otmoe.documents.files import load_model_file
+from otmoe.documents.model_file import ModelFile
 from otmoe.model.mixture import MoE
 from otmoe.reporting.data import page_data
 from otmoe.text.errors import InvalidType
+from otmoe.text.outputs import write_whole
 from otmoe.text.records import typed
 from otmoe.text.sentences import Error
-from otmoe.text.strict_json import LIMITS, Limits, named, write_whole
+from otmoe.text.strict_json import LIMITS, Limits, named
 
 __all__ = ["Page", "report"]
 
@@ -94,10 +95,9 @@ def report(
     elif isinstance(source, MoE):
         model = source
     elif isinstance(source, str | os.PathLike):
-        found = load_record(source, limits)
-        model = model_of(found.model)
-        features = None if found.features is None else FeatureSpec.from_record(found.features)
-        if isinstance(found, ModelFileRecord):
+        found = load_model_file(source, limits)
+        model, features = found.model, found.features
+        if isinstance(found, ModelFile):
             record, words = found.aggregation, found.about
         else:
             words = {"site": found.site, "rows": found.n_samples}

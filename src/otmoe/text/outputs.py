@@ -44,3 +44,9 @@ def whole(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         if isinstance(error, OSError) and error.errno is not None and error.filename is None:
             error.filename = os.fspath(path)  # a full disk does not say what was written to it
         raise
+
+
+def write_whole(path: str | os.PathLike[str], text: str) -> None:
+    """Write a text file, whole or not at all."""
+    with whole(path) as file:
+        file.write(text.encode())

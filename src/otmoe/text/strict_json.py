@@ -11,7 +11,6 @@ from typing import Any, NoReturn
 
 from otmoe.text.arguments import check_whole
 from otmoe.text.errors import InvalidType, MessageError, fail
-from otmoe.text.outputs import whole
 from otmoe.text.sentences import Error
 
 _QUOTED = 40  # characters of an offending value that are shown
@@ -77,6 +76,9 @@ it should, read it with limits=otmoe.Limits(depth=...) and a larger number.
 
 LIMITS = Limits()
 """What is read unless the caller says otherwise."""
+
+UNLIMITED = Limits(**{limit.name: 2**62 for limit in fields(Limits)})
+"""For what this machine has made itself."""
 
 _MORE_THAN = {
     "bytes": "more than {:,} bytes",
@@ -288,9 +290,3 @@ def shown(value: Any) -> str:
     except (TypeError, ValueError):
         text = " ".join(repr(value).split())
     return text if len(text) <= _QUOTED else f"{text[:_QUOTED]}..."
-
-
-def write_whole(path: str | os.PathLike[str], text: str) -> None:
-    """Write a text file, whole or not at all."""
-    with whole(path) as file:
-        file.write(text.encode())

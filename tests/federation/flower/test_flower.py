@@ -28,7 +28,7 @@ from otmoe import (
     support_from,
 )
 from otmoe.distributed.task import Task, fit_local
-from otmoe.documents.rounds import RefineState
+from otmoe.documents.state import RefineState
 from otmoe.federation.replying import reply_from
 from otmoe.federation.rounds import begin, request_of, step
 from otmoe.likelihood.rows import Scaling

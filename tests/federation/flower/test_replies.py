@@ -18,7 +18,9 @@ from otmoe import (
     observed_inference,
     simulate,
 )
-from otmoe.documents.rounds import RefineReply, RefineRequest, RefineState
+from otmoe.documents.reply import RefineReply
+from otmoe.documents.request import RefineRequest
+from otmoe.documents.state import RefineState
 from otmoe.federation.flower import app as flower
 from otmoe.federation.flower import nodes
 from otmoe.federation.requests import Offer, Request, answer
@@ -86,7 +88,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def asked():
-    return Request(target="y", experts=2, features=SPEC.document(), starts=3)
+    return Request(target="y", experts=2, features=SPEC.body(), starts=3)
 
 
 @pytest.fixture(scope="module")
@@ -266,7 +268,7 @@ def test_a_model_of_other_classes_is_not_what_was_asked_for(tmp_path):
     frame = pd.DataFrame(data.X, columns=["age", "dose"])
     for name, labels in {"lyon": ["no", "yes"], "nantes": ["non", "oui"]}.items():
         frame.assign(y=np.take(labels, data.y > 0)).to_parquet(tmp_path / f"{name}.parquet")
-    base = {"target": "y", "experts": 1, "features": SPEC.document(), "family": "classes"}
+    base = {"target": "y", "experts": 1, "features": SPEC.body(), "family": "classes"}
     asked = Request(**base, classes=["no", "yes"])
     other = Request(**base, classes=["non", "oui"])
     text = answer(other, Offer(site="nantes", data=str(tmp_path / "nantes.parquet"))).to_json()

@@ -20,7 +20,7 @@ from otmoe.aggregation import Aggregation, aggregate
 from otmoe.arrays.numerics import Floats
 from otmoe.data.shards import draw_features
 from otmoe.documents.message import LocalModel
-from otmoe.documents.rounds import RefineRequest
+from otmoe.documents.request import RefineRequest
 from otmoe.federation.flower.nodes import (
     RECORD,
     connected,

@@ -9,7 +9,8 @@ from typing import Any
 from otmoe.aggregation import Aggregation
 from otmoe.aggregation.support import support_from
 from otmoe.arrays.numerics import Floats
-from otmoe.documents.rounds import RefineReply, RefineState
+from otmoe.documents.reply import RefineReply
+from otmoe.documents.state import RefineState
 from otmoe.federation.flower.nodes import connected, exchange, file_name, log, sent_as, who, words
 from otmoe.federation.requests import Plan, Request
 from otmoe.federation.rounds import begin, check_reply, request_of, step

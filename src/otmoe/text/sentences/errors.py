@@ -208,7 +208,7 @@ class Error(Sentence):
         "X has {rows:g} rows (the sum of their weights), but the fit had {fitted:g}: give the "
         "rows and the weights of the fit."
     )
-    KIND_MISSING = "is missing; an otmoe file says there what it is."
+    KIND_MISSING = "is {kind}; an otmoe file says there what it is."
     LENGTH_OF_MODEL = (
         "has {length} entries; give {wanted}, to agree with the start of `model.experts.coef`."
     )
@@ -316,6 +316,10 @@ class Error(Sentence):
     NO_ROUND_YET = "no refine round has been answered yet: ask the sites first."
     NOT_ROWS = "is {value}; give a number of rows."
     NOT_A_GRAM = "is no sum of x x', which has no negative eigenvalue; write it row by row."
+    NO_MOMENTS = (
+        "no site sent means and variances of its features, which the first round asks for: ask the "
+        "sites to answer again."
+    )
     NO_SCALE = "the identity has no matrix: the number of columns is not known."
 
     # -- standard errors
@@ -428,14 +432,6 @@ class Error(Sentence):
         "site {site!r} has other features than site {other!r}: fit all sites to the same "
         "columns, in the same order."
     )
-    VARIANCE_NOT_POSITIVE = (
-        "the variance of expert {expert} is {value:g}; it must be positive and finite. Fit the "
-        "site again."
-    )
-    COEFFICIENT_NOT_FINITE = (
-        "a coefficient of the {part} is NaN or infinite. Fit the site again, or leave it out."
-    )
-    N_SAMPLES_NOT_POSITIVE = "n_samples is {value!r}; it must be a positive number."
 
     # -- workers
     EXECUTOR_BROKE = (

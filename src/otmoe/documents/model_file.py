@@ -1,0 +1,125 @@
+"""Model files: a model, what its author says about it and, if it was merged, how."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, Self
+
+from otmoe.data.features import FeatureSpec, FeaturesRecord
+from otmoe.documents.aggregation import AggregationRecord, check_aggregation
+from otmoe.documents.model import (
+    ModelRecord,
+    check_model,
+    features_of,
+    features_part,
+    model_document,
+    model_of,
+    versions_used,
+)
+from otmoe.model.mixture import MoE
+from otmoe.text.document import Document
+from otmoe.text.outputs import write_whole
+from otmoe.text.records import Label, Line, Map, Record, Version, typed
+from otmoe.text.strict_json import UNLIMITED, Limits, to_text
+
+
+class ModelFileRecord(Record):
+    """A model, what its author wanted to say about it and, if it was merged, how."""
+
+    otmoe: Literal["model"]
+    schema_version: Version
+    about: Map[Line, Label] = {}
+    features: FeaturesRecord | None = None
+    model: ModelRecord
+    aggregation: AggregationRecord | None = None
+    versions: Map[Line, Line] = {}
+
+
+@dataclass(frozen=True)
+class ModelFile(Document):
+    """A model file.
+
+    Attributes
+    ----------
+    model : MoE
+    features : FeatureSpec, optional
+        How columns become the model's features; None for plain numbers.
+    about : dict
+        What its author says about it.
+    aggregation : AggregationRecord, optional
+        How the model was merged.
+    """
+
+    kind: ClassVar[str] = "model"
+    called: ClassVar[str] = "model"
+
+    model: MoE
+    features: FeatureSpec | None = field(default=None, repr=False)
+    about: dict[str, Any] = field(default_factory=dict, repr=False)
+    aggregation: AggregationRecord | None = field(default=None, repr=False)
+
+    def body(self) -> dict[str, Any]:
+        """Return what the file holds, below its kind and version."""
+        how = self.aggregation
+        return {
+            "about": self.about,
+            **features_part(self.features),
+            "model": model_document(self.model),
+            **({} if how is None else {"aggregation": how.model_dump(exclude_unset=True)}),
+            "versions": versions_used(),
+        }
+
+    @classmethod
+    def from_document(cls, document: dict[str, Any], source: str, limits: Limits) -> Self:
+        """Return the model file of a parsed document, checked."""
+        record = typed(ModelFileRecord, document, source)
+        check_model(record.model, record.features, source, limits)
+        model = model_of(record.model)
+        if record.aggregation is not None:
+            sizes = model.n_experts, model.n_features, model.n_parameters
+            check_aggregation(record.aggregation, *sizes, source, limits)
+        return cls(model, features_of(record.features), record.about, record.aggregation)
+
+
+def save_model(
+    model: MoE,
+    path: str | os.PathLike[str],
+    about: dict[str, Any] | None = None,
+    features: FeatureSpec | None = None,
+    aggregation: dict[str, Any] | None = None,
+) -> None:
+    """Write a model to a file, whole or not at all.
+
+    Parameters
+    ----------
+    model : MoE
+    path : str or path
+        Its folder has to exist.
+    about : dict, optional
+        What else the file should say: text, numbers or booleans by name. It is there for readers
+        of the file; :func:`load_model` does not return it.
+    features : FeatureSpec, optional
+        How columns become the model's features; :func:`load_features` returns it.
+    aggregation : dict, optional
+        How the model was merged, from :meth:`otmoe.Aggregation.document`, for ``otmoe report``;
+        :meth:`otmoe.Aggregation.save` writes a model with it.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> from otmoe import load_model, save_model, simulate
+    >>> truth = simulate(10, 2, 3, random_state=0).truth
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder, "truth.moe.json")
+    ...     save_model(truth, path, about={"made by": "simulate"})
+    ...     bool((load_model(path).to_vector() == truth.to_vector()).all())
+    True
+    """
+    document = {
+        **ModelFile(model, features, {} if about is None else about).document(),
+        **({} if aggregation is None else {"aggregation": aggregation}),
+    }
+    ModelFile.from_document(document, "model", UNLIMITED)
+    write_whole(path, to_text(document) + "\n")

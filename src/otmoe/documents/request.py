@@ -1,0 +1,98 @@
+"""Refine requests: what the server asks all sites in a round."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, Self
+
+from otmoe.data.features import FeatureSpec, FeaturesRecord
+from otmoe.documents.model import (
+    ModelRecord,
+    check_model,
+    features_of,
+    features_part,
+    model_document,
+    model_of,
+    versions_used,
+)
+from otmoe.documents.sums import Round, ScalingRecord, check_scaling, scaling_document, scaling_of
+from otmoe.likelihood.rounds import digest
+from otmoe.likelihood.rows import Scaling
+from otmoe.model.mixture import MoE
+from otmoe.text.document import Document
+from otmoe.text.errors import fail
+from otmoe.text.records import Line, Map, Record, Version, typed
+from otmoe.text.sentences import Error
+from otmoe.text.strict_json import Limits
+
+
+class RequestRecord(Record):
+    """What the server asks: how likely are your rows under this model, and where to go from it."""
+
+    otmoe: Literal["refine request"]
+    schema_version: Version
+    round: Round
+    digest: Line
+    moments: bool = False
+    scaling: ScalingRecord
+    features: FeaturesRecord | None = None
+    model: ModelRecord
+    versions: Map[Line, Line] = {}
+
+
+@dataclass(frozen=True)
+class RefineRequest(Document):
+    """What the server asks all sites in a round.
+
+    Attributes
+    ----------
+    round : int
+        From 1.
+    model : MoE
+        On the user's scale.
+    scaling : Scaling
+        Of the parameters in which sites answer.
+    features : FeatureSpec, optional
+        How columns become the model's features; None for plain numbers.
+    moments : bool
+        Whether means and variances of the features are asked for: once is enough.
+    """
+
+    kind: ClassVar[str] = "refine request"
+    called: ClassVar[str] = "request"
+
+    round: int
+    model: MoE
+    scaling: Scaling = field(repr=False)
+    features: FeatureSpec | None = field(default=None, repr=False)
+    moments: bool = False
+
+    @property
+    def digest(self) -> str:
+        """A hash of the question; a reply repeats it."""
+        return digest(self.model, self.scaling)
+
+    def body(self) -> dict[str, Any]:
+        """Return what the file holds, below its kind and version."""
+        return {
+            "round": self.round,
+            "digest": self.digest,
+            "moments": self.moments,
+            "scaling": scaling_document(self.scaling, self.model),
+            **features_part(self.features),
+            "model": model_document(self.model),
+            "versions": versions_used(),
+        }
+
+    @classmethod
+    def from_document(cls, document: dict[str, Any], source: str, limits: Limits) -> Self:
+        """Return the request of a parsed document, checked."""
+        record = typed(RequestRecord, document, source)
+        check_model(record.model, record.features, source, limits)
+        model = model_of(record.model)
+        check_scaling(record.scaling, model.n_features, "scaling", source)
+        features, scaling = features_of(record.features), scaling_of(record.scaling)
+        found = cls(record.round, model, scaling, features, record.moments)
+        if record.digest != found.digest:
+            fail(source, "digest", Error.DIGEST)
+        return found

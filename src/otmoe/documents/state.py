@@ -1,0 +1,232 @@
+"""Where the server of refine rounds stands; with the replies to come it is all that it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import InitVar, dataclass, field
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+import numpy as np
+from pydantic import Field
+
+from otmoe.data.features import FeatureSpec, FeaturesRecord
+from otmoe.documents.aggregation import AggregationRecord, check_aggregation
+from otmoe.documents.model import (
+    ModelRecord,
+    check_model,
+    features_of,
+    features_part,
+    model_document,
+    model_of,
+    versions_used,
+)
+from otmoe.documents.sums import (
+    InformationRecord,
+    NotNegative,
+    Round,
+    ScalingRecord,
+    check_information,
+    check_length,
+    check_scaling,
+    information_document,
+    information_of,
+    scaling_document,
+    scaling_of,
+)
+from otmoe.inference import Inference, refined_inference
+from otmoe.likelihood.rounds import Best, Refinement
+from otmoe.model.mixture import MoE
+from otmoe.text.document import Document
+from otmoe.text.errors import fail
+from otmoe.text.records import (
+    Line,
+    List,
+    Map,
+    Number,
+    Positive,
+    Record,
+    Row,
+    Site,
+    Version,
+    Whole,
+    typed,
+)
+from otmoe.text.sentences import Error
+from otmoe.text.strict_json import UNLIMITED, Limits
+
+Rounds = Annotated[Whole, Field(ge=0, le=1_000_000)]
+
+
+class BestRecord(InformationRecord):
+    """The best model so far: its parameters, what the sites said in all, and each of them."""
+
+    theta: Row
+    sites: Map[Site, Number]
+
+
+class MissingRecord(Record):
+    """A site that did not answer a round."""
+
+    round: Round
+    site: Site
+
+
+class StateRecord(Record):
+    """Where the server stands; with the replies to come it is all that it needs to go on."""
+
+    otmoe: Literal["refine state"]
+    schema_version: Version
+    most_rounds: Rounds | None  # none: as many as it takes
+    alpha: NotNegative
+    sites: Map[Site, Positive]
+    rounds: Rounds
+    radius: Positive | None  # none: infinite
+    decrement: Number | None  # none: infinite
+    trace: Row
+    missing: List[MissingRecord]
+    scaling: ScalingRecord
+    pooled: ScalingRecord | None
+    features: FeaturesRecord | None = None
+    model: ModelRecord
+    best: BestRecord | None
+    aggregation: AggregationRecord | None = None
+    versions: Map[Line, Line] = {}
+
+
+def _checked(document: dict[str, Any], source: str, limits: Limits) -> tuple[StateRecord, MoE]:
+    """Return a document as a record whose parts agree, and the model in it."""
+    record = typed(StateRecord, document, source)
+    check_model(record.model, record.features, source, limits)
+    model = model_of(record.model)
+    check_scaling(record.scaling, model.n_features, "scaling", source)
+    if not record.sites:
+        fail(source, "sites", Error.NO_SITES_ASKED)
+    if record.pooled is not None:
+        check_scaling(record.pooled, model.n_features, "pooled", source)
+    if not (record.rounds == 0) == (record.best is None) == (record.pooled is None):
+        fail(source, "best", Error.STATE_INCOMPLETE)
+    if record.best is not None:
+        P, best = model.n_parameters, record.best
+        check_information(best, model.n_experts, P, source, "best.")
+        check_length(best.theta, P, "best.theta", "free parameter of the model", source)
+        if not best.sites or not best.sites.keys() <= record.sites.keys():
+            fail(source, "best.sites", Error.STATE_SITES)
+    for i, gap in enumerate(record.missing):
+        if gap.site not in record.sites or gap.round > record.rounds:
+            fail(source, f"missing[{i}]", Error.STATE_MISSING)
+    if record.aggregation is not None:
+        sizes = model.n_experts, model.n_features, model.n_parameters
+        check_aggregation(record.aggregation, *sizes, source, limits)
+    return record, model
+
+
+@dataclass(frozen=True)
+class RefineState(Document):
+    """Where the server stands between two rounds.
+
+    Attributes
+    ----------
+    refinement : Refinement
+    sites : dict of float
+        The sites that are asked, and the rows that each has (the sum of their weights).
+    rounds : int or "auto"
+        How many rounds there shall be; "auto" for as many as it takes.
+    features : FeatureSpec, optional
+    aggregation : AggregationRecord, optional
+        How the model was merged that the rounds began with, for the file of the last one.
+    """
+
+    kind: ClassVar[str] = "refine state"
+    called: ClassVar[str] = "state"
+
+    refinement: Refinement
+    sites: Mapping[str, float] = field(repr=False)
+    rounds: int | str = "auto"
+    features: FeatureSpec | None = field(default=None, repr=False)
+    aggregation: AggregationRecord | None = field(default=None, repr=False)
+
+    checked: InitVar[bool] = False
+
+    def __post_init__(self, checked: bool) -> None:
+        if not checked:  # else it was, on its way from a file
+            _checked(self.document(), "state", UNLIMITED)
+
+    @property
+    def model(self) -> MoE:
+        """What the sites are asked about next; the answer, once it is done."""
+        return self.refinement.model
+
+    @property
+    def done(self) -> bool:
+        """Whether there is nothing more to ask."""
+        return self.refinement.is_done(self.rounds)
+
+    @property
+    def absent(self) -> tuple[str, ...]:
+        """Sites that have no part in the model so far: they missed the round that decided on it."""
+        best = self.refinement.best
+        return () if best is None else tuple(s for s in self.sites if s not in best.log_likelihood)
+
+    def inference(self) -> Inference:
+        """Return standard errors, tests and intervals, from what the sites sent.
+
+        Raises
+        ------
+        InferenceError
+            If the model is not at the maximum yet.
+        """
+        return refined_inference(self.refinement)
+
+    def body(self) -> dict[str, Any]:
+        """Return what the file holds, below its kind and version."""
+        state, best, how = self.refinement, self.refinement.best, self.aggregation
+        return {
+            "most_rounds": None if self.rounds == "auto" else self.rounds,
+            "alpha": float(state.alpha),
+            "sites": dict(self.sites),
+            "rounds": state.rounds,
+            "radius": float(state.radius) if state.radius != np.inf else None,
+            "decrement": float(state.decrement) if state.decrement != np.inf else None,
+            "trace": [float(value) for value in state.trace],
+            "missing": [{"round": r, "site": site} for r, site in state.missing],
+            "scaling": scaling_document(state.scaling, state.model),
+            "pooled": None if state.pooled is None else scaling_document(state.pooled, state.model),
+            **features_part(self.features),
+            "model": model_document(state.model),
+            "best": None if best is None else _best_document(best),
+            **({} if how is None else {"aggregation": how.model_dump(exclude_unset=True)}),
+            "versions": versions_used(),
+        }
+
+    @classmethod
+    def from_document(cls, document: dict[str, Any], source: str, limits: Limits) -> Self:
+        """Return the state of a parsed document, checked."""
+        record, model = _checked(document, source, limits)
+        best = record.best
+        state = Refinement(
+            model,
+            scaling_of(record.scaling),
+            record.alpha,
+            record.rounds,
+            None
+            if best is None
+            else Best(
+                np.array(best.theta, np.float64), information_of(best), best.sites, best.n_samples
+            ),
+            None if record.pooled is None else scaling_of(record.pooled),
+            np.inf if record.radius is None else record.radius,
+            np.inf if record.decrement is None else record.decrement,
+            tuple(record.trace),
+            tuple((gap.round, gap.site) for gap in record.missing),
+        )
+        rounds = "auto" if record.most_rounds is None else record.most_rounds
+        features = features_of(record.features)
+        return cls(state, record.sites, rounds, features, record.aggregation, checked=True)
+
+
+def _best_document(best: Best) -> dict[str, Any]:
+    return {
+        "theta": best.theta.tolist(),
+        "sites": dict(best.log_likelihood),
+        **information_document(best.information, best.n_samples),
+    }
