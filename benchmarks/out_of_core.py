@@ -24,7 +24,8 @@ import pyarrow.parquet as pq
 from benchmarks.harness import SEED, Benchmark, Column, Requirement, Settings
 from benchmarks.memory import MB
 from otmoe import DistributedMoERegressor, shards_from
-from otmoe.workers.gather import gather, local_workers
+from otmoe.workers.gather import Workers, gather
+from otmoe.workers.pools import local_workers
 from studies.rows import Row
 from studies.truths import draw
 
@@ -122,15 +123,14 @@ def read_only(shard: Any) -> int:
 def child(folder: str, workers: int) -> None:
     data = draw("hard", 4000, SEED)
     tiny = shards_from(Path(folder, "_tiny"), target="y")
-    make = local_workers(workers)
-    pool = make()  # one pool for all, so that its base is that of the run
+    pool = local_workers(workers)()  # one pool for all, so that its base is that of the run
     est = DistributedMoERegressor(4, executor=pool, random_state=SEED)
     est.fit_shards(tiny)
     base = max(status(pid, "VmRSS") for pid in children())
     own = status(os.getpid(), "VmRSS")
     shards = shards_from(folder, target="y")
     begin = perf_counter()
-    gather(read_only, shards, [shard.name for shard in shards], pool)
+    gather(read_only, shards, [shard.name for shard in shards], Workers(pool))
     read = perf_counter() - begin
     peaks = Peaks()
     begin = perf_counter()

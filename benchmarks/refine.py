@@ -12,11 +12,12 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from benchmarks.harness import SEED, Benchmark, Column, Requirement, Settings, ratio, side_by_side
-from otmoe.distributed.rounds import Question, answer_local
-from otmoe.distributed.task import RowsShard
+from otmoe.data.shards import RowsShard
+from otmoe.distributed.rounds import Question, information_local
 from otmoe.likelihood.information import observed_information
 from otmoe.likelihood.rounds import Refinement, advance
 from otmoe.likelihood.rows import Rows, Scaling
+from otmoe.model.target import Target
 from studies.rows import Row
 from studies.truths import draw
 
@@ -36,11 +37,11 @@ def measure(case: Row, settings: Settings) -> Row:
             slice(part[0], part[-1] + 1) for part in np.array_split(np.arange(n), case["shards"])
         )
     ]
-    state = Refinement(data.truth, scaling)
+    state, target = Refinement(data.truth, scaling), Target.of(data.truth)
 
     def one_round() -> None:
-        answers = [answer_local(Question(shard, data.truth, scaling)) for shard in shards]
-        advance(state, answers)
+        asked = [Question(shard, data.truth, scaling, target) for shard in shards]
+        advance(state, list(map(information_local, asked)))
 
     with threadpool_limits(1):
         seconds = side_by_side(

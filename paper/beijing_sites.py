@@ -75,7 +75,7 @@ def study(data: Path, folder: Path) -> None:
         return json.loads(done.stdout)
 
     def evaluate(model: str) -> Row:
-        return otmoe("evaluate", model, "test.parquet", "--target", TARGET, "--site", "site")
+        return otmoe("evaluate", model, "test.parquet", "--target", TARGET, "--site-column", "site")
 
     fit = ["--target", TARGET, "--experts", EXPERTS, "--features", "features.json"]
     sent, alone = {}, {}

@@ -31,7 +31,6 @@ from otmoe.datasets.simulation import Simulation
 from otmoe.distributed.rounds import refine_shards
 from otmoe.inference import (
     Inference,
-    InferenceError,
     distance_to_maximum,
     observed_inference,
     refined_inference,
@@ -41,6 +40,7 @@ from otmoe.likelihood.fit import ALPHA, em
 from otmoe.likelihood.information import observed_information
 from otmoe.likelihood.rows import Rows, Scaling
 from otmoe.likelihood.statistics import penalty_matrix
+from otmoe.text.errors import InferenceError
 from studies.machines import environment, machines
 from studies.rows import Row, append, read
 from studies.tables import put

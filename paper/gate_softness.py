@@ -16,8 +16,8 @@ from threadpoolctl import threadpool_limits
 
 from otmoe import MoE, aggregate, draw_support, simulate
 from otmoe.arrays.numerics import Floats, design
+from otmoe.data.shards import RowsShard, split
 from otmoe.distributed.fit import fit_shards
-from otmoe.distributed.task import RowsShard, split
 from otmoe.likelihood.fit import em
 from studies.machines import environment, machines
 from studies.rows import Row, append, read

@@ -17,8 +17,8 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.linear_model import LinearRegression
 
 from otmoe import MoERegressor
+from otmoe.data.shards import RowsShard, split
 from otmoe.datasets import SiteData, load_mmash
-from otmoe.distributed.task import RowsShard, split
 from paper.pages import PAGE, by_sites, named, write_page
 from paper.real import (
     SEED,

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +29,7 @@ from sklearn.preprocessing import StandardScaler
 
 from otmoe import FeatureSpec, MoEClassifier, shards_from
 from otmoe.datasets import load_flights
+from otmoe.model.target import Target
 from paper.pages import PAGE, by_sites, named, write_page
 from paper.real import (
     SEED,
@@ -47,7 +49,7 @@ EXPERTS, SMALL, JOINED = 2, 1000, "small airlines"
 ONE = "one expert, gram"
 METHODS = ("reduction", "aligned_average", "gram")
 REFINED, ROUNDS = ("gram",), (2,)
-LOGISTIC = {"options": {"family": "logistic"}, "classes": np.array([0, 1])}
+LATE = Target.of_classes(np.array([0, 1]))
 KEYS = ("sites", "method", "refine")
 ROLES = ("late15", "carrier", "day")
 
@@ -76,8 +78,8 @@ def main() -> None:
         show(tables(rows), out)
 
 
-def study(table: pa.Table, results: Results, folder: Path) -> None:
-    """Add to the CSV what it lacks."""
+def study(table: pa.Table, results: Results, folder: Path, **options: Any) -> None:
+    """Add to the CSV what it lacks; options are of the local fits."""
     testing = pa.array(column(table, "day") % 5 == 0)
     train, test = table.filter(pc.invert(testing)), table.filter(testing)
     spec = FeatureSpec.from_sample(
@@ -119,12 +121,12 @@ def study(table: pa.Table, results: Results, folder: Path) -> None:
             owners_of = [np.array([owner(name) for name in a]) for a in (theirs, airline)]
             path = folder / f"{where}.parquet"
             pq.write_table(train.append_column("site", pa.array(owners_of[0])), path)
-            shards = shards_from(path, target="late15", features=spec, site="site")
-            sites = fit_sites(shards, EXPERTS, **LOGISTIC)
+            shards = shards_from(path, target="late15", features=spec, site_column="site")
+            sites = fit_sites(shards, EXPERTS, LATE, **options)
             add(where, "alone", "0", *sites.alone(X_test, owners_of[1]))
             for method, refine, model, row in merged(sites, METHODS, REFINED, ROUNDS):
                 add(where, method, refine, model.predict(X_test), row)
-            sites = fit_sites(shards, 1, **LOGISTIC)
+            sites = fit_sites(shards, 1, LATE, **options)
             for _, refine, model, row in merged(sites, ["gram"], ["gram"], ()):
                 add(where, ONE, refine, model.predict(X_test), row)
 

@@ -16,9 +16,8 @@ from rich.console import Console
 from threadpoolctl import threadpool_limits
 
 from otmoe import MoE, aggregate, draw_support, simulate
-from otmoe.data.shards import Shard
+from otmoe.data.shards import RowsShard, Shard
 from otmoe.distributed.fit import DistributedFit, fit_shards
-from otmoe.distributed.task import RowsShard
 from otmoe.evaluation.metrics import (
     mean_absolute_error,
     relative_prediction_error,
@@ -26,6 +25,8 @@ from otmoe.evaluation.metrics import (
     scatter_index,
 )
 from otmoe.likelihood.fit import em
+from otmoe.model.target import Target
+from paper.learning import learning_times
 from paper.refining import refined
 from studies.machines import OtherWork, environment
 from studies.rows import Row, append, read
@@ -125,7 +126,8 @@ class Sites:
         Without those left out.
     fit : DistributedFit
     support : ndarray of shape (S, d)
-    classes : ndarray, optional
+    target : Target, optional
+        By default a number.
     other : OtherWork
         Since the fits began.
     """
@@ -133,7 +135,7 @@ class Sites:
     shards: list[Shard]
     fit: DistributedFit
     support: np.ndarray
-    classes: np.ndarray | None
+    target: Target | None
     other: OtherWork
 
     @property
@@ -147,19 +149,27 @@ class Sites:
         for message in self.fit.local_models:
             mine = site.astype(str) == message.site
             found[mine] = message.model.predict(X[mine])
-        return found, learned(self.fit.timings["local"], self.other, **self.about)
+        return found, learned(learning_times(self.fit)[0], self.other, **self.about)
 
 
-def fit_sites(shards: Sequence[Shard], n_experts: int, **options: Any) -> Sites:
+def fit_sites(
+    shards: Sequence[Shard], n_experts: int, target: Target | None = None, **options: Any
+) -> Sites:
     """Fit every site by itself, on one core, as the estimators do it."""
     other = OtherWork()
     with threadpool_limits(1):
         fit = fit_shards(
-            shards, n_experts, method="gram", n_support=POINTS, random_state=SEED, **options
+            shards,
+            n_experts,
+            target=target,
+            method="gram",
+            n_support=POINTS,
+            options=options,
+            random_state=SEED,
         )
         here = [shard for shard in shards if shard.name not in fit.aggregation.left_out]
         support = draw_support([shard.read().X for shard in here], POINTS, random_state=SEED)
-    return Sites(here, fit, support, options.get("classes"), other)
+    return Sites(here, fit, support, target, other)
 
 
 def merged(
@@ -171,6 +181,7 @@ def merged(
     the slowest site in every refine round: sites work side by side, though here one after another.
     """
     fit = sites.fit
+    local, agreeing = learning_times(fit)
     kept = {shard.name for shard in sites.shards}
     messages = [message for message in fit.local_models if message.site in kept]
     with threadpool_limits(1), warnings.catch_warnings():
@@ -179,11 +190,11 @@ def merged(
             result = aggregate(messages, sites.support, method=method)
             flagged = " ".join(record.site for record in result.sites if record.flagged)
             about = sites.about | {"standing_out": flagged, "converged": result.converged}
-            times = fit.timings["local"], sites.other, fit.agreeing + result.timings["total"]
+            times = local, sites.other, agreeing + result.timings["total"]
             yield method, "0", result.model, learned(*times, **about)
             if method in starts:
                 for number, state, seconds in refined(
-                    result.model, sites.support, sites.shards, rounds, sites.classes
+                    result.model, sites.support, sites.shards, rounds, sites.target
                 ):
                     about |= {"rounds": state.rounds, "converged": state.converged}
                     yield method, number, state.model, learned(*times, seconds, **about)

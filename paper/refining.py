@@ -8,9 +8,10 @@ from time import perf_counter
 from otmoe import MoE
 from otmoe.arrays.numerics import Floats
 from otmoe.data.shards import Shard
-from otmoe.distributed.rounds import Question, answer_local, glance_local
+from otmoe.distributed.rounds import Question, information_local, likelihood_local
 from otmoe.likelihood.rounds import Refinement, advance, judged
 from otmoe.likelihood.rows import Scaling
+from otmoe.model.target import Target
 
 
 def refined(
@@ -18,7 +19,7 @@ def refined(
     support: Floats,
     shards: Sequence[Shard],
     rounds: Sequence[int],
-    classes: Floats | None = None,
+    target: Target | None = None,
 ) -> Iterator[tuple[str, Refinement, float]]:
     """Refine a model: what it is after some numbers of rounds, and when it is done.
 
@@ -33,21 +34,22 @@ def refined(
     float
         Seconds of the slowest site and of the server, over all rounds.
     """
+    target = Target.of(model) if target is None else target
     state, seconds, left = Refinement(model, Scaling.of(support)), 0.0, sorted(rounds)
     while not state.is_done("auto"):
         answers, slowest = [], 0.0
         for shard in shards:
             begin = perf_counter()
             first = state.pooled is None
-            question = Question(shard, state.model, state.scaling, classes, first)
-            answers.append(answer_local(question))
+            question = Question(shard, state.model, state.scaling, target, first)
+            answers.append(information_local(question))
             slowest = max(slowest, perf_counter() - begin)
         begin = perf_counter()
         state = advance(state, answers, [shard.name for shard in shards])
         seconds += slowest + perf_counter() - begin
         if left and (state.rounds == left[0] or state.is_done("auto")):
-            asked = {s.name: Question(s, state.model, state.scaling, classes) for s in shards}
-            seen = judged(state, {name: glance_local(asked[name]) for name in asked})
+            asked = {s.name: Question(s, state.model, state.scaling, target) for s in shards}
+            seen = judged(state, {name: likelihood_local(asked[name]) for name in asked})
             while left and (state.rounds == left[0] or state.is_done("auto")):
                 yield str(left.pop(0)), seen, seconds
     yield "auto", state, seconds

@@ -25,13 +25,14 @@ from threadpoolctl import threadpool_limits
 
 from otmoe import LocalModel, MoE, aggregate, draw_support, simulate
 from otmoe.arrays.numerics import Floats, to_numpy
+from otmoe.data.shards import RowsShard, split
 from otmoe.datasets.simulation import Simulation
 from otmoe.distributed.fit import DistributedFit, fit_shards
-from otmoe.distributed.task import RowsShard, split
 from otmoe.evaluation.metrics import evaluate
 from otmoe.likelihood.fit import Fit, em
 from otmoe.likelihood.information import observed_information
 from otmoe.likelihood.rows import Rows
+from paper.learning import learning_times
 from paper.refining import refined
 from studies.machines import OtherWork, environment
 from studies.rows import Row, append, read
@@ -217,6 +218,7 @@ def estimators(
     ]
     other = OtherWork()
     fit = fit_shards(shards, EXPERTS, method="gram", n_support=POINTS, random_state=seed)
+    local, agreeing = learning_times(fit)
     left_out = fit.aggregation.left_out
     messages = [message for message in fit.local_models if message.site not in left_out]
     here = [shard for shard in shards if shard.name not in left_out]
@@ -224,7 +226,7 @@ def estimators(
         result = aggregate(messages, support, method=method)
         size = sent(messages, with_grams=method == "gram")
         first = about | {"sites": M, "method": method}
-        merging = result.timings["total"] + fit.agreeing
+        merging = result.timings["total"] + agreeing
         steps = range(1, ROUNDS + 1)
         for refine, state, refining in [
             ("0", None, 0.0),
@@ -235,7 +237,6 @@ def estimators(
             distance, same = "", ""
             if refine == "auto":
                 distance, same = to_mle(model, data, whole)
-            learning = fit.timings["local"] + merging + refining
             yield (
                 first
                 | {"refine": refine, "rounds": rounds}
@@ -243,8 +244,8 @@ def estimators(
                 | {"to_mle": distance, "same_optimum": same}
                 | {"converged": result.converged if state is None else state.converged}
                 | {"site_bytes": size, **counted(fit)}
-                | {"local_seconds": fit.timings["local"], "merging_seconds": merging}
-                | {"refine_seconds": refining, "learning_seconds": learning}
+                | {"local_seconds": local, "merging_seconds": merging}
+                | {"refine_seconds": refining, "learning_seconds": local + merging + refining}
                 | {"other_cores_busy": other.cores()}
                 | environment()
             )
@@ -277,7 +278,7 @@ def sent(messages: list[LocalModel], with_grams: bool) -> int:
 def counted(fit: DistributedFit) -> Row:
     return {
         "refitted": len(fit.refitted),
-        "improved": len(fit.improved),
+        "improved": len(fit.consensus.improved),
         "left_out": len(fit.aggregation.left_out),
     }
 

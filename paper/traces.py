@@ -14,8 +14,8 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from otmoe import aggregate, draw_support, simulate
+from otmoe.data.shards import RowsShard, split
 from otmoe.distributed.fit import fit_shards
-from otmoe.distributed.task import RowsShard, split
 from otmoe.model.ensemble import pool
 from paper.findings import RESULTS
 from paper.study import EXPERTS, FEATURES, POINTS

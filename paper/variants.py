@@ -30,15 +30,16 @@ from threadpoolctl import threadpool_limits
 
 from otmoe import MoE, aggregate, simulate
 from otmoe.arrays.numerics import design
+from otmoe.data.shards import RowsShard, split
 from otmoe.datasets.simulation import Simulation
 from otmoe.distributed.fit import fit_shards
-from otmoe.distributed.task import RowsShard, split
 from otmoe.evaluation.metrics import evaluate
 from otmoe.likelihood.fit import em
 from otmoe.model.divergence import kl, relaxed_divergence
 from otmoe.model.ensemble import Ensemble, pool
 from otmoe.model.experts import Experts, Response
 from otmoe.model.gate import SoftmaxGate
+from otmoe.model.target import Target
 from paper.pages import PAGE, write_page
 from paper.real import (
     RESULTS,
@@ -170,13 +171,12 @@ def study(kind: str, truth: int, results: Results, fewer: int) -> None:
 def variants(data: Simulation, family: str, seed: int) -> Iterator[tuple[str, MoE, list[float]]]:
     """Fit the sites once, and yield every variant with the trace of its objective."""
     K, n = data.truth.n_experts, len(data.y)
-    options = {"family": family}
-    yield "centralised", em(data.X, data.y, K, random_state=seed, **options).model, []
+    yield "centralised", em(data.X, data.y, K, random_state=seed, family=family).model, []
     parts = split(n, SITES, data.truth.n_parameters, np.random.default_rng(seed))
     shards = [
         RowsShard(f"shard {i}", data.X, data.y, index=part) for i, part in enumerate(parts, 1)
     ]
-    fit = fit_shards(shards, K, options=options, random_state=seed, coded=True)
+    fit = fit_shards(shards, K, target=Target.of(data.truth), random_state=seed)
     messages = [m for m in fit.local_models if m.site not in fit.aggregation.left_out]
     chosen = np.random.default_rng(seed).choice(n, n // SITES, replace=False)
     X, y = data.X[chosen], data.y[chosen]

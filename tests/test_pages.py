@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("own_folder")
 ROOT = Path(__file__).parents[1]
 PAGES = ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^```(console|sh|python|json|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-HERE = ["--workers", "1"]  # fits in this process
+HERE = ["--n-jobs", "1"]  # fits in this process
 
 FEDERATION = "examples/flower/federation.py"  # which tests/federation/flower/test_flower.py starts
 ENGINES = "tests/workers/engines/test_engines.py"

@@ -11,7 +11,7 @@ from otmoe import DistributedMoERegressor, MoERegressor, simulate
 
 data = simulate(8000, n_experts=2, n_features=3, softness=1.0, random_state=4)
 pooled = MoERegressor(2, random_state=0).fit(data.X, data.y)
-scale = pooled.inference(data.X, data.y).standard_errors.coef
+scale = pooled.inference().standard_errors.coef
 
 for refine in (0, 1, 2, "auto"):
     est = DistributedMoERegressor(2, n_shards=16, refine=refine, random_state=0)
@@ -20,4 +20,4 @@ for refine in (0, 1, 2, "auto"):
     distance = np.abs(model.experts.coef - pooled.model_.experts.coef) / scale
     print(f"refine={refine!s:5} at most {distance.max():.1e} standard errors from the pooled fit")
 
-print(est.aggregation_.inference().summary())
+print(est.summary())

@@ -110,7 +110,7 @@ def test_without_its_mark_the_site_would_vote(sent, support):
 def test_the_record_says_where_the_site_was_heard(sent, support):
     result = aggregate(sent, support)
     same = np.mean(support[:, 1] == sent[2].constant["x1"])
-    assert [record.heard for record in result.sites] == [1.0, 1.0, pytest.approx(same)]
+    assert [record.coverage for record in result.sites] == [1.0, 1.0, pytest.approx(same)]
     for record in result.sites:
         assert_allclose(record.mass.sum(), 1, rtol=1e-12)
         assert record.cost < 0.05
@@ -190,7 +190,7 @@ def test_a_site_that_is_heard_nowhere_has_no_record(rng):
     sent = [message(models[0], "a"), message(models[1], "b", constant={"x0": 7.0})]
     result = aggregate(sent, rng.normal(size=(60, 1)))
     record = result.sites[1]
-    assert record.heard == 0 and np.isnan(record.cost) and record.mass is None
+    assert record.coverage == 0 and np.isnan(record.cost) and record.mass is None
     expected = models[0].take(np.argsort(result.sites[0].destination))
     assert_allclose(result.model.to_vector(), expected.to_vector(), atol=1e-8)
 

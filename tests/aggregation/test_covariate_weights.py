@@ -11,8 +11,11 @@ from refusals import refused
 from scipy import special
 
 from otmoe import MoERegressor, Sketch, aggregate, simulate
-from otmoe.aggregation import METHODS, sources
+from otmoe.aggregation import METHODS
+from otmoe.aggregation.methods import reduction
 from otmoe.aggregation.problem import prepare
+from otmoe.aggregation.sources import Budget
+from otmoe.arrays.threads import threads
 from otmoe.data.sketch import comparable
 from otmoe.model.ensemble import pool
 
@@ -182,33 +185,36 @@ def test_the_records_give_the_mean_weight(sent, support):
     assert_allclose(result.mass.sum(), 1, rtol=1e-12)
 
 
-def test_weights_are_the_same_whether_kept_or_not(sent, support, monkeypatch):
-    kept = merged(sent, support)
-    monkeypatch.setattr(sources, "_KEEP", 1)
-    assert prepare(sent, support, site_weight="covariate").sources._site_weights.ndim == 1
-    again = merged(sent, support)
-    assert gap(kept.model, again.model) < 1e-9
-    assert_allclose(kept.trace, again.trace, rtol=1e-9)
+def prepared(sent, support, pool=None, **budget):
+    """Return the problem with a budget of its own."""
+    known = prepare(sent, support, site_weight="covariate", pool_of_threads=pool)
+    return replace(known, sources=replace(known.sources, budget=Budget(**budget)))
 
 
-def test_cells_of_some_sites_have_the_weights_of_all(sent, support, monkeypatch):
-    monkeypatch.setattr(sources, "_GROUP", 2)
-    found = prepare(sent, support, site_weight="covariate").sources
-    assert len(found._groups) == 3
-    mass = found.ensemble.gate.prob(with_ones(support)).mean(axis=0)
+def test_weights_are_the_same_whether_kept_or_not(sent, support):
+    kept, other = prepared(sent, support), prepared(sent, support, keep=1)
+    assert kept.sources._site_weights.ndim == 2 and other.sources._site_weights.ndim == 1
+    a, b = (reduction(known, np.random.default_rng(0)) for known in (kept, other))
+    assert gap(a.model, b.model) < 1e-9
+    assert_allclose(a.trace, b.trace, rtol=1e-9)
+
+
+def test_cells_of_some_sites_have_the_weights_of_all(sent, support):
     for keep in (2**24, 1):
-        monkeypatch.setattr(sources, "_KEEP", keep)
-        found = prepare(sent, support, site_weight="covariate").sources
+        found = prepared(sent, support, group=2, keep=keep).sources
+        assert len(found._groups) == 3
+        mass = found.ensemble.gate.prob(with_ones(support)).mean(axis=0)
         assert_allclose(found.mass, mass, rtol=1e-10)
 
 
 @pytest.mark.parametrize("keep", [2**24, 1])
-def test_threads_change_nothing(sent, support, monkeypatch, keep):
-    monkeypatch.setattr(sources, "_KEEP", keep)
-    monkeypatch.setattr(sources, "_CELL", 1)  # many cells
-    support = np.tile(support, (3, 1))
-    a, b = merged(sent, support), merged(sent, support, n_jobs=2)
-    assert_array_equal(a.model.to_vector(), b.model.to_vector())
+def test_threads_change_nothing(sent, support, keep):
+    found = []
+    for n_jobs in (1, 2):
+        with threads(n_jobs) as workers:
+            known = prepared(sent, np.tile(support, (3, 1)), workers, keep=keep, cell=1)
+            found.append(reduction(known, np.random.default_rng(0)).model.to_vector())
+    assert_array_equal(*found)
 
 
 # -- with features that do not vary ------------------------------------------------------------

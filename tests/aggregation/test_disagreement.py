@@ -10,7 +10,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 from oracles import log_density, message, random_model
 
 from otmoe import MoE, simulate
-from otmoe.aggregation import disagreement as screening
 from otmoe.aggregation.disagreement import (
     THRESHOLD,
     disagreement,
@@ -19,7 +18,8 @@ from otmoe.aggregation.disagreement import (
     site_likelihood_deviations,
     standing,
 )
-from otmoe.distributed.task import RowsShard, Task, fit_local
+from otmoe.data.shards import RowsShard
+from otmoe.distributed.task import Task, fit_local
 from otmoe.model.experts import GaussianExperts
 from otmoe.model.gate import SoftmaxGate
 
@@ -175,15 +175,14 @@ def test_a_divergence_is_that_of_kullback_and_leibler(family, rng):
     assert_allclose(cost[0, 1], expected, rtol=0.02)  # a hundred thousand draws
 
 
-def test_threads_and_groups_do_not_matter(rng, monkeypatch):
+def test_threads_and_groups_do_not_matter(rng):
     models = [random_model(rng, int(K), 2) for K in rng.integers(1, 4, 80)]
     X = rng.normal(size=(50, 2))
     cost, _ = divergences(models, X)
     assert cost.shape == (80, 32)  # some of them stand for all
     with ThreadPoolExecutor(2) as pool:
         assert_array_equal(divergences(models, X, pool=pool)[0], cost)
-    monkeypatch.setattr(screening, "_GROUP", 7)
-    assert_allclose(divergences(models, X)[0], cost, rtol=1e-10)
+    assert_allclose(divergences(models, X, group=7)[0], cost, rtol=1e-10)
 
 
 def test_of_many_models_each_is_compared_with_some(rng):

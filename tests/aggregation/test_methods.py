@@ -1,7 +1,6 @@
 """The one-shot aggregators beside the reduction, each against what its formula says."""
 
 from dataclasses import fields, replace
-from importlib import import_module
 
 import numpy as np
 import pytest
@@ -20,8 +19,9 @@ from refusals import refused
 from scipy import special
 
 from otmoe import aggregate
-from otmoe.aggregation import METHODS, methods
+from otmoe.aggregation import METHODS
 from otmoe.aggregation.greedy import greedy_labels, parts
+from otmoe.aggregation.methods import greedy, middle
 from otmoe.aggregation.problem import prepare
 from otmoe.model.ensemble import Ensemble
 from otmoe.model.gate import SoftmaxGate
@@ -176,13 +176,14 @@ def test_middle_is_the_site_that_is_cheapest_to_move_to(rng, family):
         assert result.status == Status.MIDDLE(site=f"site {best}", cost=costs[best] / WEIGHT.sum())
 
 
-def test_middle_of_many_is_found_on_few_points_first(rng, monkeypatch):
+def test_middle_of_many_is_found_on_few_points_first(rng):
     X = rng.normal(size=(70, 2))
     models = sites(rng, "gaussian", noise=0.3, n_sites=5)
-    whole = aggregate(messages(models), X, method="middle")
-    monkeypatch.setattr(methods, "_PROBLEMS", 1)  # that is, 50 points
-    few = aggregate(messages(models), X, method="middle")
+    problem = prepare(messages(models), X)
+    whole = middle(problem, np.random.default_rng(0))
+    few = middle(problem, np.random.default_rng(0), n_problems=1)  # that is, 50 points
     assert gap(few.model, whole.model) < 1e-12
+    assert few.status.facts["cost"] != whole.status.facts["cost"]
 
 
 def test_middle_needs_a_site_of_the_right_size(rng, X):
@@ -214,13 +215,11 @@ def test_the_cost_of_a_gaussian_merger_is_that_of_the_barycentre(rng, X):
         assert_allclose(merged.dispersion[i], best.var[0], rtol=1e-4)
 
 
-def test_costs_of_mergers_do_not_depend_on_the_batch(rng, X, monkeypatch):
+def test_costs_of_mergers_do_not_depend_on_the_batch(rng, X):
     models = sites(rng, "gaussian", noise=1.0)
     now = parts(prepare(messages(models), X).sources)
     others = np.arange(1, 8)
-    whole = now.costs(0, others)
-    monkeypatch.setattr(import_module("otmoe.aggregation.greedy"), "_CHUNK", 1)
-    assert_array_equal(now.costs(0, others), whole)
+    assert_array_equal(now.costs(0, others, chunk=1), now.costs(0, others))
 
 
 @pytest.mark.parametrize("method", ["greedy", "reduction"])
@@ -258,10 +257,11 @@ def test_greedy_merging_keeps_all_where_there_is_nothing_to_merge(rng, family, X
     assert np.all(np.isfinite(result.model.gate.coef))
 
 
-def test_greedy_merging_of_too_many_is_refused(rng, X, monkeypatch):
-    monkeypatch.setattr(methods, "_GREEDY_LIMIT", 5)
+def test_greedy_merging_of_too_many_is_refused(rng, X):
+    problem = prepare(messages(sites(rng, "gaussian", n_sites=3)), X)
+    assert greedy(problem, rng, most=6).model.n_experts == 2
     with refused("greedy_too_many", experts=6):
-        aggregate(messages(sites(rng, "gaussian", n_sites=3)), X, method="greedy")
+        greedy(problem, rng, most=5)
 
 
 # -- the ensemble ------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from refusals import refused
 
 from otmoe import Sketch, aggregate
 from otmoe.aggregation.problem import prepare
-from otmoe.aggregation.support import N_POINTS, draw_support, support_from
+from otmoe.aggregation.support import N_SUPPORT, draw_support, support_from
 from otmoe.text.notices import OtmoeWarning
 from otmoe.text.sentences import Warn
 
@@ -48,7 +48,7 @@ def test_shares_may_be_given(samples):
 def test_no_site_gives_more_than_it_has(samples):
     assert sites_of(draw_support(samples, 400, site_weight=[1, 2, 1])) == [100, 100, 100]
     assert sites_of(draw_support(samples)) == [300, 100, 600]
-    assert N_POINTS > 1000
+    assert N_SUPPORT > 1000
 
 
 def test_the_same_seed_gives_the_same_points(samples):
@@ -83,8 +83,8 @@ def test_tensors_are_taken(samples):
             {"number": 1, "shape": (5, 3)},
         ),
         ({"samples": [np.ones(5)]}, "sample_shape", {"number": 0, "shape": (5,)}),
-        ({"n_points": 0}, "not_whole", {"name": "n_points", "value": 0}),
-        ({"n_points": 2.5}, "not_whole", {"name": "n_points", "value": 2.5}),
+        ({"n_support": 0}, "not_whole", {"name": "n_support", "value": 0}),
+        ({"n_support": 2.5}, "not_whole", {"name": "n_support", "value": 2.5}),
         ({"site_weight": [1.0]}, "shares_wrong", {"sites": 2}),
         ({"site_weight": [1.0, -1.0]}, "shares_wrong", {"sites": 2}),
         ({"site_weight": [0.0, 0.0]}, "shares_wrong", {"sites": 2}),
@@ -93,7 +93,7 @@ def test_tensors_are_taken(samples):
     ],
 )
 def test_a_mistake_is_named(kwargs, code, facts):
-    known = {"samples": [np.ones((5, 2)), np.zeros((4, 2))], "n_points": 3}
+    known = {"samples": [np.ones((5, 2)), np.zeros((4, 2))], "n_support": 3}
     with refused(code, **facts):
         draw_support(**known | kwargs)
 
@@ -128,7 +128,7 @@ def test_sites_have_shares_in_proportion_to_what_they_counted():
     sent = [site(0, 300), site(1, 100), site(2, 600)]
     points = support_from(sent, 1000)
     assert points.shape == (1000, 2) and numbers_of(points) == [300, 100, 600]
-    assert len(support_from(sent)) == N_POINTS
+    assert len(support_from(sent)) == N_SUPPORT
 
 
 def test_rows_come_before_draws():
@@ -166,7 +166,7 @@ def test_sites_that_sent_nothing_are_named():
     told = Warn.SITES_SILENT(sites=("site 1",), names=["site 1"])
     assert [given.message.notices for given in caught] == [(told,), (told,)]
     assert numbers_of(points) == [50, 0, 50]
-    assert result.warnings == (told,) and result.n_support == N_POINTS
+    assert result.warnings == (told,) and result.n_support == N_SUPPORT
 
 
 def test_an_aggregate_needs_no_rows():
@@ -174,7 +174,7 @@ def test_an_aggregate_needs_no_rows():
     first = aggregate(sent)
     assert_array_equal(first.model.to_vector(), aggregate(sent[::-1]).model.to_vector())
     given = aggregate(sent, support_from(sent, random_state=np.random.default_rng(0)))
-    assert given.n_support == first.n_support == N_POINTS
+    assert given.n_support == first.n_support == N_SUPPORT
     floats = sum(m.model.n_parameters + 2 + m.sketch.n_floats + m.grams.n_floats for m in sent)
     assert first.communication.floats == floats
 
@@ -190,14 +190,14 @@ def test_the_callers_points_win(rng):
 def test_a_site_without_weight_has_no_points():
     sent = [site(0), site(1)]
     known = prepare(sent, None, site_weight=[1.0, 0.0])
-    assert numbers_of(known.sources.X)[:2] == [N_POINTS, 0]
+    assert numbers_of(known.sources.X)[:2] == [N_SUPPORT, 0]
 
 
 def test_messages_about_other_features_are_refused(rng):
     other = message(random_model(rng, n_features=3), "Nice")
     with refused("features_differ", site="Nice", other="site 0"):
         support_from([site(0), other])
-    with refused("not_whole", name="n_points", value=0):
+    with refused("not_whole", name="n_support", value=0):
         support_from([site(0)], 0)
     with refused("support_missing"):
         support_from([])

@@ -19,7 +19,7 @@ from otmoe.documents.state import RefineState
 from otmoe.likelihood.fit import em
 from otmoe.likelihood.rounds import site_information
 from otmoe.likelihood.rows import Rows, Scaling
-from otmoe.text.arguments import class_codes
+from otmoe.model.target import class_codes
 from otmoe.text.sentences import Status, Warn
 
 SITES = ["Brest", "Lyon", "Nantes"]
@@ -40,7 +40,7 @@ def fitted(folder, family):
     rows = table(family)
     SPEC.save(folder / "features.json")
     how = ["--target", "y", "--weight", "w", "--experts", 2, "--family", family]
-    how += ["--features", folder / "features.json", "--sketch", "--starts", 3]
+    how += ["--features", folder / "features.json", "--sketch", "--n-init", 3]
     for i, name in enumerate(SITES):
         pq.write_table(rows.slice(500 * i, 500), folder / f"{name}.parquet")
         out = folder / f"{name}.moe.json"
@@ -340,7 +340,7 @@ def test_what_a_site_cannot_answer(inbox):
     assert "Lyon.moe.json: `otmoe` " in fails(*args, code="other_document")
     fails(*ANSWER[:-1], "z", *out, code="no_column", column="z")
     pq.write_table(table("classes"), "Lyon.parquet")
-    fails(*ANSWER, *out, code="target_not_numbers")
+    fails(*ANSWER, *out, code="target_is_text")
     assert not Path("reply.json").exists()
 
 

@@ -34,7 +34,7 @@ from otmoe.text.sentences import Warn
 pytestmark = pytest.mark.usefixtures("own_folder")
 
 ROOT = Path(__file__).parents[2]
-HERE = ["--workers", "1"]  # fits in this process
+HERE = ["--n-jobs", "1"]  # fits in this process
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +117,7 @@ def test_the_whole_route_equals_the_python_interface(family):
         family,
         "--seed",
         1,
-        "--support",
+        "--n-support",
         500,
         *RUN,
     )
@@ -157,7 +157,7 @@ def test_a_real_process_with_two_workers_gives_the_same_model(folder):
     env = {**os.environ, "PYTHONPATH": str(Path(otmoe.__file__).parents[1])}
     command = [sys.executable, "-m", "otmoe", "run", "data", "--target", "y", "--experts", "2"]
     done = subprocess.run(
-        [*command, "--workers", "2", "--json", "-o", "two.json"],
+        [*command, "--n-jobs", "2", "--json", "-o", "two.json"],
         capture_output=True,
         text=True,
         env=env,
@@ -181,7 +181,9 @@ def test_the_script_is_the_group():
 
 def test_sites_weights_and_columns(frame):
     pq.write_table(frame, "all.parquet")
-    result = fine("run", "all.parquet", "--site", "hospital", "--weight", "w", "--json", *RUN)
+    result = fine(
+        "run", "all.parquet", "--site-column", "hospital", "--weight", "w", "--json", *RUN
+    )
     found = json.loads(result.stdout)
     assert [shard["name"] for shard in found["shards"]] == ["Brest", "Lyon", "Nantes"]
     assert [shard["n_samples"] for shard in found["shards"]] == [450.0] * 3
@@ -256,7 +258,7 @@ def column(name, values):
 
 
 FAULTS = [
-    (replaced(lambda t: t.slice(0, 0)), "shard_too_small", {"rows": 0}),
+    (replaced(lambda t: t.slice(0, 0)), "no_rows", {}),
     (broken, "unreadable", {}),
     (replaced(lambda t: t.drop_columns(["x1"])), "no_column", {"column": "x1"}),
     (column("x1", lambda n: ["warm"] * n), "not_numbers", {"kind": "text"}),
@@ -334,7 +336,7 @@ def test_dropped_rows_are_counted_and_said(folder):
     "args",
     [
         ["run", "data", "--target", "y", "-o", "m.json"],
-        ["run", "data", "--site", "a", "--cut", "3", *RUN],
+        ["run", "data", "--site-column", "a", "--cut", "3", *RUN],
         ["run", "data", "--features", "f.json", "--columns", "a", *RUN],
         ["run", "data", "--cut", "0", *RUN],
         ["run", "data", "--cut", "half", *RUN],
@@ -351,11 +353,11 @@ def test_wrong_usage_is_2(folder, args):
     assert result.exit_code == 2 and "Usage:" in result.stderr and result.stdout == ""
 
 
-@pytest.mark.parametrize("engine", ["dask", "ray"])
-def test_an_engine_that_is_not_installed_is_said(folder, engine, monkeypatch):
+@pytest.mark.parametrize("executor", ["dask", "ray"])
+def test_an_executor_that_is_not_installed_is_said(folder, executor, monkeypatch):
     for name in ("dask.distributed", "ray"):
         monkeypatch.setitem(sys.modules, name, None)
-    fails("run", "data", "--engine", engine, *RUN, code="shell_no_engine", engine=engine)
+    fails("run", "data", "--executor", executor, *RUN, code="shell_no_engine", executor=executor)
 
 
 # -- output ----------------------------------------------------------------------------------------
@@ -488,7 +490,7 @@ def progress(*_):
 
 if __name__ == "__main__":
     run.progress = progress
-    main("run data --target y --experts 2 --cut 8 --workers 2 -o model.json".split())
+    main("run data --target y --experts 2 --cut 8 --n-jobs 2 -o model.json".split())
 """
 
 

@@ -19,7 +19,7 @@ from otmoe import FeatureSpec, LocalModel, load_features, load_model, save_model
 from otmoe.data.columns import Column
 from otmoe.evaluation.metrics import evaluate
 from otmoe.likelihood.fit import em
-from otmoe.text.arguments import class_codes
+from otmoe.model.target import class_codes
 from otmoe.text.notices import Notice
 from otmoe.text.sentences import Warn
 
@@ -205,7 +205,7 @@ def test_more_starts_are_passed_on(sent, monkeypatch):
 
     seen = []
     monkeypatch.setattr(fit, "fit_local", lambda task: seen.append(task) or 1 / 0)
-    for words in ([], ["--starts", 25]):
+    for words in ([], ["--n-init", 25]):
         call("fit", sent / "Lyon.parquet", *FIT, *LYON, "-o", "m.json", *words)
     assert [task.options["n_init"] for task in seen] == [None, 25]
 
@@ -266,7 +266,7 @@ def data(whole, tmp_path):
 
 
 READING = {
-    "run": ["run", "data", *FIT, "--features", "f.json", "--workers", 1, "-o", "out.json"],
+    "run": ["run", "data", *FIT, "--features", "f.json", "--n-jobs", 1, "-o", "out.json"],
     "fit": ["fit", "data", *FIT, "--features", "f.json", "--site", "Lyon", "-o", "out.json"],
     "evaluate": ["evaluate", "model.json", "data", "--target", "y"],
 }
@@ -310,7 +310,7 @@ def test_a_broken_file_is_named(data, command):
 def test_rows_without_a_site(data, command):
     data(lambda t: changed(t, "hospital", [None, None, *t.column("hospital").to_pylist()[2:]]))
     code = {"run": "site_missing", "evaluate": "column_missing"}[command]
-    args = [*READING[command], "--site", "hospital"]
+    args = [*READING[command], "--site-column", "hospital"]
     assert "b.parquet" in fails(*args, code=code, column="hospital", count=2)
     if command == "evaluate":
         found = fine(*args, "--missing", "drop", "--json")
@@ -320,7 +320,7 @@ def test_rows_without_a_site(data, command):
 @pytest.mark.parametrize("command", ["run", "fit"])
 def test_text_is_no_number_to_fit(whole, command):
     pq.write_table(changed(whole, "y", ["a", "b"] * 450), "a.parquet")
-    args = {"run": ["--workers", 1], "fit": ["--site", "Lyon"]}[command]
+    args = {"run": ["--n-jobs", 1], "fit": ["--site", "Lyon"]}[command]
     args += ["--columns", "x0,x1", "-o", "m.json"]
     fails(command, "a.parquet", *FIT, *args, code="target_is_text")
 
@@ -329,7 +329,7 @@ def test_no_rows(whole):
     pq.write_table(whole.slice(0, 0), "none.parquet")
     NUMBERS.save("f.json")
     args = [*FIT, "--site", "Lyon", "--features", "f.json", "-o", "m.json"]
-    assert "Lyon: " in fails("fit", "none.parquet", *args, code="shard_too_small", rows=0)
+    assert "Lyon: " in fails("fit", "none.parquet", *args, code="no_rows")
 
 
 @pytest.mark.parametrize(
@@ -338,7 +338,7 @@ def test_no_rows(whole):
         ["fit", "a.parquet", "--target", "y", "--site", "Lyon", "-o", "m.json"],
         ["fit", "a.parquet", *FIT, "-o", "m.json"],
         ["fit", "a.parquet", *FIT, "--site", "Lyon", "--classes", "a,b", "-o", "m.json"],
-        ["fit", "a.parquet", *FIT, "--site", "Lyon", "--starts", "0", "-o", "m.json"],
+        ["fit", "a.parquet", *FIT, "--site", "Lyon", "--n-init", "0", "-o", "m.json"],
         ["fit", "a.parquet", *FIT, "--site", "L", "--features", "f", "--columns", "a", "-o", "m"],
         ["aggregate", "-o", "m.json"],
         ["aggregate", "a.json", "--method", "ensemble", "-o", "m.json"],
@@ -495,7 +495,7 @@ def test_options_are_passed_on(inbox):
     assert [site["site"] for site in found["sites"]] == ["Nantes"]
     assert found["rows"] == 300
     assert found["excluded"] == ["Lyon", "Brest"]
-    found, _ = merge("--points", 100)
+    found, _ = merge("--n-support", 100)
     assert found["support_points"] == 100
     heavy = replace(messages[0], n_samples=10_000.0)
     heavy.save("Brest.moe.json")
@@ -641,7 +641,7 @@ def test_measures_equal_those_of_scikit_learn(family):
     pa.csv.write_csv(rows, "rows.csv")
     how = [*FIT, "--family", family, *LYON, "-o", "m.json"]
     fine("fit", "rows.parquet", *how)
-    args = ["--target", "y", "--weight", "w", "--site", "hospital", "--json"]
+    args = ["--target", "y", "--weight", "w", "--site-column", "hospital", "--json"]
     found = json.loads(fine("evaluate", "m.json", "rows.parquet", *args).stdout)
     from_csv = json.loads(fine("evaluate", "m.json", "rows.csv", *args).stdout)
     model = load_model("m.json")
@@ -679,7 +679,7 @@ def test_measures_equal_those_of_scikit_learn(family):
 
 def test_what_evaluate_prints(sent, inbox):
     args = ["evaluate", "Lyon.moe.json", "Lyon.parquet", "Brest.parquet", "--target", "y"]
-    result = fine(*args, "--site", "hospital")
+    result = fine(*args, "--site-column", "hospital")
     for words in ("600", "RMSE", "MAE", "R²", "log-likelihood", "Lyon", "Brest", "hospital"):
         assert words in result.stdout
     assert "hospital" not in fine(*args).stdout and fine(*args, "-q").output == ""
@@ -699,7 +699,7 @@ def test_a_number_that_is_none_is_null(inbox, whole):
     ("family", "values", "expected"),
     [
         ("classes", ["a", "d", "b"], {"code": "class_unknown", "label": "d"}),
-        ("poisson", [1.0, 2.5, 0.0], {"code": "not_a_count", "value": 2.5}),
+        ("poisson", [1.0, 2.5, 0.0], {"code": "not_counts", "value": 2.5}),
     ],
 )
 def test_a_response_that_the_model_does_not_know(family, values, expected):
@@ -728,7 +728,7 @@ def generous(whole, tmp_path_factory):
     for name in SITES:
         pq.write_table(part(whole, name), folder / "rows.parquet")
         how = [*FIT, "--columns", "x0,x1", "--site", name, "-o", folder / f"{name}.moe.json"]
-        fine("fit", folder / "rows.parquet", *how, "--sketch", "--grams", "--share-support", 20)
+        fine("fit", folder / "rows.parquet", *how, "--sketch", "--grams", "--share", 20)
     return folder
 
 
@@ -759,7 +759,8 @@ def test_inspect_tells_what_each_part_reveals(generous, whole):
 
 def test_points_are_drawn_from_what_the_messages_bring(generous):
     names = [generous / f"{name}.moe.json" for name in SITES]
-    found = json.loads(fine("aggregate", *names, "--points", 500, "--json", "-o", "m.json").stdout)
+    words = ["--n-support", 500, "--json", "-o", "m.json"]
+    found = json.loads(fine("aggregate", *names, *words).stdout)
     assert found["support_points"] == 500 and found["support"] == "drawn from the messages"
     messages = [LocalModel.load(path) for path in names]
     expected = otmoe.aggregate(messages, 500)
@@ -801,9 +802,9 @@ def test_grams_are_for_their_method(sent, generous):
 
 def test_a_site_shares_at_most_what_it_has(whole):
     pq.write_table(whole.slice(0, 100), "few.parquet")
-    fine("fit", "few.parquet", *FIT, *LYON, "--share-support", 5000, "-o", "m.json")
+    fine("fit", "few.parquet", *FIT, *LYON, "--share", 5000, "-o", "m.json")
     assert LocalModel.load("m.json").support.shape == (100, 2)
-    result = call("fit", "few.parquet", *FIT, *LYON, "--share-support", 10**6, "-o", "n.json")
+    result = call("fit", "few.parquet", *FIT, *LYON, "--share", 10**6, "-o", "n.json")
     assert result.exit_code == 2 and "10000" in result.stderr
 
 

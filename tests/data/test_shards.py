@@ -213,16 +213,18 @@ def test_csv_is_read_like_parquet(tmp_path):
     assert shards_from(tmp_path / "a.csv", target="y", features=SPEC)[0].n_rows is None
 
 
-def test_csv_types_do_not_hang_on_the_first_rows(tmp_path, monkeypatch):
+MANY = 100_000  # lines of CSV that take more than a block, a megabyte
+
+
+def test_csv_types_do_not_hang_on_the_first_rows(tmp_path):
     """Later blocks have fractions, and codes that are not numbers, where the first had neither."""
-    monkeypatch.setattr("otmoe.data.shards.sources._BLOCK", 200)
-    lines = [f"{i},0{i % 2},{i}\n" for i in range(100)] + ["0.5,A,1.5\n", ",01,3\n", "1,NA,3\n"]
+    lines = [f"{i},0{i % 2},{i}\n" for i in range(MANY)] + ["0.5,A,1.5\n", ",01,3\n", "1,NA,3\n"]
     (tmp_path / "a.csv").write_text("x,code,y\n" + "".join(lines))
     spec = FeatureSpec((Column("x"), Column("code", "category", ("00", "01", "A"))))
     (shard,) = shards_from(tmp_path / "a.csv", target="y", features=spec, missing="drop")
     rows = shard.read()
-    assert_array_equal(rows.X[[1, 100]], [[1, 1, 0], [0.5, 0, 1]])
-    assert rows.y[100] == 1.5 and len(rows.y) == 101 and rows.dropped == 2
+    assert_array_equal(rows.X[[1, MANY]], [[1, 1, 0], [0.5, 0, 1]])
+    assert rows.y[MANY] == 1.5 and len(rows.y) == MANY + 1 and rows.dropped == 2
 
 
 def test_csv_may_have_quotes_lines_and_truth(tmp_path):
@@ -244,7 +246,7 @@ def test_a_column_of_sites_makes_the_shards(tmp_path, suffix):
     rows = pa.concat_tables([table(100), table(50, 1, 100)])
     write(tmp_path / f"a.{suffix}", rows.slice(0, 60))
     write(tmp_path / f"b.{suffix}", rows.slice(60))
-    shards = shards_from(tmp_path, target="y", features=SPEC, weight="w", site="site")
+    shards = shards_from(tmp_path, target="y", features=SPEC, weight="w", site_column="site")
     assert [shard.name for shard in shards] == ["Brest", "Lyon", "Nantes"]
     assert_whole(shards, rows, weight="w")
     sites = rows.column("site").to_numpy()
@@ -257,7 +259,7 @@ def test_only_row_groups_with_the_site_are_read(tmp_path):
     sites = pa.array(["Lyon"] * 30 + ["Brest"] * 30 + ["Lyon"] * 29 + ["Brest"])
     rows = rows.set_column(0, "site", sites.dictionary_encode())
     path = str(write(tmp_path / "a.parquet", rows, row_group_size=15))
-    brest, lyon = shards_from(path, target="y", features=SPEC, site="site")
+    brest, lyon = shards_from(path, target="y", features=SPEC, site_column="site")
     assert brest.pieces == (Piece(path, 30, 60), Piece(path, 75, 90)) and brest.n_rows == 31
     assert lyon.pieces == (Piece(path, 0, 30), Piece(path, 60, 90)) and lyon.n_rows == 59
 
@@ -265,7 +267,7 @@ def test_only_row_groups_with_the_site_are_read(tmp_path):
 def test_sites_may_have_numbers(tmp_path):
     rows = table(20).set_column(0, "site", pa.array([7, 11] * 10))
     shards = shards_from(
-        write(tmp_path / "a.parquet", rows), target="y", features=SPEC, site="site"
+        write(tmp_path / "a.parquet", rows), target="y", features=SPEC, site_column="site"
     )
     assert [(shard.name, shard.n_rows) for shard in shards] == [("11", 10), ("7", 10)]
 
@@ -306,7 +308,7 @@ def test_types_of_parquet(tmp_path):
 
 
 def test_features_are_looked_up_in_the_first_rows(folder):
-    shards = shards_from(folder, target="y", weight="w", site="site")
+    shards = shards_from(folder, target="y", weight="w", site_column="site")
     assert shards[0].features.names == ("wind", "x", "class")
     named = shards_from(folder, target="y", features=["x", "wind"])
     assert named[0].features == FeatureSpec(
@@ -437,7 +439,7 @@ FRAMES = {
 
 
 @pytest.mark.parametrize("form", FRAMES)
-@pytest.mark.parametrize(("how", "n"), [({}, 1), ({"cut": 7}, 7), ({"site": "site"}, 3)])
+@pytest.mark.parametrize(("how", "n"), [({}, 1), ({"cut": 7}, 7), ({"site_column": "site"}, 3)])
 @pytest.mark.parametrize("target", ["y", "class"])
 def test_frames_are_cut(form, how, n, target):
     rows = table(100)
@@ -566,7 +568,7 @@ def test_an_unreadable_file_is_named(folder):
         with refused("unreadable", ShardError, where="shard 'part-0.parquet'"):
             shards_from(folder, target="y", features=SPEC, cut=cut)
     with refused("unreadable", ShardError, where="shard 'part-0.parquet'"):
-        shards_from(folder, target="y", site="site", features=SPEC)
+        shards_from(folder, target="y", site_column="site", features=SPEC)
     (folder / "part-2.parquet").unlink()
     with refused("unreadable", ShardError, where="shard 'part-2.parquet'") as caught:
         shards[2].read()
@@ -599,7 +601,11 @@ def test_a_missing_column_is_named(folder):
     ):
         shards[1].read()
     assert len(shards[0].read().y) == 100
-    for names in ({"target": "z"}, {"target": "y", "weight": "z"}, {"target": "y", "site": "z"}):
+    for names in (
+        {"target": "z"},
+        {"target": "y", "weight": "z"},
+        {"target": "y", "site_column": "z"},
+    ):
         with refused("no_column", ShardError, column="z", where="shard 'part-0.parquet'"):
             shards_from(folder, features=SPEC, **names)
     with refused("no_column", ShardError, column="z", where="shard 'part-0.parquet'"):
@@ -620,9 +626,8 @@ def test_text_where_numbers_are_meant_is_named(tmp_path, suffix, column):
         shards[1].read()
 
 
-def test_text_far_down_a_csv_is_named(tmp_path, monkeypatch):
-    monkeypatch.setattr("otmoe.data.shards.sources._BLOCK", 100)
-    lines = "".join(f"{i},a,{i},1\n" for i in range(50))
+def test_text_far_down_a_csv_is_named(tmp_path):
+    lines = "".join(f"{i},a,{i},1\n" for i in range(MANY))
     (tmp_path / "a.csv").write_text(f"y,name,x,z\n{lines}1,b,two,1\n")
     spec = FeatureSpec.of_names(["z", "x"])
     with refused("not_numbers", ShardError, where="shard 'a.csv'", column="x", kind="'two'"):
@@ -667,7 +672,7 @@ def test_unknown_levels_are_counted_over_the_whole_shard(tmp_path):
 def test_a_file_that_has_changed_is_named(tmp_path):
     path = write(tmp_path / "a.parquet", table(10))
     cut = shards_from(path, target="y", features=SPEC, cut=2)
-    sites = shards_from(path, target="y", features=SPEC, site="site")
+    sites = shards_from(path, target="y", features=SPEC, site_column="site")
     write(path, table(3))
     for shard in (cut[1], sites[0]):
         with refused("rows_changed", ShardError, where=f"shard '{shard.name}'", found=0):
@@ -682,11 +687,11 @@ def test_rows_of_no_site_are_refused(tmp_path):
     path = write(tmp_path / "a.parquet", rows)
     for data, name in ((path, "a.parquet"), (rows, "rows")):
         with refused("site_missing", ShardError, where=f"shard '{name}'", column="site", count=2):
-            shards_from(data, target="y", features=SPEC, site="site")
+            shards_from(data, target="y", features=SPEC, site_column="site")
     blank = rows.set_column(0, "site", pa.array(["Lyon", "", "Brest", "a" * 300]))
     for data in (write(path, blank), blank):
         with refused("site_unnamed site", ShardError, where="shard ''"):
-            shards_from(data, target="y", features=SPEC, site="site")
+            shards_from(data, target="y", features=SPEC, site_column="site")
 
 
 @pytest.mark.parametrize(
@@ -697,7 +702,7 @@ def test_rows_of_no_site_are_refused(tmp_path):
         ({"cut": True}, ValueError, "cut_wrong", {"value": True}),
         ({"cut": "rows"}, ValueError, "cut_wrong", {"value": "rows"}),
         ({"cut": 8}, ShardError, "cut_too_fine", {"cut": 8, "rows": 7}),
-        ({"cut": 2, "site": "site"}, ValueError, "site_and_cut", {}),
+        ({"cut": 2, "site_column": "site"}, ValueError, "site_and_cut", {}),
         (
             {"missing": "keep"},
             ValueError,

@@ -5,6 +5,7 @@ import pickle
 import warnings
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -29,17 +30,18 @@ from otmoe import (
     simulate,
 )
 from otmoe.aggregation import merged
-from otmoe.data.shards import ArrayShard, ShardError
-from otmoe.distributed import consensus as chances
+from otmoe.data.shards import ArrayShard, RowsShard, ShardError, split
 from otmoe.distributed import fit as distributed
 from otmoe.distributed import task as local
-from otmoe.distributed.fit import fit_shards
-from otmoe.distributed.task import RowsShard, Task, fit_local, split
+from otmoe.distributed.consensus import Consensus, better, refit_from_consensus
+from otmoe.distributed.fit import TOGETHER, fit_shards
+from otmoe.distributed.task import Task, fit_local
 from otmoe.estimators.base import FitWarning
 from otmoe.likelihood.starts import INFORMATIVE
+from otmoe.model.target import Target
 from otmoe.text.arguments import generator
-from otmoe.text.sentences import Error, Warn
-from otmoe.workers.gather import Failure, TasksFailed
+from otmoe.text.sentences import Error, Finding, Warn
+from otmoe.workers.gather import HERE, Failure, TasksFailed, Workers
 
 QUICK = {"n_init": 3, "random_state": 0}
 N_SHARDS = 8
@@ -164,13 +166,16 @@ def test_the_support_is_rows_of_all_shards(supports, shards, data):
     assert set(np.array(drawn) // 200) == set(range(N_SHARDS))
 
 
-def test_learning_time_is_that_of_the_slowest_fit_and_the_aggregation(fit):
-    timings = fit.timings
-    assert timings["local"] == fit.seconds.max() > 0
-    assert fit.agreeing > 0 and fit.aggregation.timings["total"] > 0
-    assert timings["aggregation"] == fit.agreeing + fit.aggregation.timings["total"]
-    assert timings["learning"] == timings["local"] + timings["aggregation"]
-    assert len(fit.seconds) == N_SHARDS
+def test_timings_are_those_of_the_clock_by_stage(fit):
+    timings, spent = dict(fit.timings), fit.consensus.seconds
+    assert list(timings) == ["fits", "consensus", "aggregation", "refine", "total"]
+    assert min(timings.values()) >= 0
+    assert timings.pop("total") == pytest.approx(sum(timings.values()))
+    assert timings["aggregation"] > fit.aggregation.timings["total"] > 0
+    assert timings["consensus"] > spent["merging"] > 0 and "together" not in spent
+    # here one after another: every fit, and one more from what the others agree on
+    assert len(fit.seconds) == N_SHARDS and fit.seconds.min() > 0
+    assert fit.seconds.sum() < timings["fits"] + timings["consensus"]
 
 
 class Backwards(Executor):
@@ -197,8 +202,8 @@ def test_who_runs_the_fits_and_who_finishes_first_is_irrelevant(fit, shards):
         assert total == N_SHARDS
 
     with ThreadPoolExecutor(2) as pool:
-        for engine in (pool, Backwards(N_SHARDS)):
-            found = fitted(shards, engine=engine, progress=progress)
+        for executor in (pool, Backwards(N_SHARDS)):
+            found = fitted(shards, workers=Workers(executor), progress=progress)
             assert [m.site for m in found.local_models] == [shard.name for shard in shards]
             assert_allclose(
                 found.aggregation.model.to_vector(),
@@ -217,7 +222,7 @@ def test_progress_is_reported_without_an_executor(shards):
 def test_fits_in_threads_leave_the_threads_of_blas_as_they_were(shards):
     before = [library["num_threads"] for library in threadpool_info()]
     with ThreadPoolExecutor(4) as pool:
-        fitted(shards, engine=pool)
+        fitted(shards, workers=Workers(pool))
     assert [library["num_threads"] for library in threadpool_info()] == before
 
 
@@ -228,16 +233,12 @@ def test_an_error_in_a_fit_reaches_the_user(shards):
 
     wrong = [Wrong("shard 0", shards[0].X, shards[0].y), *shards[1:]]
     with ThreadPoolExecutor(2) as pool:
-        for engine in (None, pool):
-            with refused(
-                "fits_failed", TasksFailed, count=1, failures="shard 0: KeyError: 'cauchy'"
-            ):
-                fitted(wrong, engine=engine)
-            with refused("fits_failed", TasksFailed, count=8) as caught:
-                fitted(shards, options={"family": "cauchy"}, engine=engine)
-            assert {str(failure.cause) for failure in caught.value.failures} == {
-                "KeyError: 'cauchy'"
-            }
+        for workers in (HERE, Workers(pool)):
+            for count, some, target in ((1, wrong, None), (N_SHARDS, shards, Target("cauchy"))):
+                with refused("fits_failed", TasksFailed, count=count) as caught:
+                    fitted(some, target=target, workers=workers)
+                causes = {failure.cause for failure in caught.value.failures}
+                assert causes == {Finding.TASK_ERROR(why="KeyError: 'cauchy'")}
 
 
 def test_a_shard_in_memory_travels_as_its_own_rows(shards, data):
@@ -264,7 +265,7 @@ def test_a_call_that_makes_no_sense_is_refused(shards):
 def nothing_offered(monkeypatch):
     """Leave shards alone with their own starts."""
     monkeypatch.setattr(
-        distributed, "refit_from_consensus", lambda tasks, fits, *_: (list(fits), (), 0.0)
+        distributed, "refit_from_consensus", lambda tasks, fits, *_: Consensus(list(fits))
     )
 
 
@@ -296,7 +297,7 @@ def test_a_shard_in_a_wrong_optimum_takes_the_start_that_others_agree_on(monkeyp
     calls = []
 
     def fit_badly(task):
-        calls.append((task.shard.name, task.options.get("init"), task.n_points))
+        calls.append((task.shard.name, task.options.get("init"), task.n_support))
         found = fit_local(task)
         if task.shard.name not in ("shard 1", "shard 5") or "init" in task.options:
             return found
@@ -307,7 +308,7 @@ def test_a_shard_in_a_wrong_optimum_takes_the_start_that_others_agree_on(monkeyp
 
     monkeypatch.setattr(distributed, "fit_local", fit_badly)
     found = fitted(shards)
-    assert found.improved == ("shard 1", "shard 5")
+    assert found.consensus.improved == ("shard 1", "shard 5")
     assert found.refitted == () and found.aggregation.left_out == {}
     asked = calls[N_SHARDS:]
     assert [name for name, *_ in asked] == [shard.name for shard in shards]  # all are small
@@ -319,22 +320,26 @@ def test_a_shard_in_a_wrong_optimum_takes_the_start_that_others_agree_on(monkeyp
     )
 
 
-def test_large_shards_are_asked_only_if_their_fit_is_doubtful(monkeypatch, shards):
-    monkeypatch.setattr(chances, "_SMALL", 100)
+def agreed(tasks, fits, n_experts, together=None, **bounds):
+    """Return the consensus of fits, and the tasks that were run for it."""
     asked = []
 
-    def watched(task):
-        found = fit_local(task)
-        if "init" in task.options:
-            asked.append(task.shard.name)
-            return found
-        loss = 100.0 if task.shard.name == "shard 3" else 0.0
-        value = found.message.log_likelihood - loss
-        return replace(found, message=replace(found.message, log_likelihood=value))
+    def run(again):
+        asked.extend(again)
+        return list(map(fit_local, again))
 
-    monkeypatch.setattr(distributed, "fit_local", watched)
-    assert fitted(shards).improved == ("shard 3",)
-    assert asked == ["shard 3"]
+    rng = np.random.default_rng(0)
+    return refit_from_consensus(tasks, fits, n_experts, rng, run, together, **bounds), asked
+
+
+def test_large_shards_are_asked_only_if_their_fit_is_doubtful(shards):
+    tasks = [replace(task_of(shards, m), n_support=50) for m in range(N_SHARDS)]
+    fits = list(map(fit_local, tasks))
+    value = fits[3].message.log_likelihood - 100.0
+    fits[3] = replace(fits[3], message=replace(fits[3].message, log_likelihood=value))
+    found, asked = agreed(tasks, fits, 2, small=100)
+    assert found.improved == ("shard 3",)
+    assert [task.shard.name for task in asked] == ["shard 3"]
 
 
 @pytest.fixture(scope="module")
@@ -362,15 +367,17 @@ def passes_watched(monkeypatch, fail=False):
 def test_shards_in_many_optima_set_out_from_passes_over_some_of_them(monkeypatch, tangled):
     data, shards = tangled
     asked = passes_watched(monkeypatch)
-    with monkeypatch.context() as change:
-        change.setattr(chances, "_MANY", 1.0)
-        alone = fit_shards(shards, 3, random_state=0)
-    assert not asked
-    monkeypatch.setattr(chances, "_ASKED", 10)
-    found = fit_shards(shards, 3, random_state=0)
+    fits = []
+    for bounds in ({"many": 1.0}, {"enough": 10}):
+        consensus = partial(refit_from_consensus, **bounds)
+        monkeypatch.setattr(distributed, "refit_from_consensus", consensus)
+        fits.append(fit_shards(shards, 3, random_state=0))
+    alone, found = fits
     [(used, _, kwargs)] = asked
-    assert len(used) == 10 and kwargs["max_iter"] == distributed._TOGETHER
-    assert len(found.improved) > 20 / 8 and found.agreeing > 0
+    assert len(used) == 10 and kwargs["max_iter"] == TOGETHER
+    assert (alone.consensus.n_together, found.consensus.n_together) == (0, 10)
+    assert len(found.consensus.improved) > 20 / 8
+    assert found.consensus.seconds["merging"] > 0 and found.consensus.seconds["together"] > 0
     gain = (
         found.aggregation.model.log_density(data.X, data.y)
         - alone.aggregation.model.log_density(data.X, data.y)
@@ -388,10 +395,10 @@ def test_few_rows_stay_with_the_others_unless_they_clearly_prefer_another_maximu
     first = fit_local(task_of(shards, 1))
     down = first.message.log_likelihood - 5.0
     again = replace(first, message=replace(first.message, log_likelihood=down))
-    assert chances._better(first, again).message is first.message
-    assert chances._better(first, again, slack=4.0).message is first.message
-    assert chances._better(first, again, slack=6.0).message is again.message
-    assert chances._better(first, again, slack=6.0).seconds == 2 * first.seconds
+    assert better(first, again).message is first.message
+    assert better(first, again, slack=4.0).message is first.message
+    assert better(first, again, slack=6.0).message is again.message
+    assert better(first, again, slack=6.0).seconds == 2 * first.seconds
 
 
 @pytest.mark.usefixtures("nothing_offered")
@@ -419,7 +426,6 @@ def test_the_seconds_of_a_second_chance_count(monkeypatch, shards):
     monkeypatch.setattr(distributed, "fit_local", fit)
     found = fitted(shards)
     assert_array_equal(found.seconds, np.where(np.arange(N_SHARDS) == 5, 3.0, 1.0))
-    assert found.timings["local"] == 3.0
 
 
 @pytest.mark.usefixtures("nothing_offered")
@@ -427,7 +433,7 @@ def test_the_seconds_of_a_second_chance_count(monkeypatch, shards):
 def test_a_shard_that_stays_bad_is_left_out_by_name(monkeypatch, supports, shards, threads):
     planted(monkeypatch, lambda name, n: name in ("shard 2", "shard 6"))
     with ThreadPoolExecutor(2) as pool:
-        found = fitted(shards, engine=pool if threads else None)
+        found = fitted(shards, workers=Workers(pool if threads else None))
     result = found.aggregation
     assert set(result.left_out) == set(found.refitted) == {"shard 2", "shard 6"}
     assert codes(result.left_out.values()) == ["bad_shard", "bad_shard"]
@@ -535,7 +541,7 @@ def test_the_fit_describes_itself(data):
     assert [m.site for m in est.local_models_] == [f"shard {m}" for m in (1, 2, 3, 4)]
     assert sum(m.n_samples for m in est.local_models_) == len(data.y)
     assert est.model_ is est.aggregation_.model and est.aggregation_.n_support == 300
-    assert est.timings_["learning"] == est.timings_["local"] + est.timings_["aggregation"]
+    assert list(est.timings_) == ["fits", "consensus", "aggregation", "refine", "total"]
     assert est.n_features_in_ == 2 and est.n_iter_ >= 1
 
 
@@ -822,7 +828,8 @@ def test_counts_are_checked_in_every_shard(tmp_path):
         est.fit_shards(shards_from(tmp_path, target="y"))
     (failure,) = caught.value.failures
     assert failure.name == "part-1.parquet" and failure.cause.code == "not_counts"
-    assert failure.cause.facts == {"value": -1, "row": 0}
+    facts = {"value": -1, "row": 0, "family": "poisson", "lowest": 0}
+    assert facts.items() <= failure.cause.facts.items()
 
 
 # -- shards that fail --------------------------------------------------------------------------
@@ -861,7 +868,7 @@ def too_few(path, frame):
 
 
 FAULTS = {
-    empty: ("shard_too_small", {"rows": 0, "experts": 2}),
+    empty: ("no_rows", {}),
     unreadable: ("unreadable", {}),
     gone: ("unreadable", {}),
     lacking: ("no_column", {"column": "dose"}),

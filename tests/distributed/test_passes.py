@@ -17,11 +17,11 @@ from otmoe import (
 )
 from otmoe.data.shards import ArrayShard, ShardError
 from otmoe.distributed.passes import em_shards, inference_shards
-from otmoe.inference import InferenceError
 from otmoe.likelihood.fit import em
 from otmoe.likelihood.rows import Rows
+from otmoe.text.errors import InferenceError
 from otmoe.text.sentences import Error
-from otmoe.workers.gather import TasksFailed
+from otmoe.workers.gather import TasksFailed, Workers
 
 
 def shards_of(X, y, n, weight=None):
@@ -86,12 +86,12 @@ def test_each_iteration_is_that_of_pooled_rows():
     assert_allclose(found.model.to_vector(), pooled.model.to_vector(), rtol=1e-9, atol=1e-9)
 
 
-def test_the_engine_does_not_matter():
+def test_the_executor_does_not_matter():
     data = simulate(1000, 2, 3, random_state=0)
     shards = shards_of(data.X, data.y, 6)
     here = em_shards(shards, data.truth)
     with ThreadPoolExecutor(3) as pool:
-        there = em_shards(shards, data.truth, engine=pool)
+        there = em_shards(shards, data.truth, workers=Workers(pool))
     assert_array_equal(here.model.to_vector(), there.model.to_vector())
 
 

@@ -13,8 +13,8 @@ from sketches import clustered, mixed, same
 
 from otmoe import FeatureSpec, LocalModel, MoEClassifier, MoERegressor, Sketch, simulate
 from otmoe.data.columns import Column
-from otmoe.data.shards import ShardError
-from otmoe.distributed.task import RowsShard, Task, fit_local
+from otmoe.data.shards import RowsShard, ShardError
+from otmoe.distributed.task import Task, fit_local
 from otmoe.text.errors import MessageError
 
 NAMES = ("age", "visits", "ill", "wind=E", "wind=S", "unit")

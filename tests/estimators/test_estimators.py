@@ -29,8 +29,9 @@ TOWN = {"age": X0[:, 0], "town": ["Lyon"] * 30}
 class CountRegressor(MoERegressor):
     """The Poisson form on rounded y: scikit-learn's checks use fractions, which it refuses."""
 
-    def _numbers(self, y, X):
-        return super()._numbers(np.round(y), X)
+    def _check_training(self, X, y, **options):
+        X, y = super()._check_training(X, y, **options)
+        return X, np.round(y)
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")

@@ -13,7 +13,7 @@ from otmoe import FeatureSpec, LocalModel, shards_from, simulate
 from otmoe.cli import main
 from otmoe.distributed.task import Task, fit_local
 from otmoe.documents.request import RefineRequest
-from otmoe.federation.requests import Offer, Request, answer, answer_round, configured
+from otmoe.federation.requests import Offer, Request, configured, message_for, reply_for
 from otmoe.likelihood.rows import Scaling
 from otmoe.text.errors import MessageError
 
@@ -21,7 +21,7 @@ SPEC = FeatureSpec.of_names(["age", "dose"])
 
 
 def request(**fields):
-    document = {"target": "y", "experts": 2, "features": SPEC.body(), "starts": 3} | fields
+    document = {"target": "y", "experts": 2, "features": SPEC.body(), "n_init": 3} | fields
     return Request.from_json(json.dumps(document))
 
 
@@ -45,19 +45,19 @@ def offer(folder, **fields):
 def test_the_answer_is_what_a_local_fit_of_all_files_writes(folder):
     one, two = shards_from(folder, target="y", features=SPEC)
     shard = replace(one, name="Lyon", pieces=one.pieces + two.pieces)
-    fit = fit_local(Task(shard, 0, 2, coded=False, options={"n_init": 3}))
+    fit = fit_local(Task(shard, 0, 2, options={"n_init": 3}))
     assert fit.n_rows == 600
-    assert answer(request(), offer(folder)).to_json() == fit.message.to_json()
+    assert message_for(request(), offer(folder)).to_json() == fit.message.to_json()
 
 
 def test_the_answer_is_what_the_command_line_writes(folder, tmp_path):
     SPEC.save(tmp_path / "features.json")
     command = ["fit", str(folder), "--target", "y", "--experts", "2", "--site", "Lyon", "--grams"]
-    command += ["--features", str(tmp_path / "features.json"), "--starts", "3", "--sketch"]
+    command += ["--features", str(tmp_path / "features.json"), "--n-init", "3", "--sketch"]
     done = CliRunner().invoke(main, [*command, "-o", str(tmp_path / "lyon.moe.json")])
     assert done.exit_code == 0, done.output
     both = {"sketch": True, "grams": True}
-    text = answer(request(**both), offer(folder, **both)).to_json()
+    text = message_for(request(**both), offer(folder, **both)).to_json()
     assert tmp_path.joinpath("lyon.moe.json").read_text() == text
 
 
@@ -72,7 +72,7 @@ def test_a_request_and_its_text_are_one(folder):
     [(["yes", "no"], "logistic"), (["yes", "no", "maybe"], "multinomial")],
 )
 def test_classes_are_those_that_the_server_declares(folder, classes, family):
-    message = answer(request(target="sick", family="classes", classes=classes), offer(folder))
+    message = message_for(request(target="sick", family="classes", classes=classes), offer(folder))
     assert message.model.experts.family == family
     assert message.model.classes.tolist() == sorted(classes)
 
@@ -80,34 +80,34 @@ def test_classes_are_those_that_the_server_declares(folder, classes, family):
 def test_classes_may_be_numbers(folder):
     numbers = [str(n) for n in range(7)]
     asked = request(target="count", family="classes", classes=numbers, experts=1)
-    assert answer(asked, offer(folder)).model.classes.tolist() == list(range(7))
+    assert message_for(asked, offer(folder)).model.classes.tolist() == list(range(7))
 
 
 def test_names_of_classes_do_not_go_with_a_column_of_numbers(folder):
     asked = request(target="count", family="classes", classes=["no", "yes"])
     with refused("classes_are_numbers"):
-        answer(asked, offer(folder))
+        message_for(asked, offer(folder))
 
 
 def test_classes_have_to_be_declared(folder):
     with refused("few_classes_asked"):
-        answer(request(target="sick", family="classes"), offer(folder))
+        message_for(request(target="sick", family="classes"), offer(folder))
 
 
 def test_a_site_with_too_few_rows_for_the_parameters_sends_nothing(folder):
     few = folder.parent / "few.parquet"
     with refused("few_rows_per_parameter", rows=30, parameters=11, wanted=3):
-        answer(request(), offer(few))
-    assert answer(request(), offer(few, **{"rows-per-parameter": 2})).n_samples == 30
+        message_for(request(), offer(few))
+    assert message_for(request(), offer(few, **{"rows-per-parameter": 2})).n_samples == 30
 
 
 def test_a_refine_request_is_answered_if_the_site_agrees_and_it_is_about_the_same(folder):
-    model = answer(request(), offer(folder)).model
+    model = message_for(request(), offer(folder)).model
     asked = RefineRequest(1, model, Scaling.of(np.eye(2)), FeatureSpec.of_names(["age", "size"]))
     with refused("no_refining_here"):
-        answer_round(request(), asked, offer(folder))
+        reply_for(request(), asked, offer(folder))
     with refused("requests_disagree"):
-        answer_round(request(), asked, offer(folder, refine=True))
+        reply_for(request(), asked, offer(folder, refine=True))
 
 
 def parts(message):
@@ -117,11 +117,11 @@ def parts(message):
 
 def test_what_leaves_is_what_both_sides_want(folder):
     everything = {"sketch": True, "grams": True, "share": 7}
-    assert parts(answer(request(), offer(folder, **everything))) == (False, False, 0)
-    assert parts(answer(request(**everything), offer(folder))) == (False, False, 0)
-    assert parts(answer(request(**everything), offer(folder, **everything))) == (True, True, 7)
+    assert parts(message_for(request(), offer(folder, **everything))) == (False, False, 0)
+    assert parts(message_for(request(**everything), offer(folder))) == (False, False, 0)
+    assert parts(message_for(request(**everything), offer(folder, **everything))) == (True, True, 7)
     some = {"grams": True, "share": 3}
-    assert parts(answer(request(**everything), offer(folder, **some))) == (False, True, 3)
+    assert parts(message_for(request(**everything), offer(folder, **some))) == (False, True, 3)
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_what_leaves_is_what_both_sides_want(folder):
         ("experts", 0, "field_not_positive", {"value": "0"}),
         ("experts", "2", "field_whole", {"value": '"2"'}),
         ("run", "rm -r", "field_unknown", {}),
-        ("family", "cauchy", "field_choice", {"value": '"cauchy"'}),
+        ("family", "cauchy", "family_unknown", {"name": '"cauchy"'}),
         ("target", "y\u001b[2J", "control_character", {"character": "001B"}),
     ],
 )
@@ -142,7 +142,7 @@ def test_a_request_is_read_with_suspicion(field, value, code, facts):
 def test_features_of_a_request_are_checked():
     twice = {"columns": SPEC.body()["columns"] * 2, "unknown": "error"}
     with refused("second_time features.columns[2]", value='"age"'):
-        answer(request(features=twice), Offer(site="Lyon", data="."))
+        message_for(request(features=twice), Offer(site="Lyon", data="."))
 
 
 def test_an_offer_needs_a_site_and_says_no_to_all_else_by_default():
@@ -165,7 +165,7 @@ def config(tmp_path):
         "experts": 2,
         "features": str(tmp_path / "features.json"),
         "output": str(tmp_path / "out"),
-        "starts": "",
+        "n-init": "",
         "weight": "",
         "support": "",
         "classes": "no, yes",
@@ -177,7 +177,7 @@ def config(tmp_path):
 def test_one_flat_configuration_is_a_request_and_a_plan(config):
     asked, plan = configured(config)
     assert asked.spec == SPEC
-    assert (asked.starts, asked.weight, asked.classes) == (None, None, ["no", "yes"])
+    assert (asked.n_init, asked.weight, asked.classes) == (None, None, ["no", "yes"])
     assert (plan.on_error, plan.wait, plan.support, plan.method) == ("skip", 5, None, "reduction")
 
 
@@ -198,5 +198,5 @@ def test_a_configuration_that_makes_no_sense_is_refused(config, changed, problem
 
 
 def test_the_answer_can_be_read_where_it_arrives(folder):
-    text = answer(request(), offer(folder)).to_json().encode()
+    text = message_for(request(), offer(folder)).to_json().encode()
     assert LocalModel.from_json(text, "node 7").site == "Lyon"

@@ -12,20 +12,19 @@ from numpy.testing import assert_allclose, assert_array_equal
 from refusals import refused, says_what_is_there
 
 from otmoe import FeatureSpec, Limits, LocalModel, aggregate, simulate
-from otmoe.aggregation.result import refined_document
+from otmoe.aggregation.record import refined_document
 from otmoe.data.shards import ArrayShard, ShardError
 from otmoe.distributed.rounds import refine_shards
 from otmoe.documents.aggregation import AggregationRecord
 from otmoe.documents.reply import RefineReply
 from otmoe.documents.request import RefineRequest
 from otmoe.documents.state import RefineState
-from otmoe.federation.replying import reply_from
-from otmoe.federation.rounds import begin, check_merged, reply_to, request_of, step
-from otmoe.inference import InferenceError, observed_inference
+from otmoe.federation.rounds import begin, check_merged, reply_from, reply_to, request_of, step
+from otmoe.inference import observed_inference
 from otmoe.likelihood.fit import em
 from otmoe.likelihood.rounds import MOST_ROUNDS, advance, site_information
 from otmoe.likelihood.rows import Rows, Scaling
-from otmoe.text.errors import MessageError
+from otmoe.text.errors import InferenceError, MessageError
 from otmoe.text.records import notice_document, typed
 from otmoe.text.sentences import Status
 

@@ -37,7 +37,7 @@ SPEC = FeatureSpec.from_sample(
 
 def message(frame, n_experts, **parts):
     (shard,) = shards_from(frame, target="y", features=SPEC)
-    task = Task(shard, 0, n_experts, coded=False, options={"n_init": 3}, **parts)
+    task = Task(shard, 0, n_experts, options={"n_init": 3}, **parts)
     return LocalModel.from_json(fit_local(task).message.to_json())
 
 

@@ -3,15 +3,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from families import FAMILIES
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 from oracles import jacobian, log_likelihood, random_model, random_rows, with_ones
 from refusals import codes, refused
 from scipy import special, stats
+from sklearn.exceptions import ConvergenceWarning
 
 from otmoe import DistributedMoERegressor, MoE, MoEClassifier, MoERegressor, simulate
 from otmoe.inference import (
-    InferenceError,
     distance_to_maximum,
+    fitted_inference,
     inference,
     observed_inference,
     one_round_refusal,
@@ -24,6 +25,7 @@ from otmoe.likelihood.rows import Rows
 from otmoe.likelihood.statistics import penalty_matrix
 from otmoe.model.experts import GaussianExperts
 from otmoe.model.gate import SoftmaxGate
+from otmoe.text.errors import InferenceError
 from otmoe.text.sentences import Warn
 
 
@@ -492,12 +494,102 @@ def test_a_ridge_that_moves_the_gate_is_mentioned():
             assert_allclose(pull, free.to_vector() - model.to_vector(), atol=1e-2 * pull.max())
 
 
-def test_an_expert_on_the_floor_is_refused(rng):
+def on_the_floor(rng):
+    """Return rows of which an expert fits one half exactly."""
     X = rng.normal(size=(300, 1))
-    y = np.where(np.arange(300) % 2 == 0, 1 + X[:, 0], rng.normal(size=300) - 5)
+    return X, np.where(np.arange(300) % 2 == 0, 1 + X[:, 0], rng.normal(size=300) - 5)
+
+
+def test_an_expert_on_the_floor_is_refused(rng):
+    X, y = on_the_floor(rng)
     model = em(X, y, 2, random_state=0).model
     with refused("variance_at_floor", InferenceError):
         observed_inference(model, X, y)
+
+
+# -- without rows ----------------------------------------------------------------------------------
+
+
+def estimated(family, weighted=False):
+    """Return an estimator of the family, and the rows that it was fitted to."""
+    X, y, model = fitted(family, n=1000)
+    weight = np.random.default_rng(0).uniform(0.5, 2.0, len(y)) if weighted else None
+    if model.experts.classifies:
+        est = MoEClassifier(2, random_state=0)
+    else:
+        est = MoERegressor(2, family=family, random_state=0)
+    return est.fit(X, y, sample_weight=weight), (X, y, weight)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_fit_knows_its_standard_errors(family, weighted):
+    """The matrix is that of the last full step, a tenth of a standard error away at most."""
+    est, rows = estimated(family, weighted)
+    found, there = est.inference(), est.inference(*rows)
+    a, b = numbers(found.table()), numbers(there.table())
+    assert_array_equal(a[:, 0], b[:, 0])
+    assert_allclose(a[:, 1], b[:, 1], rtol=1e-2 if weighted else 2e-3)
+    assert (found.kind, found.names, codes(found.warnings)) == (
+        there.kind,
+        there.names,
+        codes(there.warnings),
+    )
+    assert found.n_samples == pytest.approx(there.n_samples)
+    assert_allclose([found.log_likelihood, found.bic], [there.log_likelihood, there.bic])
+    assert_allclose(found.mass, there.mass, rtol=1e-5)
+    assert est.summary() == found.summary()
+
+
+def test_the_evidence_of_a_fit_is_about_its_experts_in_their_order():
+    """They are put in order after the last step, by mass, and so is what is known of them."""
+    data = simulate(2000, 3, 2, softness=1.0, random_state=1)
+    fits = []
+    for order in ([0, 1, 2], [2, 0, 1]):
+        fit = em(data.X, data.y, 3, init=data.truth.take(order))
+        fits.append(fitted_inference(fit, fit.model))
+    a, b = (numbers(found.table())[:, :2] for found in fits)
+    assert_allclose(a, b, rtol=1e-3)
+    whole = observed_inference(fits[1].model, data.X, data.y)
+    assert_allclose(b[:, 1], numbers(whole.table())[:, 1], rtol=1e-2)
+
+
+def test_a_fit_without_newton_steps_has_no_standard_errors(rng):
+    with pytest.warns(ConvergenceWarning):  # Newton's method does not serve there
+        est = MoERegressor(2, random_state=0).fit(*on_the_floor(rng))
+    for bare in (est, MoERegressor.from_model(est.model_)):
+        for call in (bare.inference, bare.summary):
+            with refused("no_evidence", InferenceError):
+                call()
+
+
+def test_a_fit_that_was_stopped_on_its_way_has_none_either():
+    data = simulate(1000, 2, 2, softness=1.0, random_state=0)
+    far = data.truth.with_vector(data.truth.to_vector() + 0.5)
+    fit = em(data.X, data.y, 2, init=far, max_iter=1)
+    with refused("not_at_maximum", InferenceError):
+        fitted_inference(fit, fit.model)
+
+
+def test_the_sandwich_needs_the_rows():
+    est, rows = estimated("gaussian")
+    with refused("rows_for_sandwich", InferenceError):
+        est.inference(kind="sandwich")
+    assert est.inference(*rows, kind="sandwich").kind == "sandwich"
+    with refused("not_one_of", name="kind", value="bread"):
+        est.inference(kind="bread")
+
+
+def test_a_distributed_estimator_knows_what_its_aggregation_knows():
+    data = simulate(3000, 2, 3, softness=1.0, random_state=5)
+    merged, refined = (
+        DistributedMoERegressor(2, n_shards=4, refine=refine, random_state=0).fit(data.X, data.y)
+        for refine in (0, "auto")
+    )
+    with refused("one_round", InferenceError):
+        merged.inference()
+    there = refined.aggregation_.inference()
+    assert_array_equal(numbers(refined.inference().table()), numbers(there.table()))
+    assert refined.summary() == there.summary()
 
 
 # -- where standard errors would be wrong ----------------------------------------------------------

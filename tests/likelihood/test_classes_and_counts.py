@@ -1,20 +1,34 @@
 """Logistic, multinomial and Poisson fits: known answers, right optima, bad input."""
 
+import json
 import re
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from commandline import call, fine
 from oracles import random_model
 from refusals import refused
 from sklearn.linear_model import LogisticRegression, PoissonRegressor
+from sklearn.metrics import r2_score
 
-import otmoe.model.experts
-from otmoe import MoEClassifier, MoERegressor, simulate
+from otmoe import (
+    LocalModel,
+    MoE,
+    MoEClassifier,
+    MoERegressor,
+    aggregate,
+    load_model,
+    report,
+    simulate,
+)
+from otmoe.evaluation.files import score_rows
 from otmoe.likelihood.fit import em
-from otmoe.model.experts import LogisticExperts, MultinomialExperts
+from otmoe.model.experts import FAMILIES, LogisticExperts, MultinomialExperts
+from otmoe.model.gate import SoftmaxGate
 
 
 def rows(rng, n=3000, d=3):
@@ -235,25 +249,90 @@ def test_a_model_may_have_its_classes_in_any_order(rng):
 # -- a new family ---------------------------------------------------------------------------------
 
 
-def test_the_family_in_contributing_works(rng, monkeypatch):
+@pytest.fixture
+def binomial(monkeypatch):
+    """Register the family of CONTRIBUTING.md, by its very block."""
     text = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text()
     (code,) = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
-    monkeypatch.setattr(otmoe.model.experts, "FAMILIES", dict(otmoe.model.experts.FAMILIES))
-    monkeypatch.setattr(
-        sys.modules["otmoe.likelihood.fit"], "FAMILIES", otmoe.model.experts.FAMILIES
-    )
+    monkeypatch.setitem(FAMILIES, "binomial", None)  # so that it is taken out afterwards
     exec(code, scope := {"__name__": "contributing"})
-    binomial = scope["BinomialExperts"]
+    return scope["BinomialExperts"]
 
-    X = rng.normal(size=(2000, 2))
-    truth = binomial(np.array([[0.0, 1.0, -1.0], [1.0, -1.0, 0.5]]))
-    design = np.column_stack([np.ones(2000), X])
-    z = (X[:, 0] > 0).astype(int)
-    y = truth.sample(truth.predictor(design), rng)[np.arange(2000), z]
-    fit = em(X, y.astype(float), 2, family="binomial", random_state=0)
-    coef = fit.model.experts.coef
-    order = np.argsort(coef[:, 0])
-    np.testing.assert_allclose(coef[order], truth.coef, atol=0.15)
-    assert np.exp(truth.log_prob(design[:1], np.arange(11.0)[:1]))[0, 0] > 0
-    total = sum(np.exp(truth.log_prob(design[:3], np.full(3, float(v)))) for v in range(11))
-    np.testing.assert_allclose(total, 1.0)
+
+@pytest.fixture
+def trials(binomial, rng):
+    """Return a truth of that family, and rows of it at two sites."""
+    gate = SoftmaxGate(np.array([[0.3, 1.0, 0.0], [0.0, 0.0, 0.0]]))
+    truth = MoE(gate, binomial(np.array([[0.0, 1.0, -1.0], [1.0, -1.0, 0.5]])))
+    X = rng.normal(size=(3000, 2))
+    y = truth.sample(X, rng)[0]
+    return truth, X, y, {"Lyon": slice(0, 1500), "Nantes": slice(1500, None)}
+
+
+def test_the_family_in_contributing_is_one(binomial, trials):
+    truth, X, y, _ = trials
+    fit = em(X, y, 2, family="binomial", random_state=0)
+    coef = fit.model.aligned_to(truth, X).experts.coef
+    np.testing.assert_allclose(coef, truth.experts.coef, atol=0.15)
+    density = [truth.log_density(X[:3], np.full(3, float(v))) for v in range(11)]
+    np.testing.assert_allclose(np.exp(density).sum(axis=0), 1.0)
+
+
+def test_it_goes_everywhere_in_python(trials, tmp_path):
+    truth, X, y, sites = trials
+    est = MoERegressor(2, family="binomial", random_state=0).fit(X, y)
+    assert est.score(X, y) == pytest.approx(r2_score(y, est.predict(X)))
+    assert "binomial" in est.summary()
+    interval = est.inference().mean_interval(2 * X, level=0.999999)
+    assert (interval.mean + 4 * interval.se).max() > 10 >= interval.high.max()
+    assert interval.low.min() >= 0
+    assert np.all(interval.low <= interval.mean) and np.all(interval.mean <= interval.high)
+    measures = score_rows(est.model_, X, y).measures
+    assert measures["r2"] == pytest.approx(est.score(X, y))
+    assert measures["log_likelihood"] == pytest.approx(est.log_likelihood_ / len(y))
+    for value in (-1.0, 2.5, 11.0):
+        with refused("not_counts", value=value, row=0, family="binomial", highest=10.0):
+            score_rows(est.model_, X[:1], np.array([value]))
+        with refused("not_counts", value=value):
+            est.fit(X[:2], [value, 1.0])
+    messages = []
+    for name, part in sites.items():
+        sent = MoERegressor(2, family="binomial", random_state=0).fit(X[part], y[part])
+        messages.append(LocalModel.from_json(sent.to_message(name).to_json()))
+    result = aggregate(messages, X)
+    coef = result.model.aligned_to(truth, X).experts.coef
+    np.testing.assert_allclose(coef, truth.experts.coef, atol=0.15)
+    result.save(tmp_path / "model.json")
+    found = load_model(tmp_path / "model.json")
+    np.testing.assert_array_equal(found.to_vector(), result.model.to_vector())
+    assert "Nantes" in report(tmp_path / "model.json")
+
+
+@pytest.mark.usefixtures("own_folder")
+def test_it_goes_everywhere_in_the_shell(trials):
+    _, X, y, sites = trials
+    fit = ["--target", "y", "--experts", 2, "--family", "binomial", "--columns", "a,b"]
+    for name, part in sites.items():
+        columns = {"a": X[part, 0], "b": X[part, 1], "y": y[part].astype(int)}
+        pq.write_table(pa.table(columns), f"{name}.parquet")
+        how = ["--site", name, "--sketch", "-o", f"{name}.moe.json"]
+        fine("fit", f"{name}.parquet", *fit, *how)
+    fine("aggregate", "*.moe.json", "-o", "model.json")
+    rows = ["model.json", "Nantes.parquet"]
+    found = json.loads(fine("evaluate", *rows, "--target", "y", "--json").stdout)
+    fine("predict", *rows, "--quantiles", ".05,.95", "-o", "predicted.parquet")
+    fine("report", "model.json", "-o", "report.html")
+    predicted = pq.read_table("predicted.parquet")
+    there = sites["Nantes"]
+    assert found["r2"] == pytest.approx(r2_score(y[there], predicted["prediction"]))
+    low, high = predicted["q0.05"].to_numpy(), predicted["q0.95"].to_numpy()
+    assert low.min() >= 0 and high.max() <= 10
+    assert np.mean((low <= y[there]) & (y[there] <= high)) > 0.88
+    assert "binomial" in Path("report.html").read_text()
+
+
+def test_the_shell_asks_for_a_family_that_there_is():
+    result = call("fit", "a.parquet", "--target", "y", "--experts", 2, "--family", "cauchy")
+    assert result.exit_code == 2
+    assert all(name in result.stderr for name in ("gaussian", "poisson", "classes"))
+    assert "logistic" not in result.stderr

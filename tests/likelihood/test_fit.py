@@ -193,10 +193,10 @@ def test_an_offset_is_part_of_the_starts(rng):
 
 def test_threads_and_blocks_change_nothing(family, monkeypatch):
     start, X, y, weight, kwargs, whole = start_and_fit(family)
-    monkeypatch.setattr(numerics, "_BLOCK_BYTES", 1)
+    monkeypatch.setattr(numerics, "BLOCK_BYTES", 1)
     X, y, weight = np.tile(X, (3, 1)), np.tile(y, 3), np.tile(weight / 3, 3)
     assert len(list(numerics.row_blocks(len(y), 3))) == 4
-    fits = [em(X, y, init=start, sample_weight=weight, n_threads=n, **kwargs) for n in (1, 2, 3)]
+    fits = [em(X, y, init=start, sample_weight=weight, n_jobs=n, **kwargs) for n in (1, 2, 3)]
     for fit in fits:
         assert_array_equal(fit.trace, fits[0].trace)
         assert_array_equal(fit.model.to_vector(), fits[0].model.to_vector())

@@ -68,7 +68,7 @@ def test_information_adds_up_over_rows_and_blocks(rng, family, monkeypatch):
     whole = observed_information(model, Rows(X, y))
     parts = observed_information(model, Rows(X[:90], y[:90]))
     parts += observed_information(model, Rows(X[90:], y[90:]))
-    monkeypatch.setattr(numerics, "_BLOCK_BYTES", 1)
+    monkeypatch.setattr(numerics, "BLOCK_BYTES", 1)
     blocks = observed_information(model, Rows(X, y))
     for name, value in vars(whole).items():
         assert_allclose(getattr(parts, name), value, rtol=1e-9, atol=1e-9)

@@ -19,10 +19,10 @@ from otmoe.arrays.newton import length
 from otmoe.data.shards import ArrayShard, ShardError
 from otmoe.distributed.rounds import refine_shards
 from otmoe.estimators.base import FitWarning
-from otmoe.inference import InferenceError
 from otmoe.likelihood.fit import em
 from otmoe.likelihood.rounds import TOL, Refinement, advance, digest, site_information
 from otmoe.likelihood.rows import Rows, Scaling
+from otmoe.text.errors import InferenceError
 from otmoe.text.sentences import Error
 from otmoe.workers.gather import TasksFailed
 

@@ -60,7 +60,7 @@ def test_a_constant_column_becomes_zero(X, y):
 
 
 def test_rows_of_weight_zero_do_not_hide_that_a_column_is_constant(rng, X, y, monkeypatch):
-    monkeypatch.setattr(numerics, "_BLOCK_BYTES", 1)  # the first block has weight zero throughout
+    monkeypatch.setattr(numerics, "BLOCK_BYTES", 1)  # the first block has weight zero throughout
     weight = np.repeat([0.0, 1.0], [260, 40])
     weight[280:] = rng.integers(0, 2, 20)
     X[:, 1] = np.where(weight > 0, 0.1, 1e6 * rng.normal(size=300))
@@ -106,7 +106,7 @@ def test_the_likelihood_of_standardised_rows_is_that_of_the_rows(rng, family):
 
 
 def test_blocks_cover_every_row_once(X, y, weight, monkeypatch):
-    monkeypatch.setattr(numerics, "_BLOCK_BYTES", 1)
+    monkeypatch.setattr(numerics, "BLOCK_BYTES", 1)
     rows = Rows(X, y, weight, offset=2 * y)
     blocks = [rows.block(s) for s in rows.slices()]
     assert len(blocks) == 2 and len(rows) == 300
@@ -118,7 +118,7 @@ def test_blocks_cover_every_row_once(X, y, weight, monkeypatch):
 
 def test_moments_do_not_depend_on_the_blocks(X, y, weight, monkeypatch):
     whole, correlation = Rows(X, y, weight).standardised(GAUSSIAN)
-    monkeypatch.setattr(numerics, "_BLOCK_BYTES", 1)
+    monkeypatch.setattr(numerics, "BLOCK_BYTES", 1)
     blocks, same = Rows(X, y, weight).standardised(GAUSSIAN)
     assert_allclose(same, correlation, atol=1e-9)
     assert_allclose(blocks.scaling.x_scale, whole.scaling.x_scale, rtol=1e-9)

@@ -116,9 +116,8 @@ def test_few_moves_are_enough(problem):
         raise AssertionError("more than 8 moves per source and sink")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(transport, "_MOVES", 8)
         patch.setattr(transport, "transport_costs_plain", plain)
-        transport_costs(*problem)
+        transport_costs(*problem, moves=8)
 
 
 @pytest.mark.parametrize(("L", "K"), [(400, 4), (4, 400), (60, 50)])
@@ -159,8 +158,7 @@ def test_a_problem_that_needs_too_many_moves_is_solved_by_linear_programming(rng
         return transport_costs_plain(*arrays)
 
     monkeypatch.setattr(transport, "transport_costs_plain", plain)
-    monkeypatch.setattr(transport, "_MOVES", 0)
-    assert_allclose(transport_costs(*problem), expected, rtol=1e-8)
+    assert_allclose(transport_costs(*problem, moves=0), expected, rtol=1e-8)
     assert calls == [9]
 
 

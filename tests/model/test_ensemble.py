@@ -168,7 +168,7 @@ def test_voters_are_none_where_all_have_a_say(rng):
     models = sites(rng, (2, 2, 2), d=3)
     for constant in (None, ({}, {}, {})):
         gate = pool(models, WEIGHT, constant).gate
-        assert gate.voters(with_ones(BINARY)) is None
+        assert gate.contributes(with_ones(BINARY)) is None
         assert_array_equal(gate.site_prob(with_ones(BINARY)), [WEIGHT])
 
 
@@ -178,7 +178,7 @@ def test_a_site_has_a_say_at_its_own_value_whatever_the_unit(rng, value):
     X = np.array([[value], [value + unit], [value + 0.001 * unit]])
     for sent in (value * (1 + 1e-14), float(np.float32(value))):  # a mean; a site of single floats
         gate = pool(models, WEIGHT, ({}, {0: sent}, {})).gate
-        assert_array_equal(gate.voters(with_ones(X))[:, 1], [True, False, False])
+        assert_array_equal(gate.contributes(with_ones(X))[:, 1], [True, False, False])
 
 
 # -- other arrays ------------------------------------------------------------------------------

@@ -331,6 +331,35 @@ def test_vector_and_back(experts):
     assert_allclose(experts.with_vector(experts.to_vector()).coef, experts.coef, rtol=1e-14)
 
 
+def test_what_is_drawn_is_a_response(experts, y):
+    experts.check_response(y)
+    if not experts.discrete:
+        return
+    for wrong, place in ((-1.0, 3), (0.5, 0)):
+        spoilt = np.where(np.arange(N) == place, wrong, y)
+        with refused("not_counts", value=wrong, row=place, family=experts.family, lowest=0.0):
+            experts.check_response(spoilt)
+
+
+def test_a_family_says_between_what_bounds_y_lies(y):
+    class Shares(GaussianExperts):
+        family, lowest, highest = "shares", 0.0, 1.0
+
+    Shares.check_response(np.array([0.0, 0.3, 1.0]))
+    with refused("not_counts", value=1.5, row=1, highest=1.0):
+        Shares.check_response(np.array([0.3, 1.5]))
+
+
+def test_bounds_of_means_stay_where_means_can_be(experts, X):
+    mean = np.asarray(experts.response(experts.predictor(X)).mean)
+    low, high = experts.mean_bounds(mean, np.full(mean.shape, 5.0))
+    top = 1.0 if experts.classifies else np.inf
+    assert np.all((low <= mean) & (mean <= high))
+    assert np.all((low >= experts.lowest) & (high <= top))
+    low, high = experts.mean_bounds(mean, half := 1e-5 * mean * (top - mean if top == 1 else 1))
+    assert_allclose(high - low, 2 * half, rtol=1e-3, atol=1e-9)  # where the scale does not matter
+
+
 def test_rescaled_experts_agree_on_transformed_rows(experts, X, y, rng):
     T = np.eye(P) + 0.3 * rng.normal(size=(P, P))
     T[0] = np.eye(P)[0]

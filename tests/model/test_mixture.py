@@ -134,7 +134,7 @@ def test_many_small_blocks_give_what_one_gives(model, rng, monkeypatch):
         return [*found, model.sample(X, np.random.default_rng(0))[1]]
 
     whole = everything()
-    monkeypatch.setattr(numerics, "_BLOCK_BYTES", 1)
+    monkeypatch.setattr(numerics, "BLOCK_BYTES", 1)
     assert len(list(numerics.row_blocks(1000, 3))) == 4
     for a, b in zip(whole, everything(), strict=True):
         assert_allclose(a, b, rtol=1e-12)

@@ -33,8 +33,8 @@ from otmoe import (
 )
 from otmoe.data.columns import Column
 from otmoe.documents.json_schema import json_schema
-from otmoe.inference import InferenceError
-from otmoe.reporting import _SCRIPTS
+from otmoe.reporting.report import SCRIPTS
+from otmoe.text.errors import InferenceError
 from otmoe.text.notices import Notice
 from otmoe.text.sentences import Finding
 
@@ -278,7 +278,7 @@ def test_the_page_is_well_formed_and_asks_for_nothing():
 
 def test_every_file_of_the_page_is_used():
     found = {path.name for path in files("otmoe.reporting").joinpath("page").iterdir()}
-    assert found == {"page.html", "style.css", *_SCRIPTS}
+    assert found == {"page.html", "style.css", *SCRIPTS}
 
 
 def test_names_stay_text():
@@ -477,7 +477,7 @@ def test_the_file_of_a_run_has_what_the_page_needs():
         "y",
         "--experts",
         2,
-        "--workers",
+        "--n-jobs",
         1,
         "--on-error",
         "skip",

@@ -14,7 +14,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 from refusals import codes, refused
 from sklearn.linear_model import LinearRegression
 
-import otmoe.selection
 from otmoe import (
     DistributedMoEClassifier,
     DistributedMoERegressor,
@@ -29,7 +28,7 @@ from otmoe import (
     simulate,
 )
 from otmoe.likelihood.rounds import Refinement
-from otmoe.selection import Candidate, Score, Selection
+from otmoe.selection import Candidate, Score, Selection, select
 from otmoe.text.sentences import Warn
 
 FAST = {"max_iter": 30, "n_init": 3, "random_state": 0}
@@ -275,7 +274,7 @@ def test_a_refined_model_that_is_less_likely_is_not_taken(shards, over, monkeypa
         spoilt = replace(model, experts=replace(model.experts, coef=model.experts.coef + 1))
         return Refinement(spoilt, options["scaling"])
 
-    monkeypatch.setattr(otmoe.selection, "refine_shards", astray)
+    monkeypatch.setattr(select, "refine_shards", astray)
     est = DistributedMoERegressor(refine=1, **FAST)
     found = select_over_shards(shards, range(1, 5), estimator=est)
     assert_allclose([c.bic for c in found.candidates], [c.bic for c in over.candidates])
@@ -288,7 +287,7 @@ def test_shards_that_fail_are_named(data):
     found = select_over_shards([*good, bad], [1, 2, 3], estimator=est, on_error="skip")
     assert found.best().score.n_samples == 1500
     assert found.notes[0].code == "shard_failed" and found.notes[0].sites == ("empty",)
-    assert found.notes[0].facts["cause"].code == "shard_too_small"
+    assert found.notes[0].facts["cause"].code == "no_rows"
 
 
 def test_classes_over_shards():
@@ -368,7 +367,7 @@ def test_the_page_runs_and_every_way_finds_the_number():
 # -- the command line ----------------------------------------------------------------------------
 
 
-ELBOW = ["--criterion", "elbow", "--workers", "1"]
+ELBOW = ["--criterion", "elbow", "--n-jobs", "1"]
 
 
 @pytest.fixture
@@ -380,7 +379,7 @@ def files(data, tmp_path):
 
 
 def test_the_command_says_what_python_says(files):
-    out = fine("select", files, "--target", "y", "--experts", "2-4", "--workers", "1", "--json")
+    out = fine("select", files, "--target", "y", "--experts", "2-4", "--n-jobs", "1", "--json")
     report = json.loads(out.stdout)
     shards = shards_from([str(files)], target="y")
     found = select_over_shards(shards, [2, 3, 4])
@@ -413,7 +412,7 @@ def inbox(data, tmp_path):
 
 def test_the_elbow_of_messages_is_that_of_python(inbox, tmp_path):
     report = json.loads(
-        fine("elbow", inbox, "--experts", "1-4", "--points", "500", "--json").stdout
+        fine("elbow", inbox, "--experts", "1-4", "--n-support", "500", "--json").stdout
     )
     messages = [LocalModel.load(tmp_path / f"{name}.moe.json") for name in ("lyon", "nantes")]
     found = select_from_messages(messages, 500, range(1, 5))

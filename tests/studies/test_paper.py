@@ -4,6 +4,7 @@ import csv
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,8 +12,10 @@ from numpy.testing import assert_allclose
 from PIL import Image
 from scipy import special
 
+from otmoe.distributed.consensus import Consensus
 from paper import claims, figures, study, tables, theory, traces, writing
 from paper.findings import ESTIMATORS, METRICS, Findings, Place, slope
+from paper.learning import learning_times
 from paper.study import Part, run, wanted
 from studies.rows import read
 from studies.tables import console
@@ -233,6 +236,16 @@ def test_the_table_implies_a_mean_above_the_root_mean_square():
 
 
 # -- running -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("seconds", "n_together", "expected"),
+    [({}, 0, 0.0), ({"merging": 2.0}, 0, 2.0), ({"merging": 2.0, "together": 30.0}, 10, 5.0)],
+)
+def test_learning_time_is_that_of_shards_side_by_side(seconds, n_together, expected):
+    consensus = Consensus([], (), n_together, seconds)
+    fit = SimpleNamespace(seconds=np.array([1.0, 4.0, 3.0]), consensus=consensus)
+    assert learning_times(fit) == (4.0, expected)
 
 
 def test_a_small_study_runs_resumes_and_is_shown(tmp_path, monkeypatch):

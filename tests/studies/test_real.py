@@ -103,7 +103,6 @@ def test_stations(tmp_path, monkeypatch):
 def test_flights(tmp_path, monkeypatch):
     monkeypatch.setattr(nycflights, "SMALL", 50)
     monkeypatch.setattr(nycflights, "METHODS", ("reduction", "gram"))
-    monkeypatch.setitem(nycflights.LOGISTIC, "options", {"family": "logistic", "n_init": 3})
     data = simulate(3000, 2, 2, family="logistic", softness=1.0, random_state=2)
     rng = np.random.default_rng(2)
     names = np.array(["UA", "AA", "HA", "OO"])[np.searchsorted([1400, 2930, 2960], np.arange(3000))]
@@ -122,7 +121,7 @@ def test_flights(tmp_path, monkeypatch):
     def run():
         folder = tmp_path / f"run {len(list(tmp_path.iterdir()))}"
         folder.mkdir()
-        nycflights.study(table, results(nycflights, tmp_path), folder)
+        nycflights.study(table, results(nycflights, tmp_path), folder, n_init=3)
 
     check_resume(run, path)
     rows = rows_by_method(path)

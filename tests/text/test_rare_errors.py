@@ -87,7 +87,7 @@ STEP = ["refine", "step", "state.json", "*.reply.json", "-o", "state.json", "--f
     ("args", "code", "facts"),
     [
         ([*RUN, "--address", "tcp://head:8786"], "shell_address", {}),
-        ([*RUN, "--site", "x0", "--cut", 3], "shell_site_or_cut", {}),
+        ([*RUN, "--site-column", "x0", "--cut", 3], "shell_site_or_cut", {}),
         ([*FIT, "--classes", "a,b"], "shell_classes_family", {}),
         ([*FIT, "--features", "f.json", "--columns", "x0"], "shell_features_or_columns", {}),
         (["features", *FIT[1:4], "--columns", "y,x0", "-o", "f.json"], "shell_roles", {}),

@@ -10,6 +10,7 @@ import threading
 import time
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -19,11 +20,13 @@ from refusals import refused
 from otmoe.text.errors import ShardError
 from otmoe.text.notices import Notice
 from otmoe.text.sentences import Error, Finding
-from otmoe.workers.gather import Failure, TasksFailed, gather, local_workers
+from otmoe.workers.gather import HERE, NEXT, Event, Failure, Next, TasksFailed, Workers, gather
+from otmoe.workers.pools import local_workers
 
 STALL = 6.0  # seconds without an end after which tasks are given up: long, for a busy machine
 N = 8
 NAMES = [f"task {i}" for i in range(N)]
+PROCESSES = Workers(local_workers(2))
 
 # What tasks do. The functions are made here, so that they travel as a whole to any worker.
 
@@ -76,15 +79,15 @@ def attempts(folder, i):
 
 
 @pytest.fixture(params=["here", "threads", "threads made here", "processes"])
-def engine(request):
+def workers(request):
     if request.param == "threads":
         with ThreadPoolExecutor(3) as pool:
-            yield pool
+            yield Workers(pool)
     else:
         yield {
-            "here": None,
-            "threads made here": partial(ThreadPoolExecutor, 3),
-            "processes": local_workers(2),
+            "here": HERE,
+            "threads made here": Workers(partial(ThreadPoolExecutor, 3)),
+            "processes": PROCESSES,
         }[request.param]
 
 
@@ -95,25 +98,25 @@ def all_but(*failed):
 # -- results and errors ------------------------------------------------------------------------
 
 
-def test_results_are_in_the_order_of_the_tasks(engine):
-    assert gather(squares(0.02), range(N), NAMES, engine) == (all_but(), [])
+def test_results_are_in_the_order_of_the_tasks(workers):
+    assert gather(squares(0.02), range(N), NAMES, workers) == (all_but(), [])
 
 
-def test_no_tasks_need_no_engine():
+def test_no_tasks_need_no_pool():
     def refuse():
         raise AssertionError("no pool is needed")
 
-    assert gather(squares(), [], [], refuse) == ([], [])
+    assert gather(squares(), [], [], Workers(refuse)) == ([], [])
     assert gather(squares(), [], []) == ([], [])
 
 
-def test_progress_counts_every_task_once(engine, tmp_path):
+def test_progress_counts_every_task_once(workers, tmp_path):
     reports = []
     gather(
         weak(tmp_path, ValueError("no"), 9),
         range(N),
         NAMES,
-        engine,
+        workers,
         progress=lambda *report: reports.append(report),
     )
     assert [report[:2] for report in reports] == [(n + 1, N) for n in range(N)]
@@ -121,17 +124,17 @@ def test_progress_counts_every_task_once(engine, tmp_path):
 
 
 @pytest.mark.parametrize("error", [OSError("away"), ConnectionResetError("away"), TimeoutError()])
-def test_an_error_of_the_network_is_tried_again(engine, tmp_path, error):
-    assert gather(weak(tmp_path, error, 2), range(N), NAMES, engine) == (all_but(), [])
+def test_an_error_of_the_network_is_tried_again(workers, tmp_path, error):
+    assert gather(weak(tmp_path, error, 2), range(N), NAMES, workers) == (all_but(), [])
     assert [attempts(tmp_path, i) for i in range(N)] == [3 if i == 3 else 1 for i in range(N)]
 
 
 @pytest.mark.parametrize("retries", [0, 1, 3])
-def test_it_is_tried_as_often_as_asked_for(engine, tmp_path, retries):
+def test_it_is_tried_as_often_as_asked_for(workers, tmp_path, retries):
     function = weak(tmp_path, OSError("the disk is away"), 99)
-    found, failures = gather(function, range(N), NAMES, engine, retries=retries)
+    found, failures = gather(function, range(N), NAMES, replace(workers, retries=retries))
     assert found == all_but(3)
-    assert failures == [Failure("task 3", Notice("task_error", "OSError: the disk is away"))]
+    assert failures == [Failure("task 3", Finding.TASK_ERROR(why="OSError: the disk is away"))]
     assert attempts(tmp_path, 3) == retries + 1
 
 
@@ -151,18 +154,18 @@ def test_it_is_tried_as_often_as_asked_for(engine, tmp_path, retries):
 )
 def test_any_other_error_is_final_and_named(tmp_path, error, cause, code):
     with ThreadPoolExecutor(2) as pool:
-        for n, engine in enumerate((None, pool)):
-            found, failures = gather(weak(tmp_path, error, 99), range(N), NAMES, engine)
+        for n, workers in enumerate((HERE, Workers(pool))):
+            found, failures = gather(weak(tmp_path, error, 99), range(N), NAMES, workers)
             assert found == all_but(3) and failures == [Failure("task 3", Notice(code, cause))]
             assert attempts(tmp_path, 3) == n + 1
 
 
-def test_failures_are_in_the_order_of_the_tasks(engine):
+def test_failures_are_in_the_order_of_the_tasks(workers):
     def fail(i):
         time.sleep(0.02 * (N - i))
         raise ValueError(f"no {i}")
 
-    found, failures = gather(fail, range(N), NAMES, engine)
+    found, failures = gather(fail, range(N), NAMES, workers)
     assert found == [None] * N
     assert list(map(str, failures)) == [f"task {i}: no {i}" for i in range(N)]
     shown = "task 0: no 0; task 1: no 1; task 2: no 2; and 5 more"
@@ -173,16 +176,16 @@ def test_what_cannot_be_sent_back_is_named():
     def lock(i):
         return threading.Lock() if i == 3 else i * i
 
-    found, failures = gather(lock, range(N), NAMES, local_workers(2))
+    found, failures = gather(lock, range(N), NAMES, PROCESSES)
     assert found == all_but(3) and [failure.name for failure in failures] == ["task 3"]
 
 
-def test_an_error_of_progress_is_no_error_of_the_task(engine):
+def test_an_error_of_progress_is_no_error_of_the_task(workers):
     def broken_pipe(done, total, name):
         raise BrokenPipeError("nobody reads this")
 
     with pytest.raises(BrokenPipeError):
-        gather(squares(), range(N), NAMES, engine, progress=broken_pipe)
+        gather(squares(), range(N), NAMES, workers, progress=broken_pipe)
 
 
 # -- workers that die --------------------------------------------------------------------------
@@ -190,20 +193,38 @@ def test_an_error_of_progress_is_no_error_of_the_task(engine):
 
 @pytest.mark.parametrize("times", [1, 2])
 def test_a_worker_that_is_killed_is_replaced(tmp_path, times):
-    found = gather(deadly(tmp_path, times), range(N), NAMES, local_workers(2))
+    found = gather(deadly(tmp_path, times), range(N), NAMES, PROCESSES)
     assert found == (all_but(), [])
     assert attempts(tmp_path, 3) == times + 1
 
 
 def test_a_task_that_kills_every_worker_is_named_and_the_others_are_done(tmp_path):
-    found, failures = gather(deadly(tmp_path, 99, (1, 6)), range(N), NAMES, local_workers(2))
+    found, failures = gather(deadly(tmp_path, 99, (1, 6)), range(N), NAMES, PROCESSES)
     assert found == all_but(1, 6)
     assert failures == [Failure(f"task {i}", Finding.WORKER_DIED()) for i in (1, 6)]
 
 
 def test_without_retries_the_killer_is_still_told_from_the_others(tmp_path):
-    found, failures = gather(deadly(tmp_path, 99), range(N), NAMES, local_workers(2), retries=0)
+    found, failures = gather(deadly(tmp_path, 99), range(N), NAMES, replace(PROCESSES, retries=0))
     assert found == all_but(3) and [failure.name for failure in failures] == ["task 3"]
+
+
+def test_a_task_that_breaks_its_pool_by_itself_has_failed_at_once(tmp_path):
+    workers = Workers(
+        local_workers(1), retries=0
+    )  # pools may not break, so that it runs alone next
+    found, failures = gather(deadly(tmp_path, 99), range(N), NAMES, workers)
+    assert found == all_but(3) and failures == [Failure("task 3", Finding.WORKER_DIED())]
+    assert attempts(tmp_path, 3) == 2  # once among the others, once by itself
+
+
+def test_what_happens_to_a_task_decides_what_becomes_of_it():
+    assert set(NEXT) == set(Event)
+    assert NEXT[Event.RETURNED] == (Next.DONE, Next.DONE)
+    assert {event for event in Event if Next.DONE in NEXT[event]} == {Event.RETURNED}
+    # by itself a task is done, tried again as often as retries allow, or has failed: it ends
+    again = {event for event in Event if NEXT[event][True] in (Next.AGAIN, Next.ALONE)}
+    assert again == {Event.PASSING}
 
 
 class KilledWorker(Exception):
@@ -237,11 +258,11 @@ class Blaming(Executor):
 
 
 def test_tasks_that_were_with_a_killer_are_tried_alone():
-    engine = Blaming(killer=4)
-    found, failures = gather(str, range(6), [f"task {i}" for i in range(6)], engine, retries=0)
+    blaming = Blaming(killer=4)
+    found, failures = gather(str, range(6), NAMES[:6], Workers(blaming, retries=0))
     assert found == ["0", "1", "2", "3", None, "5"]
     assert failures == [Failure("task 4", Finding.WORKER_DIED())]
-    assert engine.tried.count(3) == 2 and engine.tried.count(4) == 2
+    assert blaming.tried.count(3) == 2 and blaming.tried.count(4) == 2
 
 
 class Broken(Executor):
@@ -255,7 +276,7 @@ def test_the_pool_of_the_user_cannot_be_replaced(tmp_path):
     for pool in (Broken(), local_workers(2)()):
         try:
             with refused("executor_broke", RuntimeError):
-                gather(deadly(tmp_path, 99), range(N), NAMES, pool)
+                gather(deadly(tmp_path, 99), range(N), NAMES, Workers(pool))
         finally:
             pool.shutdown()
 
@@ -265,7 +286,7 @@ def test_the_pool_of_the_user_cannot_be_replaced(tmp_path):
 
 @pytest.mark.parametrize("who", [(2,), (0, 1)])
 def test_a_task_that_hangs_is_named_and_the_others_are_done(who):
-    found, failures = gather(hanging(who), range(N), NAMES, local_workers(2), timeout=STALL)
+    found, failures = gather(hanging(who), range(N), NAMES, replace(PROCESSES, timeout=STALL))
     assert found == all_but(*who)
     assert failures == [Failure(f"task {i}", Finding.NOTHING_ENDED(seconds=STALL)) for i in who]
 
@@ -277,7 +298,7 @@ def test_no_process_of_a_standard_pool_is_left_hanging():
         pools.append(ProcessPoolExecutor(2))
         return pools[-1]
 
-    found, failures = gather(time.sleep, [0, 600], ["short", "long"], make, timeout=STALL)
+    found, failures = gather(time.sleep, [0, 600], ["short", "long"], Workers(make, timeout=STALL))
     assert found == [None, None] and [failure.name for failure in failures] == ["long"]
     assert len(pools) == 2
     until(lambda: not multiprocessing.active_children(), "a process is left")
@@ -293,7 +314,7 @@ def test_a_thread_that_hangs_is_named(who):
         return i * i
 
     with ThreadPoolExecutor(2) as pool:
-        found, failures = gather(square, range(N), NAMES, pool, timeout=1.0)
+        found, failures = gather(square, range(N), NAMES, Workers(pool, timeout=1.0))
         release.set()
     if len(who) == 1:
         assert found == all_but(2)
@@ -305,15 +326,15 @@ def test_a_thread_that_hangs_is_named(who):
 # -- interrupts --------------------------------------------------------------------------------
 
 
-def test_an_interrupt_goes_through(engine):
+def test_an_interrupt_goes_through(workers):
     def interrupt(done, total, name):
         if done == 2:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        gather(squares(0.01), range(N), NAMES, engine, progress=interrupt)
-    if isinstance(engine, Executor):  # it is the user's, and can be used again
-        assert engine.submit(abs, -1).result() == 1
+        gather(squares(0.01), range(N), NAMES, workers, progress=interrupt)
+    if isinstance(workers.executor, Executor):  # it is the user's, and can be used again
+        assert workers.executor.submit(abs, -1).result() == 1
 
 
 SCRIPT = """
@@ -321,7 +342,8 @@ import os, sys, time
 from pathlib import Path
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
-from otmoe.workers.gather import gather, local_workers
+from otmoe.workers.gather import Workers, gather
+from otmoe.workers.pools import local_workers
 
 def work(i):
     Path(sys.argv[1], str(os.getpid())).touch()
@@ -329,7 +351,7 @@ def work(i):
 
 if __name__ == "__main__":
     pools = {"loky": local_workers(2), "standard": partial(ProcessPoolExecutor, 2)}
-    gather(work, range(20), [str(i) for i in range(20)], pools[sys.argv[2]])
+    gather(work, range(20), [str(i) for i in range(20)], Workers(pools[sys.argv[2]]))
 """
 
 

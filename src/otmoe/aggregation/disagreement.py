@@ -27,7 +27,6 @@ _NEGLIGIBLE = 1e-3  # nats per row that nobody would notice
 
 _REFERENCES = 32  # models that each one is compared with, where there are more
 _COMPARABLE = 10  # points that two models must share
-_GROUP = 64  # models looked at together
 _SEED = 0
 _TAIL = 2.0  # log ratio of densities from which a rare draw would decide a mean
 _FAR = 1e300  # nats, where numbers end
@@ -177,7 +176,12 @@ def references(n_models: int) -> Floats:
 
 
 def divergences(
-    models: Sequence[MoE], X: Floats, share: Floats | None = None, pool: Executor | None = None
+    models: Sequence[MoE],
+    X: Floats,
+    share: Floats | None = None,
+    pool: Executor | None = None,
+    *,
+    group: int = 64,
 ) -> tuple[Floats, Floats]:
     """Return by how much each model's predictions differ from those of the references (maths 12).
 
@@ -185,6 +189,8 @@ def divergences(
     ----------
     models, X, share, pool
         Of :func:`disagreement`.
+    group : int
+        Models looked at together.
 
     Returns
     -------
@@ -208,8 +214,8 @@ def divergences(
     draws = [drawn(models[r]) for r in chosen]
 
     @_beyond
-    def group(start: int) -> Floats:
-        part = slice(start, start + _GROUP)
+    def compared(start: int) -> Floats:
+        part = slice(start, start + group)
         mine, theirs = share[:, part], share[:, chosen]
         of_mine = _log_densities(models[part], Z)
         cost = np.empty((mine.shape[1], len(chosen)))
@@ -221,7 +227,7 @@ def divergences(
         return cost
 
     apply = map if pool is None else pool.map
-    cost = np.concatenate(list(apply(group, range(0, len(models), _GROUP))))
+    cost = np.concatenate(list(apply(compared, range(0, len(models), group))))
     both = share.T @ share[:, chosen]  # points that two share, each as much as both have a say
     enough = both**2 >= _COMPARABLE * ((share**2).T @ share[:, chosen] ** 2)
     enough &= (both > 0) & (np.arange(len(models))[:, None] != chosen)

@@ -7,8 +7,8 @@ from time import perf_counter
 
 import numpy as np
 
+from otmoe.aggregation.contribution import Outcome
 from otmoe.aggregation.methods import averaged_parameters, check_same_weights, reduction
-from otmoe.aggregation.parts import Outcome
 from otmoe.aggregation.problem import Problem
 from otmoe.aggregation.sources import flows
 from otmoe.aggregation.starts import FEW
@@ -88,14 +88,16 @@ def _matched(
     few = problem.sources.few(FEW, rng)
     gate = few.ensemble.gate
     mass, _ = flows(few, few.scaling.from_user(reference).experts)
-    voters = gate.voters(design(few.X))
+    contributes = gate.contributes(design(few.X))
     targets, aligned = [], []
     for u, model in enumerate(problem.models):
         if model.n_experts != reference.n_experts:
             targets.append(np.argmax(mass[gate.experts_of(u)], axis=1))
             continue
-        heard = slice(None) if voters is None or not voters[:, u].any() else voters[:, u]
-        order = model.order_like(reference, few.X[heard])
+        here = (
+            slice(None) if contributes is None or not contributes[:, u].any() else contributes[:, u]
+        )
+        order = model.order_like(reference, few.X[here])
         targets.append(np.argsort(order))
         aligned.append(model.take(order))
     return targets, aligned

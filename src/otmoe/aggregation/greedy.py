@@ -10,7 +10,8 @@ from otmoe.aggregation.sources import Cell, Sources
 from otmoe.arrays.numerics import Floats
 from otmoe.model.experts import Experts, FitStatistics
 
-_CHUNK = 2**22  # numbers in one batch of Gram matrices
+CHUNK = 2**22
+"""Numbers in one batch of Gram matrices."""
 
 
 @dataclass(frozen=True)
@@ -48,9 +49,9 @@ class Parts:
         gram[i], weight[i], weight[j] = together, total, 0.0
         return Parts(weight, coef, gram, dispersion)
 
-    def costs(self, i: int, others: Floats) -> Floats:
+    def costs(self, i: int, others: Floats, chunk: int = CHUNK) -> Floats:
         """Return the divergence, mass times KL, that merging i with each of the others adds."""
-        size = max(_CHUNK // self.coef.shape[1] ** 2, 1)
+        size = max(chunk // self.coef.shape[1] ** 2, 1)
         chunks = [others[a : a + size] for a in range(0, max(len(others), 1), size)]
         return np.concatenate([self._costs(i, chunk) for chunk in chunks])
 

@@ -7,10 +7,10 @@ from time import perf_counter
 
 import numpy as np
 
+from otmoe.aggregation.contribution import Outcome
 from otmoe.aggregation.gate import gated
 from otmoe.aggregation.greedy import greedy_labels
 from otmoe.aggregation.mm import descend
-from otmoe.aggregation.parts import Outcome
 from otmoe.aggregation.problem import Problem
 from otmoe.aggregation.sources import costs
 from otmoe.aggregation.starts import FEW, search
@@ -21,11 +21,15 @@ from otmoe.model.mixture import MoE
 from otmoe.text.errors import InvalidInput
 from otmoe.text.sentences import Error, Status, Warn
 
-_PROBLEMS = 500_000  # transport problems that choosing the middle model may solve
 _FINALISTS = 4
 _CANDIDATES = 256
-_GREEDY_LIMIT = 1500
 _NO_SAY = 1e-12  # lambda_m(x) below which what a site says at x is not looked at
+
+PROBLEMS = 500_000
+"""Transport problems that choosing the middle model may solve."""
+
+GREEDY_LIMIT = 1500
+"""Experts that may be merged greedily."""
 
 
 def reduction(problem: Problem, rng: np.random.Generator) -> Outcome:
@@ -50,11 +54,11 @@ def reduction(problem: Problem, rng: np.random.Generator) -> Outcome:
     return Outcome(model, status, run.trace, run.converged, warnings, clock)
 
 
-def greedy(problem: Problem, rng: np.random.Generator) -> Outcome:
+def greedy(problem: Problem, rng: np.random.Generator, most: int = GREEDY_LIMIT) -> Outcome:
     """Merge experts two at a time, the cheapest merger first (Runnalls; maths 11)."""
     sources, K = problem.sources, problem.n_experts
     L = sources.experts.n_experts
-    if L > _GREEDY_LIMIT:
+    if L > most:
         raise InvalidInput(Error.GREEDY_TOO_MANY, experts=L)
     if L <= K:
         labels, experts = np.arange(L), sources.experts.take(np.arange(K) % L)
@@ -65,7 +69,7 @@ def greedy(problem: Problem, rng: np.random.Generator) -> Outcome:
     return Outcome(gated(sources, run.experts, labels), status)
 
 
-def middle(problem: Problem, rng: np.random.Generator) -> Outcome:
+def middle(problem: Problem, rng: np.random.Generator, n_problems: int = PROBLEMS) -> Outcome:
     """Take the local model to which moving all the others costs least (the paper's Mid; maths 11).
 
     Candidates are compared by T_c on few support points first; the best few on more.
@@ -79,11 +83,11 @@ def middle(problem: Problem, rng: np.random.Generator) -> Outcome:
     if len(sites) > _CANDIDATES:
         sites = np.sort(rng.choice(sites, _CANDIDATES, replace=False))
     n_pairs = len(sites) * len(problem.models)
-    few = sources.few(max(_PROBLEMS // n_pairs, 50), rng)
+    few = sources.few(max(n_problems // n_pairs, 50), rng)
     spent = _transport_to(few.X, problem, sites)
     if len(sites) > _FINALISTS:
         sites = sites[np.argsort(spent, kind="stable")[:_FINALISTS]]
-        more = sources.few(max(_PROBLEMS // (_FINALISTS * len(problem.models)), 50), rng)
+        more = sources.few(max(n_problems // (_FINALISTS * len(problem.models)), 50), rng)
         spent = _transport_to(more.X, problem, sites)
     best = int(sites[np.argmin(spent)])
     status = Status.MIDDLE(site=problem.name(best), cost=spent.min())
@@ -97,15 +101,15 @@ def _transport_to(X: Floats, problem: Problem, sites: Floats) -> Floats:
     supply = gate.prob(Z)
     parts = []  # what each site has to move: its experts, where it has a say, how much
     for m in range(len(problem.models)):
-        mine, heard = gate.experts_of(m), np.flatnonzero(share[:, m] > _NO_SAY)
-        lam = share[heard, m]
-        parts.append((mine, heard, lam, supply[heard, mine] / lam[:, None]))
+        mine, here = gate.experts_of(m), np.flatnonzero(share[:, m] > _NO_SAY)
+        lam = share[here, m]
+        parts.append((mine, here, lam, supply[here, mine] / lam[:, None]))
 
     def total(model: MoE) -> float:
         cost, demand = kl(experts, model.experts, Z), model.gate.prob(Z)  # (n, L, K), (n, K)
         spent = [
-            lam @ transport_costs(cost[heard, mine], within, demand[heard])
-            for mine, heard, lam, within in parts
+            lam @ transport_costs(cost[here, mine], within, demand[here])
+            for mine, here, lam, within in parts
         ]
         return float(sum(spent)) / len(X)
 
@@ -134,11 +138,13 @@ def aligned_average(problem: Problem, rng: np.random.Generator) -> Outcome:
     sites = _knowing(problem, np.arange(len(problem.models)))[:_CANDIDATES]
     spent = [costs(few, few.experts.take(gate.experts_of(u))).sum() for u in sites]
     reference = int(sites[np.argmin(spent)])
-    voters = gate.voters(design(few.X))
+    contributes = gate.contributes(design(few.X))
     aligned = []
     for u, model in enumerate(problem.models):
         X = few.X
-        if voters is not None and np.any(both := voters[:, u] & voters[:, reference]):
+        if contributes is not None and np.any(
+            both := contributes[:, u] & contributes[:, reference]
+        ):
             X = X[both]
         aligned.append(model.aligned_to(problem.models[reference], X))
     model = averaged_parameters(problem, aligned)

@@ -14,7 +14,7 @@ import numpy as np
 from array_api_compat import is_array_api_obj
 
 from otmoe.aggregation.sources import Sources
-from otmoe.aggregation.support import N_POINTS, points_from
+from otmoe.aggregation.support import N_SUPPORT, points_from
 from otmoe.arrays.numerics import Array, Floats, namespace, take, to_numpy
 from otmoe.data.sketch import comparable
 from otmoe.documents.compatible import check_compatible
@@ -96,9 +96,9 @@ def prepare(
     first = messages[0].model
     warnings: list[Notice] = []
     if support is None or isinstance(support, Integral):
-        n_points = N_POINTS if support is None else int(support)
-        check_whole("support", n_points)
-        support, warnings = points_from(messages, weight, n_points, generator(random_state))
+        n_support = N_SUPPORT if support is None else int(support)
+        check_whole("support", n_support)
+        support, warnings = points_from(messages, weight, n_support, generator(random_state))
     X = _check_support(support, first, messages[0].site)
     if n_experts is None:
         n_experts = max(message.model.n_experts for message in messages)
@@ -124,7 +124,7 @@ def prepare(
         sketches = [message.sketch for message in chosen if message.sketch is not None]
         density = [sketch.log_density for sketch in comparable(sketches, pooled_weight)]
     ensemble = pool(models, pooled_weight, constant, density)
-    X, unheard = _heard(ensemble, X)
+    X, unheard = _covered(ensemble, X)
     warnings += unheard
     n_points, p = int(X.shape[0]), first.n_features + 1
     if n_points < POINTS_PER_COLUMN * p:
@@ -254,19 +254,19 @@ def _constant(message: LocalModel) -> Constant:
     return {names.index(name): float(value) for name, value in message.constant.items()}
 
 
-def _heard(ensemble: Ensemble, X: Array) -> tuple[Array, list[Notice]]:
+def _covered(ensemble: Ensemble, X: Array) -> tuple[Array, list[Notice]]:
     """Drop support points at which no site has a say."""
     gate = ensemble.gate
     if gate.constant is None or not any(gate.constant):
         return X, []
     xp = namespace(X)
     ones = xp.concat([xp.ones_like(X[:, :1]), X], axis=1)
-    voters = gate.voters(ones)
-    heard = to_numpy(xp.any(voters, axis=1))
-    if heard.all():
+    contributes = gate.contributes(ones)
+    here = to_numpy(xp.any(contributes, axis=1))
+    if here.all():
         return X, []
-    if not heard.any():
+    if not here.any():
         raise InvalidInput(Error.SUPPORT_UNCOVERED)
-    lost = int((~heard).sum())
-    warning = Warn.SUPPORT_UNCOVERED(lost=lost, points=len(heard))
-    return take(X, np.flatnonzero(heard)), [warning]
+    lost = int((~here).sum())
+    warning = Warn.SUPPORT_UNCOVERED(lost=lost, points=len(here))
+    return take(X, np.flatnonzero(here)), [warning]

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from otmoe.aggregation.parts import Communication, Contribution, Covariates
+from otmoe.aggregation.contribution import Communication, Contribution, Covariates
+from otmoe.aggregation.record import ended, finite, refinement_document, site_document, told, words
 from otmoe.arrays.numerics import Array, Floats
 from otmoe.data.features import FeatureSpec
-from otmoe.documents.aggregation import AggregationRecord
 from otmoe.documents.message import LocalModel
 from otmoe.documents.model_file import save_model
 from otmoe.inference import Inference, one_round_refusal, refined_inference
@@ -21,16 +21,14 @@ from otmoe.likelihood.fit import Fit
 from otmoe.likelihood.rounds import Refinement
 from otmoe.likelihood.rows import take_rows
 from otmoe.model.mixture import MoE
-from otmoe.text.errors import InferenceError, InvalidInput
+from otmoe.text.errors import InferenceError
 from otmoe.text.html import html_lines, html_table
 from otmoe.text.notices import Notice
-from otmoe.text.records import LARGEST, LONGEST_NAME, notice_document
-from otmoe.text.sentences import Error, Status
-from otmoe.text.strict_json import named
+from otmoe.text.records import LONGEST_NAME
+from otmoe.text.sentences import Status
 
 _DESCRIBED = 5_000  # support points that say where all of them lie
 _SHOWN = 20  # sites in the table of a notebook
-_LONGEST = 5_000  # characters of a sentence in a file
 
 
 @dataclass(frozen=True)
@@ -95,7 +93,7 @@ class Aggregation:
             self,
             model=state.model,
             refinement=state,
-            **_end(self, state, rounds),
+            **ended(self.converged, self.status, state, rounds),
         )
         return found._with_doubts() if state.converged else found
 
@@ -221,148 +219,23 @@ class Aggregation:
         """Return how the model was merged, as it stands in a model file; without the model."""
         part: dict[str, Any] = {
             "method": self.method,
-            "cost": _finite(self.cost),
+            "cost": finite(self.cost),
             "trace": np.asarray(self.trace).tolist(),
             "converged": bool(self.converged),
-            "status": _told(self.status),
-            "warnings": list(map(_told, self.warnings)),
+            "status": told(self.status),
+            "warnings": list(map(told, self.warnings)),
             "n_support": int(self.n_support),
-            "left_out": {_words(s)[:LONGEST_NAME]: _told(why) for s, why in self.left_out.items()},
+            "left_out": {words(s)[:LONGEST_NAME]: told(why) for s, why in self.left_out.items()},
         }
         if self.covariates is not None:
             part["covariates"] = {k: v.tolist() for k, v in vars(self.covariates).items()}
         state = self.refinement
         if state is None or state.best is None:
-            part["no_inference"] = _told(one_round_refusal(self.method, len(self.sites)).notice)
+            part["no_inference"] = told(one_round_refusal(self.method, len(self.sites)).notice)
         else:
             part |= refinement_document(state)
         pairs = zip(self.sites, self.messages, strict=True)
-        return part | {"sites": [_site_document(*pair) for pair in pairs]}
-
-
-def refinement_document(state: Refinement) -> dict[str, Any]:
-    """Return refine rounds that were answered, and standard errors, as a model file has them.
-
-    Parameters
-    ----------
-    state : Refinement
-        One round has been answered at least.
-    """
-    best = state.best
-    if best is None:
-        raise InvalidInput(Error.NO_ROUND_YET)
-    part: dict[str, Any] = {
-        "refinement": {
-            "rounds": state.rounds,
-            "converged": state.converged,
-            "status": _told(state.status),
-            "log_likelihood": best.information.log_likelihood,
-            "n_samples": best.n_samples,
-            "trace": list(state.trace),
-            "missing": [{"round": r, "site": _words(site)} for r, site in state.missing],
-        }
-    }
-    try:
-        found = refined_inference(state)
-    except InferenceError as error:
-        return part | {"no_inference": _told(error.notice)}
-    errors = found.covariance.standard_errors(np.eye(len(found.names)))
-    part["inference"] = {
-        "kind": found.kind,
-        "standard_errors": list(map(_finite, errors)),
-        "warnings": list(map(_told, found.warnings)),
-    }
-    return part
-
-
-def refined_document(
-    record: AggregationRecord, state: Refinement, rounds: int | str, asked: Iterable[str]
-) -> dict[str, Any]:
-    """Return how a model was merged and then refined, where the merging is known from its file.
-
-    It is the document of :meth:`Aggregation.refined`. What an earlier refinement said about
-    intervals makes way for what this one says.
-
-    Parameters
-    ----------
-    record : AggregationRecord
-        How the model was merged that the rounds began with.
-    state : Refinement
-        One round has been answered at least.
-    rounds : int or "auto"
-        As asked for; "auto" has to have converged.
-    asked : iterable of str
-        The sites that were asked; `status` says so if they are not those that were merged.
-    """
-    known = refinement_document(state)
-    before = record.model_dump(
-        exclude_unset=True, exclude={"refinement", "inference", "no_inference"}
-    )
-    old = () if record.inference is None else record.inference.warnings
-    doubts = known["inference"]["warnings"] if state.converged and "inference" in known else []
-    end = _end(record, state, rounds)
-    merged, asked = dict.fromkeys(site.site for site in record.sites), dict.fromkeys(asked)
-    for words, sites in (
-        ("not asked in these rounds", [site for site in merged if site not in asked]),
-        ("asked, though not merged", [site for site in asked if site not in merged]),
-    ):
-        if sites:
-            status = end["status"]
-            facts = {"status": status, "words": words, "names": ", ".join(sites)}
-            end["status"] = Status.REFINED_BY_OTHERS(sites=(*status.sites, *sites), **facts)
-    return {
-        **before,
-        **known,
-        "converged": end["converged"],
-        "status": _told(end["status"]),
-        "warnings": [*(_told(w) for w in record.warnings if w not in old), *doubts],
-    }
-
-
-def _end(
-    before: Aggregation | AggregationRecord, state: Refinement, rounds: int | str
-) -> dict[str, Any]:
-    """Return how a merging ended that refine rounds have led on from."""
-    return {
-        "converged": before.converged and (rounds != "auto" or state.converged),
-        "status": Status.REFINED(merging=before.status, rounds=state.status),
-    }
-
-
-def _site_document(record: Contribution, message: LocalModel) -> dict[str, Any]:
-    """Return the part of a site as it stands in a model file."""
-    return {
-        "site": record.site,
-        "n_samples": record.n_samples,
-        "log_likelihood": message.log_likelihood,
-        "converged": message.converged,
-        "status": _told(message.status),
-        "warnings": list(map(_told, message.warnings)),
-        "weight": min(record.weight, 1.0),  # rounding
-        "cost": _finite(record.cost),
-        "mass": None if record.mass is None else np.minimum(record.mass, 1.0).tolist(),
-        "heard": record.heard,
-        "disagreement": _finite(record.disagreement),
-        "flagged": list(map(_told, record.flagged)),
-        "sent": message.sizes,
-        "versions": message.versions,
-    }
-
-
-def _told(notice: Notice) -> dict[str, Any]:
-    """Return a notice as files hold it."""
-    sites = tuple(_words(site)[:LONGEST_NAME] for site in notice.sites)
-    return notice_document(replace(notice, text=_words(notice.text), sites=sites))
-
-
-def _words(text: str) -> str:
-    """Return words as files hold them: on one line, and no more than one reads."""
-    return named(text).strip()[:_LONGEST] or "?"
-
-
-def _finite(value: float) -> float | None:
-    """Return a number as files hold it: null for none, and no larger than they allow."""
-    return None if np.isnan(value) else float(np.clip(value, -LARGEST, LARGEST))
+        return part | {"sites": [site_document(*pair) for pair in pairs]}
 
 
 def _floats(message: LocalModel) -> int:

@@ -22,10 +22,25 @@ from otmoe.likelihood.rows import Scaling, take_rows
 from otmoe.model.ensemble import Ensemble
 from otmoe.model.experts import Experts, FitStatistics, Response
 
-_GROUP = 512  # experts in a cell, if no site has more
-_CELL = 2**18  # experts times points in a cell
-_DEVICE_CELL = 2**24
-_KEEP = 2**24  # numbers that may be kept from one pass to the next
+
+@dataclass(frozen=True)
+class Budget:
+    """How the work is cut up, and how much of it is kept; no number of a result depends on it.
+
+    Attributes
+    ----------
+    group : int
+        Experts in a cell, if no site has more.
+    cell, device_cell : int
+        Experts times points in a cell; the same on a device.
+    keep : int
+        Numbers that may be kept from one pass to the next.
+    """
+
+    group: int = 512
+    cell: int = 2**18
+    device_cell: int = 2**24
+    keep: int = 2**24
 
 
 @dataclass(frozen=True)
@@ -72,6 +87,7 @@ class Sources:
         Threads over which cells are spread.
     kept : bool
         Keep the cells from one pass to the next, if they are small enough.
+    budget : Budget
     """
 
     ensemble: Ensemble
@@ -79,6 +95,7 @@ class Sources:
     scaling: Scaling
     pool: Executor | None = field(default=None, repr=False)
     kept: bool = False
+    budget: Budget = field(default=Budget(), repr=False)
 
     def __len__(self) -> int:
         return int(self.X.shape[0])
@@ -128,7 +145,7 @@ class Sources:
     @cached_property
     def _cells(self) -> list[Cell] | None:
         arrays = 1 + getattr(self.experts, "n_classes", 1)
-        if not self.kept or len(self) * self.n_sources * arrays > _KEEP:
+        if not self.kept or len(self) * self.n_sources * arrays > self.budget.keep:
             return None
         apply = map if self.pool is None else self.pool.map
         known = self._site_weights
@@ -139,7 +156,7 @@ class Sources:
         """Sites next to each other, as ensembles of their own: (they, their experts, ensemble)."""
         gate, experts = self.ensemble.gate, self.ensemble.experts
         n_sites = len(gate.gates)
-        per_group = max(_GROUP // max(g.n_experts for g in gate.gates), 1)
+        per_group = max(self.budget.group // max(g.n_experts for g in gate.gates), 1)
         groups = []
         for m in range(0, n_sites, per_group):
             stop = min(m + per_group, n_sites)
@@ -150,9 +167,9 @@ class Sources:
 
     @cached_property
     def _places(self) -> list[tuple[slice, int]]:
-        budget = _CELL if isinstance(self.X, np.ndarray) else _DEVICE_CELL
+        here = isinstance(self.X, np.ndarray)
         largest = max(mine.stop - mine.start for _, mine, _ in self._groups)
-        size = max(budget // largest, 64)
+        size = max((self.budget.cell if here else self.budget.device_cell) // largest, 64)
         starts = range(0, len(self), size)
         blocks = [slice(start, min(start + size, len(self))) for start in starts]
         return [(rows, g) for rows in blocks for g in range(len(self._groups))]
@@ -168,8 +185,8 @@ class Sources:
         if not gate.varies:
             return None
         n_sites = len(gate.gates)
-        kept = gate.density is not None and len(self) * n_sites <= _KEEP
-        weights = gate.site_prob if kept else gate.heard
+        kept = gate.density is not None and len(self) * n_sites <= self.budget.keep
+        weights = gate.site_prob if kept else gate.log_total
         on_device = not isinstance(self.X, np.ndarray)
         blocks = row_blocks(len(self), max(self.X.shape[1], n_sites), on_device=on_device)
         apply = map if self.pool is None else self.pool.map

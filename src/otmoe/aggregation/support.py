@@ -12,18 +12,19 @@ import numpy as np
 from otmoe.arrays.numerics import Array, Floats
 from otmoe.documents.message import LocalModel
 from otmoe.likelihood.rows import take_rows
-from otmoe.text.arguments import check_whole, generator
+from otmoe.text.arguments import check_whole, generator, renamed
 from otmoe.text.errors import InvalidInput
 from otmoe.text.notices import Notice, OtmoeWarning
 from otmoe.text.sentences import Error, Warn
 
-N_POINTS = 4000
+N_SUPPORT = 4000
 """Support points drawn by default."""
 
 
+@renamed(n_points="n_support")
 def draw_support(
     samples: Sequence[Any],
-    n_points: int = N_POINTS,
+    n_support: int = N_SUPPORT,
     *,
     site_weight: Any = None,
     random_state: Any = 0,
@@ -35,7 +36,7 @@ def draw_support(
     samples : sequence of M array-likes of shape (n_m, d)
         Rows of x that the sites agreed to share. Frames must have the same columns in the same
         order.
-    n_points : int
+    n_support : int
         Points to draw, without replacement; fewer come where there are fewer rows.
     site_weight : array-like of shape (M,), optional
         Shares of the sites; by default in proportion to their rows.
@@ -53,7 +54,7 @@ def draw_support(
     """
     if not len(samples):
         raise InvalidInput(Error.NO_SAMPLES)
-    check_whole("n_points", n_points)
+    check_whole("n_support", n_support)
     columns = [list(map(str, s.columns)) for s in samples if hasattr(s, "columns")]
     for names in columns:
         if names != columns[0]:
@@ -72,15 +73,16 @@ def draw_support(
     if weight.shape != rows.shape or not np.all(weight >= 0) or not 0 < total < np.inf:
         raise InvalidInput(Error.SHARES_WRONG, sites=len(rows))
     rng = generator(random_state)
-    counts = _shares(n_points, weight / total, rows)
+    counts = _shares(n_support, weight / total, rows)
     parts = [
         _draw(array, int(count), rng) for array, count in zip(arrays, counts, strict=True) if count
     ]
     return np.concatenate(parts)
 
 
+@renamed(n_points="n_support")
 def support_from(
-    messages: Sequence[LocalModel], n_points: int = N_POINTS, *, random_state: Any = 0
+    messages: Sequence[LocalModel], n_support: int = N_SUPPORT, *, random_state: Any = 0
 ) -> Floats:
     """Draw support points from what sites have sent about their covariates.
 
@@ -91,7 +93,7 @@ def support_from(
     ----------
     messages : sequence of LocalModel
         Of the same features. A warning names sites that sent neither rows nor a sketch.
-    n_points : int
+    n_support : int
     random_state : int, Generator or None
         Together with what was sent it decides on the points; the order of the sites does not.
 
@@ -107,19 +109,19 @@ def support_from(
     >>> support_from([est.to_message("Lyon", data.X, sketch=True)], 1000).shape
     (1000, 3)
     """
-    check_whole("n_points", n_points)
+    check_whole("n_support", n_support)
     for message in messages:
         if message.model.terms != messages[0].model.terms:
             raise InvalidInput(Error.FEATURES_DIFFER, site=message.site, other=messages[0].site)
     weight = np.array([message.n_samples for message in messages])
-    points, trouble = points_from(messages, weight, n_points, generator(random_state))
+    points, trouble = points_from(messages, weight, n_support, generator(random_state))
     if trouble:
         warnings.warn(OtmoeWarning("support_from", trouble), stacklevel=2)
     return points
 
 
 def points_from(
-    messages: Sequence[LocalModel], weight: Floats, n_points: int, rng: np.random.Generator
+    messages: Sequence[LocalModel], weight: Floats, n_support: int, rng: np.random.Generator
 ) -> tuple[Floats, list[Notice]]:
     """Return what :func:`support_from` does with these shares of the sites, and its warnings."""
     silent = [message.site for message in messages if not message.support_document()]
@@ -135,10 +137,10 @@ def points_from(
     total = np.array([sum(sorted(shares)) for _, shares in distinct])
     rows = [0 if message.support is None else len(message.support) for message, _ in distinct]
     most = [
-        n if message.sketch is None else n_points
+        n if message.sketch is None else n_support
         for (message, _), n in zip(distinct, rows, strict=True)
     ]
-    counts = _shares(n_points, total / total.sum(), np.array(most))
+    counts = _shares(n_support, total / total.sum(), np.array(most))
     parts = []
     for (message, _), count, n in zip(distinct, counts.tolist(), rows, strict=True):
         if message.support is not None:
@@ -151,9 +153,9 @@ def points_from(
     return np.concatenate(parts), trouble
 
 
-def _shares(n_points: int, weight: Floats, rows: Floats) -> Floats:
-    """Divide `n_points` in proportion to weight, by largest remainders, at most rows each."""
-    exact = min(n_points, int(rows.sum())) * weight
+def _shares(n_support: int, weight: Floats, rows: Floats) -> Floats:
+    """Divide `n_support` in proportion to weight, by largest remainders, at most rows each."""
+    exact = min(n_support, int(rows.sum())) * weight
     counts = np.floor(exact).astype(int)
     most = np.argsort(-(exact - counts), kind="stable")
     counts[most[: round(float(exact.sum() - counts.sum()))]] += 1

@@ -30,7 +30,9 @@ Array = Any
 Floats = np.ndarray
 """A NumPy array of parameters or of sums over rows."""
 
-_BLOCK_BYTES = 2**22  # large enough that threads seldom wait for the interpreter lock
+BLOCK_BYTES = 2**22
+"""Of a block of rows: large enough that threads seldom wait for the interpreter lock."""
+
 _DEVICE_BLOCK_BYTES = 2**28
 
 
@@ -158,7 +160,7 @@ def row_blocks(
 
     A block has at least `least` rows, however wide they are.
     """
-    budget = _DEVICE_BLOCK_BYTES if on_device else _BLOCK_BYTES
+    budget = _DEVICE_BLOCK_BYTES if on_device else BLOCK_BYTES
     size = max(budget // (8 * max(n_columns, 1)), least)
     if size > 296:
         # Not a multiple of a page: columns that start at one offset in it compete for cache sets.

@@ -7,12 +7,20 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from threading import Lock
 
+from joblib import effective_n_jobs
 from threadpoolctl import ThreadpoolController
 
 
 @contextmanager
-def threads(n_threads: int) -> Iterator[ThreadPoolExecutor | None]:
-    """Give a pool of `n_threads`, each of which uses BLAS and OpenMP with a single thread."""
+def threads(n_jobs: int | None) -> Iterator[ThreadPoolExecutor | None]:
+    """Give a pool of threads, each of which uses BLAS and OpenMP with a single thread.
+
+    Parameters
+    ----------
+    n_jobs : int, optional
+        None means 1, which needs no pool; -1 all cores.
+    """
+    n_threads = effective_n_jobs(n_jobs)
     with _SINGLE:
         if n_threads == 1:
             yield None

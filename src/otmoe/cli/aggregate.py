@@ -75,7 +75,7 @@ The same messages, support and seed give the same model, in whatever order the m
     "counts where its rows are.",
 )
 @options.support
-@options.points
+@options.n_support
 @options.missing("Support")
 @option(
     "--experts",
@@ -94,7 +94,7 @@ def aggregate(
     exclude_flagged: bool,
     site_weight: str,
     support: str | None,
-    points: int,
+    n_support: int,
     missing: Literal["error", "drop"],
     experts: int | None,
     method: str,
@@ -114,7 +114,7 @@ def aggregate(
     begin = perf_counter()
     inbox = open_inbox(files, exclude, skip_bad)
     messages = check_messages(inbox.messages)
-    X = support_of(messages, support, points, missing, seed)
+    X = support_of(messages, support, n_support, missing, seed)
     weight = {"rows": None, "equal": np.ones(len(messages)), "covariate": "covariate"}[site_weight]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # the result has them line by line
@@ -153,17 +153,17 @@ def aggregate(
 def support_of(
     messages: Sequence[LocalModel],
     data: str | None,
-    points: int,
+    n_support: int,
     missing: Literal["error", "drop"],
     seed: int,
 ) -> Floats | int:
     """Return the points at which models are compared, or how many to draw from the messages."""
     if data is not None:
         spec = spec_of(messages[0].model, messages[0].features)
-        return draw_features(data, spec, points, missing=missing, random_state=seed)[0]
+        return draw_features(data, spec, n_support, missing=missing, random_state=seed)[0]
     if all(m.sketch is None and m.support is None for m in messages):
         raise Failed(Error.SHELL_NO_SUPPORT)
-    return points
+    return n_support
 
 
 def _report(result: Aggregation, inbox: Inbox) -> dict[str, Any]:
@@ -199,7 +199,7 @@ def _record(record: Contribution, message: LocalModel, size: int) -> dict[str, A
         "cost": record.cost,
         "disagreement": record.disagreement,
         "flagged": told(record.flagged),
-        "heard": record.heard,
+        "coverage": record.coverage,
         "destination": None if record.destination is None else record.destination.tolist(),
         "bytes": size,
     }

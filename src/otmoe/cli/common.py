@@ -92,8 +92,28 @@ class Option(click.Option):
         self.section = section
 
 
+RENAMED = {
+    "--engine": "--executor",
+    "--workers": "--n-jobs",
+    "--points": "--n-support",
+    "--support": "--n-support",
+    "--starts": "--n-init",
+    "--share-support": "--share",
+    "--site": "--site-column",
+}
+"""Options that had other names; some commands have the old name for something else."""
+
+
 class Command(click.Command):
     """A command whose help has headings."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Refuse old names of options with a sentence that has the new one."""
+        known = {name for param in self.params for name in param.opts}
+        for name in (arg.partition("=")[0] for arg in args):
+            if name in RENAMED and name not in known and RENAMED[name] in known:
+                raise usage(Error.SHELL_RENAMED, old=name, new=RENAMED[name])
+        return super().parse_args(ctx, args)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options, heading by heading."""

@@ -31,7 +31,7 @@ WORDS = {
     epilog="""\b
 Examples:
   otmoe evaluate model.json test.parquet --target y
-  otmoe evaluate model.json "test/*.parquet" --target y --site hospital --json
+  otmoe evaluate model.json "test/*.parquet" --target y --site-column hospital --json
 
 Give rows that the model was not fitted to, or it will look better than it is.""",
 )
@@ -40,7 +40,10 @@ Give rows that the model was not fitted to, or it will look better than it is.""
 @options.target()
 @options.weight
 @option(
-    "--site", metavar="COLUMN", section="Columns", help="Tell the values of this column apart too."
+    "--site-column",
+    metavar="COLUMN",
+    section="Columns",
+    help="Tell the values of this column apart too.",
 )
 @options.missing()
 @speech
@@ -49,7 +52,7 @@ def evaluate(
     data: tuple[str, ...],
     target: str,
     weight: str | None,
-    site: str | None,
+    site_column: str | None,
     missing: Literal["error", "drop"],
     as_json: bool,
     quiet: bool,
@@ -68,7 +71,7 @@ def evaluate(
             target,
             features=file.features,
             weight=weight,
-            site=site,
+            site_column=site_column,
             missing=missing,
             progress=report,
         )
@@ -83,14 +86,20 @@ def evaluate(
         "weight": total.weight,
         **total.measures,
     }
-    if site is not None:
+    if site_column is not None:
         said["sites"] = {
             name: {"rows": score.n_rows, "weight": score.weight, **score.measures}
             for name, score in found.sites.items()
         }
     pairs = [("rows", f"{total.n_rows:,}")]
     pairs += [(words, f"{total.measures[name]:.5g}") for name, words in _words(found).items()]
-    say(said, as_json, quiet, listed(pairs), *([] if site is None else [_by_site(site, found)]))
+    say(
+        said,
+        as_json,
+        quiet,
+        listed(pairs),
+        *([] if site_column is None else [_by_site(site_column, found)]),
+    )
 
 
 def _words(found: Evaluation) -> dict[str, str]:

@@ -25,7 +25,7 @@ Look at the file before you use it: a level that is in no sampled row is not in 
 @data
 @options.target("The response, which is no feature.")
 @option("--weight", metavar="COLUMN", section="Columns", help="Case weights, no feature either.")
-@option("--site", metavar="COLUMN", section="Columns", help="The site, no feature either.")
+@option("--site-column", metavar="COLUMN", section="Columns", help="The site, no feature either.")
 @option(
     "--columns",
     type=Names(),
@@ -51,7 +51,7 @@ def features(
     data: tuple[str, ...],
     target: str,
     weight: str | None,
-    site: str | None,
+    site_column: str | None,
     columns: list[str] | None,
     center: bool,
     max_levels: int,
@@ -66,7 +66,7 @@ def features(
     """
     check_output(output, force)
     sample = sample_rows(data)
-    roles = {target, weight, site}
+    roles = {target, weight, site_column}
     if columns is None:
         columns = [name for name in sample.column_names if name not in roles]
     elif roles & set(columns):

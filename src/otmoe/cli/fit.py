@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from time import perf_counter
 from typing import Literal
@@ -29,11 +28,12 @@ from otmoe.cli.common import (
 )
 from otmoe.cli.inspect import parts_of, parts_table, privacy, shared_rows, total_of
 from otmoe.cli.words import told
-from otmoe.data.shards import FileShard
+from otmoe.data.shards import FileShard, joined
 from otmoe.data.shards.memory import checked
-from otmoe.distributed.task import Task, fit_local, joined, labels_of
+from otmoe.distributed.task import Task, fit_local, labels_of
 from otmoe.documents.message import MOST_SHARED
 from otmoe.likelihood.fit import MAX_ITER
+from otmoe.model.target import CLASSES, Target
 from otmoe.text.progress import fit_progress
 from otmoe.text.records import notice_document
 from otmoe.text.sentences import Error, Warn
@@ -74,8 +74,7 @@ you send it; `otmoe aggregate` merges it with those of other sites.""",
     help="Send sums of products of the covariates, expert by expert, for --method gram.",
 )
 @option(
-    "--share-support",
-    "share",
+    "--share",
     type=click.IntRange(0, MOST_SHARED),
     default=0,
     metavar="N",
@@ -91,7 +90,7 @@ you send it; `otmoe aggregate` merges it with those of other sites.""",
     help="All classes, where this site may lack some: the same at every site.",
 )
 @option(
-    "--starts",
+    "--n-init",
     type=click.IntRange(min=1),
     section="Fit",
     help="Starts of the search; by default 9, for classes 20.",
@@ -112,7 +111,7 @@ def fit(
     experts: int,
     family: str,
     classes: list[str] | None,
-    starts: int | None,
+    n_init: int | None,
     seed: int,
     output: Path,
     force: bool,
@@ -122,9 +121,9 @@ def fit(
     """Fit the rows of one site, and write the message that it sends.
 
     All of DATA is one site, read into memory. The message holds the model's coefficients and how
-    the fit went; no value of the response, and no row unless --share-support says so.
+    the fit went; no value of the response, and no row unless --share says so.
     """
-    if classes is not None and family != "classes":
+    if classes is not None and family != CLASSES:
         raise usage(Error.SHELL_CLASSES_FAMILY)
     check_output(output, force)
     begin = perf_counter()
@@ -134,9 +133,9 @@ def fit(
         list(data), target=target, features=features, weight=weight, missing=missing
     )
     shard = joined(shards, name)
-    labels = _labels(shard, classes) if family == "classes" else None
-    if labels is not None:
-        family = "logistic" if len(labels) == 2 else "multinomial"
+    response = Target(family)
+    if family == CLASSES:
+        response = Target.of_classes(_labels(shard, classes))
     screen = console(stderr=True)
     with fit_progress(
         screen.is_terminal and not quiet, {"em": MAX_ITER, "newton": MAX_ITER}, screen
@@ -146,13 +145,10 @@ def fit(
                 shard,
                 seed,
                 experts,
-                classes=labels,
-                coded=False,
+                response,
                 options={
-                    "family": family,
-                    "n_classes": 2 if labels is None else len(labels),
-                    "n_init": starts,
-                    "n_threads": os.cpu_count() or 1,
+                    "n_init": n_init,
+                    "n_jobs": -1,
                     "progress": progress,
                 },
                 sketch=sketch,

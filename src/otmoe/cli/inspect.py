@@ -15,7 +15,7 @@ from otmoe import FeatureSpec, LocalModel
 from otmoe.cli.common import Command, few, option, say, speech
 from otmoe.cli.tables import listed, table_of
 from otmoe.cli.words import told
-from otmoe.distributed.task import ROWS_PER_PARAMETER
+from otmoe.data.shards import ROWS_PER_PARAMETER
 from otmoe.documents.files import open_document
 from otmoe.documents.model_file import ModelFile
 from otmoe.documents.reply import RefineReply

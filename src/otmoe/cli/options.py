@@ -18,11 +18,12 @@ from otmoe import (
     shards_from,
 )
 from otmoe.aggregation import METHODS
-from otmoe.aggregation.support import N_POINTS
+from otmoe.aggregation.support import N_SUPPORT
 from otmoe.cli.common import Decorator, Failed, Names, option, several, usage
-from otmoe.cli.engines import ENGINES
+from otmoe.cli.executors import EXECUTORS
 from otmoe.data.shards import Shard
 from otmoe.estimators.distributed import DistributedMoE
+from otmoe.model.target import CLASSES, regression_families
 from otmoe.text.sentences import Error
 
 
@@ -38,6 +39,23 @@ class Cut(click.ParamType):
         if isinstance(value, int) or (value.isdecimal() and int(value) > 0):
             return int(value)
         return self.fail(f"{value!r}: give file, row-group or a number of shards.", param, ctx)
+
+
+class Family(click.ParamType):
+    """What the response is; families may be added while the command is there."""
+
+    name = "family"
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
+        """Return the families there are."""
+        return f"[{'|'.join(regression_families())}]"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> str:
+        """Return the name of a family, or "classes"."""
+        known = regression_families()
+        if value not in known:
+            self.fail(f"{value!r}: give one of {', '.join(known)}.", param, ctx)
+        return str(value)
 
 
 class Numbers(click.ParamType):
@@ -76,8 +94,11 @@ columns = option(
     section="Columns",
     help="The features instead; by default all other columns.",
 )
-site = option(
-    "--site", metavar="COLUMN", section="Columns", help="One shard for each value of this column."
+site_column = option(
+    "--site-column",
+    metavar="COLUMN",
+    section="Columns",
+    help="One shard for each value of this column.",
 )
 cut = option(
     "--cut",
@@ -90,10 +111,10 @@ experts = option(
     "--experts", type=click.IntRange(min=1), required=True, section="Fit", help="Number of experts."
 )
 
-engine = several(
+executor = several(
     option(
-        "--engine",
-        type=click.Choice(ENGINES),
+        "--executor",
+        type=click.Choice(EXECUTORS),
         default="local",
         show_default=True,
         section="Where it runs",
@@ -103,7 +124,7 @@ engine = several(
         "--address", section="Where it runs", help="Of the cluster; by default one is started here."
     ),
     option(
-        "--workers",
+        "--n-jobs",
         type=click.IntRange(min=1),
         section="Where it runs",
         help="Processes on this machine; by default one per core.",
@@ -167,7 +188,7 @@ def family(section: str) -> Decorator:
     """Return the option that says what the response is."""
     return option(
         "--family",
-        type=click.Choice(["gaussian", "poisson", "classes"]),
+        type=Family(),
         default="gaussian",
         show_default=True,
         section=section,
@@ -225,13 +246,13 @@ support = option(
     help="Rows of covariates at which models are compared, Parquet or CSV; no y is needed. By "
     "default points are drawn from the sketches and rows that the messages bring.",
 )
-points = option(
-    "--points",
+n_support = option(
+    "--n-support",
     type=click.IntRange(min=1),
-    default=N_POINTS,
+    default=N_SUPPORT,
     show_default=True,
     section="Support",
-    help="How many to draw.",
+    help="Support points, at most.",
 )
 model_only = option(
     "--model-only",
@@ -260,7 +281,7 @@ def shards_of(
     target: str,
     features: FeatureSpec | list[str] | None,
     weight: str | None,
-    site: str | None,
+    site_column: str | None,
     cut: Any,
     missing: Literal["error", "drop"],
 ) -> Sequence[Shard]:
@@ -270,7 +291,7 @@ def shards_of(
         target=target,
         features=features,
         weight=weight,
-        site=site,
+        site_column=site_column,
         cut=cut or "file",
         missing=missing,
     )
@@ -278,14 +299,14 @@ def shards_of(
 
 def estimator_of(family: str, **settings: Any) -> DistributedMoE:
     """Return the estimator for what --family says that the target is."""
-    if family == "classes":
+    if family == CLASSES:
         return DistributedMoEClassifier(**settings)
     return DistributedMoERegressor(family=family, **settings)
 
 
-def check_where(site: str | None, cut: Any, engine: str, address: str | None) -> None:
+def check_where(site_column: str | None, cut: Any, executor: str, address: str | None) -> None:
     """Refuse options about shards and engines that do not go together."""
-    if site is not None and cut is not None:
+    if site_column is not None and cut is not None:
         raise usage(Error.SHELL_SITE_OR_CUT)
-    if address is not None and engine == "local":
+    if address is not None and executor == "local":
         raise usage(Error.SHELL_ADDRESS)

@@ -9,8 +9,8 @@ from typing import Any, Literal
 import click
 
 from otmoe import save_model, shards_from, support_from
-from otmoe.aggregation.result import refined_document
-from otmoe.aggregation.support import N_POINTS
+from otmoe.aggregation.record import refined_document
+from otmoe.aggregation.support import N_SUPPORT
 from otmoe.cli import options
 from otmoe.cli.aggregate import support_of
 from otmoe.cli.common import (
@@ -29,16 +29,15 @@ from otmoe.cli.common import (
 from otmoe.cli.inbox import open_inbox, paths_of
 from otmoe.cli.inspect import parts_of, parts_table, reply_privacy, total_of
 from otmoe.cli.tables import experts_table, listed
+from otmoe.data.shards import ROWS_PER_PARAMETER, joined
 from otmoe.data.shards.memory import checked
-from otmoe.distributed.task import ROWS_PER_PARAMETER, joined
 from otmoe.documents.files import load_model_file
 from otmoe.documents.model_file import ModelFile
 from otmoe.documents.reply import RefineReply
 from otmoe.documents.request import RefineRequest
 from otmoe.documents.state import RefineState
 from otmoe.evaluation.prediction import spec_of
-from otmoe.federation.replying import reply_from
-from otmoe.federation.rounds import begin, check_merged, request_of, step
+from otmoe.federation.rounds import begin, check_merged, reply_from, request_of, step
 from otmoe.inference import Inference
 from otmoe.likelihood.rows import Scaling
 from otmoe.text.errors import InferenceError
@@ -136,7 +135,7 @@ def start(
     aggregation = found.aggregation if isinstance(found, ModelFile) else None
     messages = open_inbox(files, exclude, skip_bad=False).messages
     check_merged(merged, features, messages, named(model))
-    points = support_of(messages, support, N_POINTS, missing, 0)
+    points = support_of(messages, support, N_SUPPORT, missing, 0)
     if isinstance(points, int):
         points = support_from(messages, points)
     sites = {message.site: message.n_samples for message in messages}

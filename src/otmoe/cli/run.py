@@ -12,7 +12,7 @@ from typing import Any, Literal
 import click
 from sklearn.exceptions import ConvergenceWarning
 
-from otmoe.aggregation.support import N_POINTS
+from otmoe.aggregation.support import N_SUPPORT
 from otmoe.cli import options
 from otmoe.cli.common import (
     Command,
@@ -26,7 +26,7 @@ from otmoe.cli.common import (
     say,
     warn,
 )
-from otmoe.cli.engines import open_engine
+from otmoe.cli.executors import open_executor
 from otmoe.cli.tables import experts_table, listed
 from otmoe.cli.words import told, told_by_name
 from otmoe.text.records import notice_document
@@ -38,15 +38,15 @@ from otmoe.text.sentences import Finding
     epilog="""\b
 Examples:
   otmoe run data --target y --experts 2 -o model.json
-  otmoe run "data/*.parquet" --target y --experts 2 --site hospital -o model.json
-  otmoe run data --target y --experts 2 --engine dask --address tcp://head:8786 -o model.json
+  otmoe run "data/*.parquet" --target y --experts 2 --site-column hospital -o model.json
+  otmoe run data --target y --experts 2 --executor dask --address tcp://head:8786 -o model.json
 
-The same data and seed give the same model, whatever the engine and the number of workers.""",
+The same data and seed give the same model, whatever the executor and the number of workers.""",
 )
 @data
 @options.target()
 @options.weight
-@options.site
+@options.site_column
 @options.spec
 @options.columns
 @options.cut
@@ -64,22 +64,22 @@ The same data and seed give the same model, whatever the engine and the number o
     "auto for as many as it takes.",
 )
 @option(
-    "--support",
+    "--n-support",
     type=click.IntRange(min=1),
-    default=N_POINTS,
+    default=N_SUPPORT,
     show_default=True,
     section="Fit",
     help="Rows of covariates at which models are compared.",
 )
 @options.seed("Fit")
-@options.engine
+@options.executor
 @output("Model file to write, JSON.")
 @options.model_only
 def run(
     data: tuple[str, ...],
     target: str,
     weight: str | None,
-    site: str | None,
+    site_column: str | None,
     spec: str | None,
     columns: list[str] | None,
     cut: Any,
@@ -88,11 +88,11 @@ def run(
     family: str,
     method: str,
     refine: int | str,
-    support: int,
+    n_support: int,
     seed: int,
-    engine: str,
+    executor: str,
     address: str | None,
-    workers: int | None,
+    n_jobs: int | None,
     on_error: Literal["raise", "skip"],
     timeout: float | None,
     retries: int,
@@ -104,17 +104,17 @@ def run(
 ) -> None:
     """Fit every shard where its rows are, and merge the models into one.
 
-    A shard is a file, unless --cut or --site says otherwise. Each is read and fitted by a worker,
-    which sends back a model of a few kilobytes; the merged one is written as JSON, with the
+    A shard is a file, unless --cut or --site-column says otherwise. Each is read and fitted by a
+    worker, which sends back a model of a few kilobytes; the merged one is written as JSON, with the
     encoding of its features inside.
     """
-    options.check_where(site, cut, engine, address)
+    options.check_where(site_column, cut, executor, address)
     check_output(output, force)
     begin = perf_counter()
     features = options.features_of(spec, columns)
-    shards = options.shards_of(data, target, features, weight, site, cut, missing)
+    shards = options.shards_of(data, target, features, weight, site_column, cut, missing)
     with (
-        open_engine(engine, address, workers, retries) as executor,
+        open_executor(executor, address, n_jobs, retries) as pool,
         progress("shards", quiet, len(shards)) as report,
         warnings.catch_warnings(),
     ):
@@ -123,10 +123,10 @@ def run(
             family,
             n_experts=experts,
             method=method,
-            n_support=support,
+            n_support=n_support,
             refine=refine,
-            executor=executor,
-            n_jobs=workers or os.cpu_count(),
+            executor=pool,
+            n_jobs=n_jobs or os.cpu_count(),
             random_state=seed,
         ).fit_shards(shards, retries=retries, timeout=timeout, on_error=on_error, progress=report)
     names = [message.site for message in est.local_models_]

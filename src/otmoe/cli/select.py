@@ -11,7 +11,7 @@ from otmoe import Selection, select_from_messages, select_over_shards
 from otmoe.cli import options
 from otmoe.cli.aggregate import support_of
 from otmoe.cli.common import Command, data, option, progress, say, speech
-from otmoe.cli.engines import open_engine
+from otmoe.cli.executors import open_executor
 from otmoe.cli.inbox import open_inbox
 from otmoe.cli.words import told
 from otmoe.selection import CRITERIA
@@ -30,7 +30,7 @@ the number that was chosen.""",
 @data
 @options.target()
 @options.weight
-@options.site
+@options.site_column
 @options.spec
 @options.columns
 @options.cut
@@ -46,13 +46,13 @@ the number that was chosen.""",
 )
 @options.family("Fit")
 @options.seed("Fit")
-@options.engine
+@options.executor
 @speech
 def select(
     data: tuple[str, ...],
     target: str,
     weight: str | None,
-    site: str | None,
+    site_column: str | None,
     spec: str | None,
     columns: list[str] | None,
     cut: Any,
@@ -61,9 +61,9 @@ def select(
     criterion: str,
     family: str,
     seed: int,
-    engine: str,
+    executor: str,
     address: str | None,
-    workers: int | None,
+    n_jobs: int | None,
     on_error: Literal["raise", "skip"],
     timeout: float | None,
     retries: int,
@@ -75,20 +75,18 @@ def select(
     Every shard is fitted once, with the largest number of experts, and the models are merged to
     each number. The shards then return the log-likelihoods of the merged models.
     """
-    options.check_where(site, cut, engine, address)
+    options.check_where(site_column, cut, executor, address)
     features = options.features_of(spec, columns)
-    shards = options.shards_of(data, target, features, weight, site, cut, missing)
+    shards = options.shards_of(data, target, features, weight, site_column, cut, missing)
     with (
-        open_engine(engine, address, workers, retries) as executor,
+        open_executor(executor, address, n_jobs, retries) as pool,
         progress("shards", quiet, len(shards)) as report,
     ):
-        jobs = workers or os.cpu_count()
+        jobs = n_jobs or os.cpu_count()
         found = select_over_shards(
             shards,
             experts,
-            estimator=options.estimator_of(
-                family, executor=executor, n_jobs=jobs, random_state=seed
-            ),
+            estimator=options.estimator_of(family, executor=pool, n_jobs=jobs, random_state=seed),
             criterion=criterion,
             retries=retries,
             timeout=timeout,
@@ -111,7 +109,7 @@ fit as many experts as there could be, and a few more.""",
 @click.argument("files", nargs=-1, required=True, metavar="FILES...")
 @options.exclude
 @options.support
-@options.points
+@options.n_support
 @options.missing("Support")
 @options.numbers("Merging", ", three or more")
 @options.seed("Merging")
@@ -120,7 +118,7 @@ def elbow(
     files: tuple[str, ...],
     exclude: tuple[str, ...],
     support: str | None,
-    points: int,
+    n_support: int,
     missing: Literal["error", "drop"],
     experts: list[int],
     seed: int,
@@ -133,7 +131,7 @@ def elbow(
     after which the transport objective falls no further is the one they call for. No site is asked.
     """
     messages = open_inbox(files, exclude, skip_bad=False).messages
-    X = support_of(messages, support, points, missing, seed)
+    X = support_of(messages, support, n_support, missing, seed)
     found = select_from_messages(messages, X, experts, random_state=seed, n_jobs=-1)
     say(_report(found, "elbow", "elbow"), as_json, quiet, str(found))
 

@@ -13,6 +13,8 @@ import otmoe
 from otmoe.cli import options
 from otmoe.cli.common import Command, Failed, check_output, option, output, say, usage
 from otmoe.data.shards import write_batches
+from otmoe.model.experts import family_of_classes
+from otmoe.model.target import CLASSES
 from otmoe.text.sentences import Error
 
 
@@ -102,19 +104,19 @@ def simulate(
         _check_folder(output, paths, force)
     if truth is not None:
         check_output(truth, force)
-    labelled = family == "classes"
+    labelled = family == CLASSES
     data = otmoe.simulate(
         rows,
         experts,
         features,
-        family=family if not labelled else "logistic" if classes == 2 else "multinomial",
+        family=family_of_classes(classes).family if labelled else family,
         n_classes=classes,
         softness=softness,
         random_state=seed,
     )
     names = tuple(f"x{j}" for j in range(features))
     labels = np.array([f"c{c:0{len(str(classes - 1))}d}" for c in range(classes)])
-    y = data.y if family == "gaussian" else data.y.astype(int)
+    y = data.y.astype(int) if data.truth.experts.discrete else data.y
     columns = {"y": labels[y] if labelled else y, **dict(zip(names, data.X.T, strict=True))}
     table = pa.table({name: pa.array(values) for name, values in columns.items()})
     if files is not None:

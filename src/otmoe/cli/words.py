@@ -28,7 +28,8 @@ SHELL = {
     "sample; name the features without it by --columns.",
     Error.NO_FEATURE.code: "column {column!r} holds {kind}, which is no feature; turn it into "
     "numbers or text, or name the features without it by --columns.",
-    Error.TARGET_IS_TEXT.code: "the target holds text; give numbers, or say --family classes.",
+    Error.TARGET_IS_TEXT.code: "the target holds text; give numbers, or fit it with "
+    "--family classes.",
 }
 """Sentences by code, with the same facts as the package's own."""
 

@@ -155,22 +155,22 @@ class Sketch:
             units,
         )
 
-    def draw(self, n_points: int, random_state: Any = 0) -> Floats:
+    def draw(self, n_rows: int, random_state: Any = 0) -> Floats:
         """Draw features: dummies of which at most one is one, whole numbers where rows had them.
 
         Parameters
         ----------
-        n_points : int
+        n_rows : int
         random_state : int, Generator or None
 
         Returns
         -------
-        ndarray of shape (n_points, d)
+        ndarray of shape (n_rows, d)
         """
         rng = generator(random_state)
-        X = np.empty((n_points, self.n_features))
-        component = rng.choice(len(self.weight), n_points, p=self.weight / self.weight.sum())
-        values = rng.standard_normal((n_points, len(self.numbers)))
+        X = np.empty((n_rows, self.n_features))
+        component = rng.choice(len(self.weight), n_rows, p=self.weight / self.weight.sum())
+        values = rng.standard_normal((n_rows, len(self.numbers)))
         for g, root in enumerate(np.linalg.cholesky(self.cov)):
             mine = component == g
             values[mine] = self.mean[g] + values[mine] @ root.T

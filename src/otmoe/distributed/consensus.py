@@ -9,40 +9,45 @@ the one to merge even where, by chance, its few rows have a likelier one elsewhe
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from time import perf_counter
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from otmoe.aggregation import merged
 from otmoe.aggregation.disagreement import THRESHOLD, likelihood_deviations
-from otmoe.aggregation.support import N_POINTS, draw_support
+from otmoe.aggregation.support import N_SUPPORT, draw_support
 from otmoe.arrays.numerics import Floats
 from otmoe.data.shards import Shard
 from otmoe.distributed.task import LocalFit, Task
+from otmoe.likelihood.search import Clock
 from otmoe.likelihood.starts import plan_for
-from otmoe.model.experts import FAMILIES
 from otmoe.model.mixture import MoE
 
 _MORE_STARTS = 3  # times as many starts for a shard that stands out
-_SMALL = 20_000  # rows up to which a fit from a given start costs little beside its own starts
 _USUAL = 1.0  # deviations below the median up to which a fit may speak for the others
 _DOUBTFUL = 2.0  # and from which it is doubted
 _SAME = 0.01  # nats between two fits in one optimum
-_ASKED = 64  # fits that are enough to say what the shards agree on
-_MANY = 1 / 8  # part of the shards that were in worse optima, above which agreement is doubtful
 _FEW = 2  # shards that are never many
 _BY_CHANCE = 0.5  # nats a parameter by which few rows may prefer another maximum
 
+SMALL = 20_000
+"""Rows up to which a fit from a given start costs little beside its own starts."""
+
+ENOUGH = 64
+"""Fits that are enough to say what the shards agree on."""
+
+MANY = 1 / 8
+"""Part of the shards that were in worse optima, above which their agreement is doubtful."""
+
 Run = Callable[[Sequence[Task]], list[LocalFit | None]]
-Together = Callable[[Sequence[Shard], MoE], tuple[MoE, float]]
+Together = Callable[[Sequence[Shard], MoE], MoE]
 
 
-def support_of(fits: Sequence[LocalFit], n_points: int, rng: np.random.Generator) -> Floats:
+def support_of(fits: Sequence[LocalFit], n_support: int, rng: np.random.Generator) -> Floats:
     """Draw support points from what the shards brought back, in proportion to their rows."""
     support = draw_support(
-        [fit.points for fit in fits],
-        n_points,
+        [fit.support for fit in fits],
+        n_support,
         site_weight=[fit.n_rows for fit in fits],
         random_state=rng,
     )
@@ -52,6 +57,28 @@ def support_of(fits: Sequence[LocalFit], n_points: int, rng: np.random.Generator
     return support
 
 
+@dataclass(frozen=True)
+class Consensus:
+    """Local fits after those that needed it have set out from what the others agree on.
+
+    Attributes
+    ----------
+    fits : list of LocalFit
+        Of every shard.
+    improved : tuple of str
+        The shards whose fit became likelier by a nat or more.
+    n_together : int
+        Shards over whose rows the common model was improved together; 0 if it was not.
+    seconds : dict
+        Spent on `merging` and on passes `together`; those of the fits are the fits' own.
+    """
+
+    fits: list[LocalFit]
+    improved: tuple[str, ...] = ()
+    n_together: int = 0
+    seconds: dict[str, float] = field(default_factory=dict)
+
+
 def refit_from_consensus(
     tasks: Sequence[Task],
     fits: Sequence[LocalFit],
@@ -59,7 +86,11 @@ def refit_from_consensus(
     rng: np.random.Generator,
     run: Run,
     together: Together,
-) -> tuple[list[LocalFit], tuple[str, ...], float]:
+    *,
+    small: int = SMALL,
+    enough: int = ENOUGH,
+    many: float = MANY,
+) -> Consensus:
     """Let small and doubtful shards set out from a model that many agree on.
 
     Parameters
@@ -71,58 +102,60 @@ def refit_from_consensus(
     run : callable
         Runs tasks, and returns their fits.
     together : callable
-        Given several shards and a model, returns a likelier one of all their rows, and the
-        seconds that took.
-
-    Returns
-    -------
-    list of LocalFit
-    tuple of str
-        The shards whose fit became likelier by a nat or more.
-    float
-        Seconds spent on what they agree on, beside those of the fits.
+        Given several shards and a model, returns a likelier one of all their rows.
+    small : int
+        Rows of a shard that sets out anew in any case, at most.
+    enough : int
+        Fits that say what the shards agree on, at most.
+    many : float
+        Part of the shards that became likelier, above which the common model is improved together.
     """
     if len(fits) < 2:
-        return list(fits), (), 0.0
-    first, asked = list(fits), _asked(fits)
-    common, seconds = _agreed(fits, n_experts, rng)
+        return Consensus(list(fits))
+    clock = Clock()
+    first, asked = list(fits), _asked(fits, small)
+    common = _agreed(fits, _usual(fits, enough, rng), n_experts, rng)
+    clock.lap("merging")
     fits = _offered(tasks, first, asked, common, run)
     improved = _improved(fits, first)
-    many = len(improved) > max(_MANY * len(fits), _FEW)
-    small = [i for i in _usual(fits, rng) if fits[i].n_rows <= _SMALL] if many else []
-    if small:
-        common, merging = _agreed(fits, n_experts, rng)
-        common, passing = together([tasks[i].shard for i in small], common)
-        seconds += merging + passing
+    doubtful = len(improved) > max(many * len(fits), _FEW)
+    used = [i for i in _usual(fits, enough, rng) if fits[i].n_rows <= small] if doubtful else []
+    if used:
+        clock.lap("offered")
+        common = _agreed(fits, _usual(fits, enough, rng), n_experts, rng)
+        clock.lap("merging")
+        common = together([tasks[i].shard for i in used], common)
+        clock.lap("together")
         slack = _BY_CHANCE * common.n_parameters
         fits = _offered(tasks, fits, asked, common, run, slack)
         improved = _improved(fits, first)
-    return fits, tuple(tasks[i].shard.name for i in improved), seconds
+    names = tuple(tasks[i].shard.name for i in improved)
+    return Consensus(list(fits), names, len(used), clock.laps)
 
 
 def _agreed(
-    fits: Sequence[LocalFit], n_experts: int, rng: np.random.Generator
-) -> tuple[MoE, float]:
-    """Return what some of the fits that do not stand out are merged into, and the seconds."""
-    begin = perf_counter()
-    some = [fits[i] for i in _usual(fits, rng)]
-    support = support_of(some, N_POINTS // 4, rng)
-    model = merged([fit.message for fit in some], support, n_experts, "reduction").model
-    return model, perf_counter() - begin
+    fits: Sequence[LocalFit], usual: Sequence[int], n_experts: int, rng: np.random.Generator
+) -> MoE:
+    """Return what some of the fits are merged into."""
+    some = [fits[i] for i in usual]
+    support = support_of(some, N_SUPPORT // 4, rng)
+    return merged([fit.message for fit in some], support, n_experts, "reduction").model
 
 
-def _usual(fits: Sequence[LocalFit], rng: np.random.Generator) -> list[int]:
+def _usual(fits: Sequence[LocalFit], enough: int, rng: np.random.Generator) -> list[int]:
+    """Return some of the fits that do not stand out."""
     deviations = likelihood_deviations([fit.message for fit in fits])
     usual = np.flatnonzero(deviations >= -_USUAL)
-    if len(usual) > _ASKED:
-        usual = np.sort(rng.choice(usual, _ASKED, replace=False))
+    if len(usual) > enough:
+        usual = np.sort(rng.choice(usual, enough, replace=False))
     found: list[int] = usual.tolist()
     return found
 
 
-def _asked(fits: Sequence[LocalFit]) -> list[int]:
+def _asked(fits: Sequence[LocalFit], small: int) -> list[int]:
+    """Return the fits that are small or doubtful."""
     deviations = likelihood_deviations([fit.message for fit in fits])
-    return [i for i, fit in enumerate(fits) if fit.n_rows <= _SMALL or deviations[i] < -_DOUBTFUL]
+    return [i for i, fit in enumerate(fits) if fit.n_rows <= small or deviations[i] < -_DOUBTFUL]
 
 
 def _offered(
@@ -135,11 +168,11 @@ def _offered(
 ) -> list[LocalFit]:
     """Fit shards again from a start; keep that if it is likelier, or less likely by the slack."""
     again = run(
-        [replace(tasks[i], n_points=0, options={**tasks[i].options, "init": start}) for i in asked]
+        [replace(tasks[i], n_support=0, options={**tasks[i].options, "init": start}) for i in asked]
     )
     fits = list(fits)
     for i, fit in zip(asked, again, strict=True):
-        fits[i] = _better(fits[i], fit, slack)
+        fits[i] = better(fits[i], fit, slack)
     return fits
 
 
@@ -151,7 +184,7 @@ def _improved(fits: Sequence[LocalFit], first: Sequence[LocalFit]) -> list[int]:
     ]
 
 
-def _better(first: LocalFit, again: LocalFit | None, slack: float = 0.0) -> LocalFit:
+def better(first: LocalFit, again: LocalFit | None, slack: float = 0.0) -> LocalFit:
     """Return the likelier of two fits of the same rows, with the seconds of both."""
     if again is None:
         return first
@@ -163,7 +196,7 @@ def _better(first: LocalFit, again: LocalFit | None, slack: float = 0.0) -> Loca
     )
 
 
-def second_chances(
+def fit_again_with_more_starts(
     tasks: Sequence[Task], fits: list[LocalFit], run: Run
 ) -> tuple[list[LocalFit], tuple[str, ...]]:
     """Fit again what stands out, and keep the better of the two fits."""
@@ -171,13 +204,13 @@ def second_chances(
     deviations = likelihood_deviations([fit.message for fit in fits])
     bad = np.flatnonzero(deviations < -THRESHOLD).tolist()
     for i, again in zip(bad, run([_with_more_starts(tasks[i]) for i in bad]), strict=True):
-        fits[i] = _better(fits[i], again)
+        fits[i] = better(fits[i], again)
     return fits, tuple(tasks[i].shard.name for i in bad)
 
 
 def _with_more_starts(task: Task) -> Task:
     options = dict(task.options)
     if options.get("n_init") is None:
-        options["n_init"] = plan_for(FAMILIES[options.get("family", "gaussian")]).n_init
+        options["n_init"] = plan_for(task.target.kind).n_init
     options["n_init"] *= _MORE_STARTS
     return replace(task, seed=task.seed + 1, options=options)

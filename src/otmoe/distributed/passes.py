@@ -23,7 +23,8 @@ from otmoe.likelihood.rows import Moments, Rows, Scaling
 from otmoe.likelihood.search import Clock, Search
 from otmoe.likelihood.statistics import Statistics, e_step, penalty_matrix
 from otmoe.model.mixture import MoE
-from otmoe.workers.gather import Engine, Progress, TasksFailed, gather
+from otmoe.model.target import Target
+from otmoe.workers.gather import HERE, Progress, TasksFailed, Workers, gather
 
 
 @dataclass(frozen=True)
@@ -35,13 +36,12 @@ class Count:
     shard : Shard
     model : MoE
         On the user's scale; its family says what the log-likelihood leaves out.
-    classes : ndarray, optional
-        Class labels, where y holds labels rather than class numbers.
+    target : Target
     """
 
     shard: Shard
     model: MoE
-    classes: Floats | None = None
+    target: Target
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Counted:
 
 def count_local(task: Count) -> Counted:
     """Read one shard and return its moments, where its rows are."""
-    rows = rows_of(task.shard, task.classes)
+    rows = rows_of(task.shard, task.target)
     return Counted(len(rows), rows.moments(), rows.log_base(task.model.experts))
 
 
@@ -82,7 +82,7 @@ class Pass:
     model : MoE
         Standardised by `scaling`.
     scaling : Scaling
-    classes : ndarray, optional
+    target : Target
     what : {"statistics", "information", "score", "outer"}
         "score" is the information without its matrix, "outer" the outer products of scores.
     """
@@ -90,13 +90,13 @@ class Pass:
     shard: Shard
     model: MoE
     scaling: Scaling
-    classes: Floats | None
+    target: Target
     what: str
 
 
 def pass_local(task: Pass) -> Statistics | Information | Floats:
     """Read one shard and return its part of the sums, where its rows are."""
-    found = rows_of(task.shard, task.classes)
+    found = rows_of(task.shard, task.target)
     rows = Rows(found.X, found.y, found.weight, found.offset, task.scaling)
     if task.what == "statistics":
         return e_step(task.model, rows)
@@ -115,17 +115,14 @@ class ShardPasses:
     ----------
     shards : sequence of Shard
     scaling : Scaling
-    classes : ndarray, optional
-    engine, retries, timeout
-        Of :func:`otmoe.workers.gather.gather`.
+    target : Target
+    workers : Workers
     """
 
     shards: Sequence[Shard]
     scaling: Scaling
-    classes: Floats | None = None
-    engine: Engine | None = None
-    retries: int = 2
-    timeout: float | None = None
+    target: Target
+    workers: Workers = HERE
 
     def statistics(self, model: MoE) -> Statistics:
         """Return what an EM iteration needs, at a standardised model."""
@@ -143,21 +140,19 @@ class ShardPasses:
         return found
 
     def _summed(self, model: MoE, what: str) -> Any:
-        tasks = [Pass(shard, model, self.scaling, self.classes, what) for shard in self.shards]
-        return _gathered(pass_local, tasks, self.engine, self.retries, self.timeout)
+        tasks = [Pass(shard, model, self.scaling, self.target, what) for shard in self.shards]
+        return _gathered(pass_local, tasks, self.workers)
 
 
 def em_shards(
     shards: Sequence[Shard],
     init: MoE,
     *,
-    classes: Floats | None = None,
+    target: Target | None = None,
     alpha: float = ALPHA,
     max_iter: int = MAX_ITER,
     tol: float = TOL,
-    engine: Engine | None = None,
-    retries: int = 2,
-    timeout: float | None = None,
+    workers: Workers = HERE,
     progress: Progress | None = None,
 ) -> Fit:
     """Return what ``em(X, y, init=init)`` returns on the rows of all shards, without moving a row.
@@ -170,12 +165,11 @@ def em_shards(
     shards : sequence of Shard
     init : MoE
         Where to begin, on the user's scale.
-    classes : ndarray, optional
-        Class labels, where y holds labels rather than class numbers.
+    target : Target, optional
+        What the shards' y is; by default the model's response.
     alpha, max_iter, tol
         Of :func:`otmoe.likelihood.fit.em`.
-    engine, retries, timeout
-        Of :func:`otmoe.workers.gather.gather`.
+    workers : Workers
     progress : callable, optional
         Called as progress(iterations done, at most, penalised log-likelihood in words).
 
@@ -184,7 +178,8 @@ def em_shards(
     Fit
     """
     clock = Clock()
-    counted = _counted(shards, init, classes, engine, retries, timeout)
+    target = Target.of(init) if target is None else target
+    counted = _counted(shards, init, target, workers)
     scaling, correlation = counted.moments.standardisation(init.experts)
     total = counted.moments.total_weight
     base = counted.base + total * scaling.log_jacobian
@@ -195,7 +190,7 @@ def em_shards(
             return None
         return lambda i, value: progress(i, max_iter, f"{stage}: {value + base:.2f}")
 
-    passes = ShardPasses(shards, scaling, classes, engine, retries, timeout)
+    passes = ShardPasses(shards, scaling, target, workers)
     search = Search(passes, alpha, max_iter, tol, total)
     run = search.run([scaling.from_user(init)], report, clock)
     return finished(run, search, scaling, correlation, base, counted.n_rows, clock)
@@ -205,12 +200,10 @@ def inference_shards(
     shards: Sequence[Shard],
     model: MoE,
     *,
-    classes: Floats | None = None,
+    target: Target | None = None,
     alpha: float = ALPHA,
     kind: Kind = "information",
-    engine: Engine | None = None,
-    retries: int = 2,
-    timeout: float | None = None,
+    workers: Workers = HERE,
 ) -> Inference:
     """Return what ``observed_inference(model, X, y)`` returns for the rows of all shards.
 
@@ -222,22 +215,22 @@ def inference_shards(
         Those that were fitted.
     model : MoE
         On the user's scale, at the maximum of their likelihood.
-    classes : ndarray, optional
-        Class labels, where y holds labels rather than class numbers.
+    target : Target, optional
+        What the shards' y is; by default the model's response.
     alpha : float
         As in the fit.
     kind : {"information", "sandwich"}
-    engine, retries, timeout
-        Of :func:`otmoe.workers.gather.gather`.
+    workers : Workers
 
     Returns
     -------
     Inference
     """
     check_kind(kind)
-    counted = _counted(shards, model, classes, engine, retries, timeout)
+    target = Target.of(model) if target is None else target
+    counted = _counted(shards, model, target, workers)
     scaling, _ = counted.moments.standardisation(model.experts)
-    passes = ShardPasses(shards, scaling, classes, engine, retries, timeout)
+    passes = ShardPasses(shards, scaling, target, workers)
     here, total = scaling.from_user(model), counted.moments.total_weight
     check_floor(here)
     information = passes.information(here)
@@ -253,25 +246,15 @@ def inference_shards(
     )
 
 
-def _counted(
-    shards: Sequence[Shard],
-    model: MoE,
-    classes: Floats | None,
-    engine: Engine | None,
-    retries: int,
-    timeout: float | None,
-) -> Counted:
-    tasks = [Count(shard, model, classes) for shard in shards]
-    found: Counted = _gathered(count_local, tasks, engine, retries, timeout)
+def _counted(shards: Sequence[Shard], model: MoE, target: Target, workers: Workers) -> Counted:
+    tasks = [Count(shard, model, target) for shard in shards]
+    found: Counted = _gathered(count_local, tasks, workers)
     return found
 
 
-def _gathered(
-    function: Any, tasks: Sequence[Any], engine: Engine | None, retries: int, timeout: float | None
-) -> Any:
+def _gathered(function: Any, tasks: Sequence[Any], workers: Workers) -> Any:
     """Return the sum of what all tasks return, in their order."""
-    names = [task.shard.name for task in tasks]
-    found, failures = gather(function, tasks, names, engine, retries=retries, timeout=timeout)
+    found, failures = gather(function, tasks, [task.shard.name for task in tasks], workers)
     if failures:
         raise TasksFailed(failures)
     return reduce(add, found)

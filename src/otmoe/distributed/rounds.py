@@ -1,24 +1,30 @@
-"""Refine rounds over an executor: shards answer where their rows are (maths 14)."""
+"""Refine rounds over workers: shards answer where their rows are (maths 14)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 
-from otmoe.arrays.numerics import Floats
 from otmoe.data.shards import Shard
 from otmoe.distributed.task import rows_of
 from otmoe.likelihood.fit import ALPHA
 from otmoe.likelihood.information import observed_information
-from otmoe.likelihood.rounds import Refinement, SiteInformation, advance, judged, site_information
+from otmoe.likelihood.rounds import (
+    Refinement,
+    SiteInformation,
+    advance,
+    judged,
+    site_information,
+)
 from otmoe.likelihood.rows import Scaling
 from otmoe.model.mixture import MoE
+from otmoe.model.target import Target
 from otmoe.text.errors import InvalidInput
 from otmoe.text.sentences import Error
-from otmoe.workers.gather import Engine, Progress, TasksFailed, gather
+from otmoe.workers.gather import HERE, Progress, TasksFailed, Workers, gather
 
 
 @dataclass(frozen=True)
@@ -32,8 +38,7 @@ class Question:
         On the user's scale.
     scaling : Scaling
         Of the parameters in which the answer is expressed.
-    classes : ndarray, optional
-        Class labels, where y holds labels rather than class numbers.
+    target : Target
     moments : bool
         Whether to add the moments of the features: once is enough.
     """
@@ -41,21 +46,21 @@ class Question:
     shard: Shard
     model: MoE
     scaling: Scaling
-    classes: Floats | None = None
+    target: Target
     moments: bool = False
 
 
-def answer_local(question: Question) -> SiteInformation:
-    """Read one shard and answer, where its rows are."""
-    rows = rows_of(question.shard, question.classes)
+def information_local(question: Question) -> SiteInformation:
+    """Read one shard and return what it says about the model, where its rows are."""
+    rows = rows_of(question.shard, question.target)
     return site_information(
         question.shard.name, question.model, question.scaling, rows, moments=question.moments
     )
 
 
-def glance_local(question: Question) -> float:
+def likelihood_local(question: Question) -> float:
     """Read one shard and return the log-likelihood alone, where its rows are."""
-    rows = replace(rows_of(question.shard, question.classes), scaling=question.scaling)
+    rows = replace(rows_of(question.shard, question.target), scaling=question.scaling)
     here = question.scaling.from_user(question.model)
     base = rows.log_base(question.model.experts)
     return observed_information(here, rows, matrix=False).log_likelihood + base
@@ -75,11 +80,9 @@ def refine_shards(
     rounds: int | str,
     *,
     scaling: Scaling,
-    classes: Floats | None = None,
+    target: Target | None = None,
     alpha: float = ALPHA,
-    engine: Engine | None = None,
-    retries: int = 2,
-    timeout: float | None = None,
+    workers: Workers = HERE,
     on_error: Literal["raise", "skip"] = "raise",
     progress: Progress | None = None,
 ) -> Refinement:
@@ -97,12 +100,11 @@ def refine_shards(
         "auto" stops a thousandth of a standard error from the maximum.
     scaling : Scaling
         Some standardisation of the features, such as that of support points.
-    classes : ndarray, optional
-        Class labels, where y holds labels rather than class numbers.
+    target : Target, optional
+        What the shards' y is; by default the model's response.
     alpha : float
         As in :func:`otmoe.likelihood.fit.em`.
-    engine, retries, timeout
-        Of :func:`otmoe.workers.gather.gather`.
+    workers : Workers
     on_error : {"raise", "skip"}
         Whether a shard that does not answer stops everything, or the round goes on without it and
         names it in `missing`.
@@ -110,29 +112,25 @@ def refine_shards(
         Called as progress(rounds answered, rounds at most, status).
     """
     check_rounds(rounds)
+    target = Target.of(model) if target is None else target
     state = Refinement(model, scaling, alpha)
     names = [shard.name for shard in shards]
-    while not state.is_done(rounds):
-        first = state.pooled is None
-        questions = [Question(shard, state.model, scaling, classes, first) for shard in shards]
-        found, failures = gather(
-            answer_local, questions, names, engine, retries=retries, timeout=timeout
-        )
-        answers = [a for a in found if a is not None]
-        if failures and (on_error == "raise" or not answers):
+
+    def asked(function: Callable[[Question], Any], moments: bool = False) -> list[Any]:
+        questions = [Question(shard, state.model, scaling, target, moments) for shard in shards]
+        found, failures = gather(function, questions, names, workers)
+        if failures and (on_error == "raise" or len(failures) == len(shards)):
             raise TasksFailed(failures)
-        state = advance(state, answers, names)
+        return found
+
+    while not state.is_done(rounds):
+        found = asked(information_local, moments=state.pooled is None)
+        state = advance(state, [reply for reply in found if reply is not None], names)
         if progress is not None:
             total = state.rounds if rounds == "auto" else int(rounds)
             progress(state.rounds, total, str(state.status))
     if state.best is None or state.converged:
         return state
-    # nobody has seen the last step: one glance, a quarter of a pass
-    questions = [Question(shard, state.model, scaling, classes) for shard in shards]
-    found, failures = gather(
-        glance_local, questions, names, engine, retries=retries, timeout=timeout
-    )
-    if failures and (on_error == "raise" or len(failures) == len(shards)):
-        raise TasksFailed(failures)
-    seen = zip(names, found, strict=True)
+    # nobody has seen the last step: one look, a quarter of a pass
+    seen = zip(names, asked(likelihood_local), strict=True)
     return judged(state, {name: value for name, value in seen if value is not None})

@@ -56,7 +56,7 @@ class ContributionRecord(Record):
     weight: Share
     cost: Size | None = None
     mass: List[List[Share]] | None = None
-    heard: Share = 1.0
+    coverage: Share = 1.0
     disagreement: Number | None = None
     flagged: List[Told] = []
     sent: SentRecord

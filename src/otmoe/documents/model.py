@@ -133,8 +133,7 @@ def _check_parts(model: ModelRecord, source: str, limits: Limits | None) -> None
             )
         check_distinct(names, "model.feature_names", source)
     if model.classes is not None:
-        n_classes = shape[1] if len(shape) == 3 else 2 if model.family == "logistic" else 0
-        _check_classes(model.classes, n_classes, source)
+        _check_classes(model.classes, FAMILIES[model.family].n_classes_of(shape), source)
 
 
 def _shape(value: Any, path: str, source: str) -> tuple[int, ...]:

@@ -8,17 +8,23 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from otmoe.arrays.numerics import Array, namespace, to_numpy
 from otmoe.documents.message import LocalModel
-from otmoe.inference import Inference, Kind, Text, observed_inference
+from otmoe.inference import (
+    Inference,
+    Kind,
+    Text,
+    check_kind,
+    fitted_inference,
+    observed_inference,
+)
 from otmoe.likelihood.fit import Fit, em
-from otmoe.model.experts import FAMILIES
 from otmoe.model.mixture import MoE
+from otmoe.model.target import Target
 from otmoe.text.arguments import (
     as_table,
     check_offset,
@@ -28,7 +34,7 @@ from otmoe.text.arguments import (
     float_types,
     generator,
 )
-from otmoe.text.errors import InvalidInput
+from otmoe.text.errors import InferenceError, InvalidInput
 from otmoe.text.notices import OtmoeWarning
 from otmoe.text.progress import fit_progress
 from otmoe.text.sentences import Error, Warn
@@ -49,9 +55,7 @@ class BaseMoE(BaseEstimator):
 
     # -- fitting ------------------------------------------------------------------------------
 
-    def _fit(
-        self, X: Array, y: Array, sample_weight: Any, offset: Any, family: str, n_classes: int = 2
-    ) -> Self:
+    def _fit(self, X: Array, y: Array, sample_weight: Any, offset: Any, target: Target) -> Self:
         """Fit to validated X and encoded y."""
         columns = self._gate_columns()
         weight = check_weight(sample_weight, X)
@@ -62,8 +66,9 @@ class BaseMoE(BaseEstimator):
                 X,
                 y,
                 self.n_experts,
-                family=family,
-                init=self._warm_model(family, n_classes, columns),
+                family=target.family,
+                n_classes=target.n_classes,
+                init=self._warm_model(target, columns),
                 gate_columns=columns,
                 alpha=self.alpha,
                 n_init=self.n_init,
@@ -71,9 +76,8 @@ class BaseMoE(BaseEstimator):
                 tol=self.tol,
                 sample_weight=weight,
                 offset=check_offset(offset, X),
-                n_classes=n_classes,
                 random_state=generator(self.random_state),
-                n_threads=effective_n_jobs(self.n_jobs),
+                n_jobs=self.n_jobs,
                 progress=progress,
             )
         self._keep(fit)
@@ -158,14 +162,12 @@ class BaseMoE(BaseEstimator):
                 )
         return tuple(sorted(columns))
 
-    def _warm_model(
-        self, family: str, n_classes: int, columns: tuple[int, ...] | None
-    ) -> MoE | None:
+    def _warm_model(self, target: Target, columns: tuple[int, ...] | None) -> MoE | None:
         """Return the model to start from, if there is one of the shape that is asked for."""
         model = getattr(self, "model_", None)
         if not self.warm_start or model is None:
             return None
-        blank = FAMILIES[family].blank(self.n_experts, self.n_features_in_ + 1, n_classes)
+        blank = target.blank(self.n_experts, self.n_features_in_ + 1)
         same = type(model.experts) is type(blank) and model.experts.coef.shape == blank.coef.shape
         return model if same and model.gate.columns == columns else None
 
@@ -256,32 +258,40 @@ class BaseMoE(BaseEstimator):
 
     def inference(
         self,
-        X: Any,
-        y: Any,
+        X: Any = None,
+        y: Any = None,
         sample_weight: Any = None,
         offset: Any = None,
         *,
         kind: Kind = "information",
     ) -> Inference:
-        """Return standard errors, tests and intervals; give the rows that were fitted.
+        """Return standard errors, tests and intervals.
 
-        One pass over the rows. Other rows, and a model that was merged in one round and is not at
-        the maximum of their likelihood, are refused.
+        Without rows they come from the last step of the fit. With the rows that were fitted it is
+        one pass over them; other rows, and a model that was merged in one round and is not at the
+        maximum of their likelihood, are refused.
 
         Parameters
         ----------
-        X : array-like of shape (n, d)
-        y : array-like of shape (n,)
+        X : array-like of shape (n, d), optional
+        y : array-like of shape (n,), optional
         sample_weight : array-like of shape (n,), optional
         offset : array-like of shape (n,), optional
             As in :meth:`log_density`.
         kind : {"information", "sandwich"}
-            From the observed information, or robust to a model that is not quite right.
+            From the observed information, or robust to a model that is not quite right, which
+            needs the rows.
 
         Returns
         -------
         Inference
         """
+        check_is_fitted(self)
+        check_kind(kind)
+        if X is None:
+            if kind == "sandwich":
+                raise InferenceError(Error.ROWS_FOR_SANDWICH)
+            return self._known_inference()
         X = self._check_rows(X)
         return observed_inference(
             self.model_,
@@ -291,13 +301,19 @@ class BaseMoE(BaseEstimator):
             offset=check_offset(offset, X),
             alpha=self.alpha,
             kind=kind,
-            n_threads=effective_n_jobs(self.n_jobs),
+            n_jobs=self.n_jobs,
         )
+
+    def _known_inference(self) -> Inference:
+        """Return what is known about standard errors without rows."""
+        if not hasattr(self, "fit_"):
+            raise InferenceError(Error.NO_EVIDENCE)
+        return fitted_inference(self.fit_, self.model_)
 
     def summary(
         self,
-        X: Any,
-        y: Any,
+        X: Any = None,
+        y: Any = None,
         sample_weight: Any = None,
         offset: Any = None,
         *,
@@ -306,8 +322,7 @@ class BaseMoE(BaseEstimator):
     ) -> Text:
         """Return coefficients with standard errors, z, p values and intervals, as text.
 
-        Short for ``inference(X, y, ...).summary(level)``; the parameters are those of
-        :meth:`inference`.
+        Short for ``inference(...).summary(level)``; the parameters are those of :meth:`inference`.
         """
         return self.inference(X, y, sample_weight, offset, kind=kind).summary(level)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -10,12 +11,13 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
-from otmoe.arrays.numerics import Array, Floats, like, namespace, to_numpy
+from otmoe.arrays.numerics import Array, Floats, namespace, to_numpy
 from otmoe.estimators.base import BaseMoE
 from otmoe.likelihood.fit import ALPHA, MAX_ITER, TOL
 from otmoe.likelihood.starts import UNINFORMATIVE
 from otmoe.model.mixture import MoE
-from otmoe.text.arguments import class_codes, generator
+from otmoe.model.target import Target
+from otmoe.text.arguments import generator
 from otmoe.text.errors import InvalidInput
 from otmoe.text.sentences import Error
 
@@ -127,9 +129,9 @@ class MoEClassifier(ClassifierMixin, BaseMoE):
         X, y = self._check_training(X, y)
         check_classification_targets(y)
         self.classes_ = self._all_classes(to_numpy(y))
-        n_classes = len(self.classes_)
-        family = "logistic" if n_classes == 2 else "multinomial"
-        return self._fit(X, self._codes(y, X), sample_weight, None, family, n_classes)
+        target = Target.of_classes(self.classes_)
+        coded = replace(target, coded=True)
+        return self._fit(X, target.numbers_like(y, X), sample_weight, None, coded)
 
     def _all_classes(self, y: Floats) -> Floats:
         if self.classes is not None:
@@ -142,14 +144,10 @@ class MoEClassifier(ClassifierMixin, BaseMoE):
             raise InvalidInput(Error.ONE_CLASS_IN_Y, label=seen.tolist()[0])
         return seen
 
-    def _codes(self, y: Array, X: Array) -> Array:
-        """Return class numbers in place of labels."""
-        return like(class_codes(to_numpy(y), self.classes_), X)
-
     def _check_target(self, y: Any, X: Array) -> Array:
         y = column_or_1d(y, warn=True)
         check_consistent_length(X, y)
-        return self._codes(y, X)
+        return Target.of_classes(self.classes_).numbers_like(y, X)
 
     @classmethod
     def from_model(cls, model: MoE) -> Self:

@@ -13,12 +13,11 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from otmoe.aggregation import Aggregation
-from otmoe.aggregation.support import N_POINTS
+from otmoe.aggregation.support import N_SUPPORT
 from otmoe.arrays.numerics import Array, to_numpy
-from otmoe.data.shards import Shard
+from otmoe.data.shards import RowsShard, Shard, split
 from otmoe.distributed.fit import METHODS_OF_SHARDS, DistributedFit, classes_of, fit_shards
 from otmoe.distributed.passes import inference_shards
-from otmoe.distributed.task import RowsShard, split
 from otmoe.documents.message import LocalModel
 from otmoe.estimators.base import BaseMoE, FitWarning
 from otmoe.estimators.classifier import MoEClassifier
@@ -26,15 +25,16 @@ from otmoe.estimators.regressor import MoERegressor
 from otmoe.inference import Inference, Kind
 from otmoe.likelihood.fit import ALPHA, MAX_ITER, TOL
 from otmoe.likelihood.starts import INFORMATIVE, UNINFORMATIVE
-from otmoe.model.experts import FAMILIES
 from otmoe.model.gate import SoftmaxGate
 from otmoe.model.mixture import MoE
+from otmoe.model.target import Target
 from otmoe.text.arguments import check_offset, check_weight, check_whole, generator
 from otmoe.text.errors import InvalidInput, InvalidType
 from otmoe.text.notices import Notice
 from otmoe.text.progress import fit_progress
 from otmoe.text.sentences import Error, Warn
-from otmoe.workers.gather import Engine, Progress, local_workers
+from otmoe.workers.gather import Progress, Workers
+from otmoe.workers.pools import local_workers
 
 
 class DistributedMoE(BaseMoE):
@@ -63,9 +63,7 @@ class DistributedMoE(BaseMoE):
         # Nor can it be saved: it stays behind.
         return {**super().__getstate__(), "executor": None}
 
-    def _fit(
-        self, X: Array, y: Array, sample_weight: Any, offset: Any, family: str, n_classes: int = 2
-    ) -> Self:
+    def _fit(self, X: Array, y: Array, sample_weight: Any, offset: Any, target: Target) -> Self:
         columns = self._gate_columns()
         weight, offset = check_weight(sample_weight, X), check_offset(offset, X)
         n_rows = self._check_enough(X, weight)
@@ -73,7 +71,7 @@ class DistributedMoE(BaseMoE):
         p = X.shape[1] + 1
         blank = MoE(
             SoftmaxGate.blank(self.n_experts, p, columns),
-            FAMILIES[family].blank(self.n_experts, p, n_classes),
+            target.blank(self.n_experts, p),
         )
         rows = np.arange(X.shape[0]) if weight is None else np.flatnonzero(to_numpy(weight) > 0)
         parts = split(n_rows, self.n_shards, blank.n_parameters, rng)
@@ -82,7 +80,7 @@ class DistributedMoE(BaseMoE):
             RowsShard(f"shard {m + 1:0{width}d}", X, y, weight, offset, rows[part])
             for m, part in enumerate(parts)
         ]
-        fit = self._fit_all(shards, family, n_classes, columns, rng, coded=True)
+        fit = self._fit_all(shards, target, columns, rng, self._workers(len(shards)))
         trouble = []
         if len(shards) < self.n_shards:
             trouble.append(Warn.FEWER_SHARDS(shards=len(shards), wanted=self.n_shards))
@@ -92,12 +90,12 @@ class DistributedMoE(BaseMoE):
     def _fit_all(
         self,
         shards: Sequence[Shard],
-        family: str,
-        n_classes: int,
+        target: Target,
         columns: tuple[int, ...] | None,
         rng: np.random.Generator,
+        workers: Workers,
         progress: Progress | None = None,
-        **options: Any,
+        on_error: Literal["raise", "skip"] = "raise",
     ) -> DistributedFit:
         """Fit the shards and merge the local models."""
         names = getattr(self, "feature_names_in_", None)
@@ -105,32 +103,31 @@ class DistributedMoE(BaseMoE):
             return fit_shards(
                 shards,
                 self.n_experts,
+                target=target,
                 method=self.method,
                 refine=self.refine,
                 feature_names=None if names is None else tuple(map(str, names)),
-                classes=getattr(self, "classes_", None),
                 n_support=self.n_support,
                 options={
-                    "family": family,
                     "gate_columns": columns,
                     "alpha": self.alpha,
                     "n_init": self.n_init,
                     "max_iter": self.max_iter,
                     "tol": self.tol,
-                    "n_classes": n_classes,
                 },
-                engine=self._engine(len(shards)),
+                workers=workers,
+                on_error=on_error,
                 random_state=rng,
                 n_jobs=self.n_jobs,
                 progress=progress
                 or (report and (lambda done, total, name: report("shards", done, np.nan))),
-                **options,
             )
 
-    def _engine(self, n_shards: int) -> Engine | None:
-        """Return what runs the local fits; None for this process."""
-        workers = min(effective_n_jobs(self.n_jobs), n_shards)
-        return local_workers(workers) if self.executor is None and workers > 1 else self.executor
+    def _workers(self, n_shards: int, retries: int = 2, timeout: float | None = None) -> Workers:
+        """Return what runs the local fits."""
+        n_workers = min(effective_n_jobs(self.n_jobs), n_shards)
+        own = self.executor is None and n_workers > 1
+        return Workers(local_workers(n_workers) if own else self.executor, retries, timeout)
 
     def fit_shards(
         self,
@@ -169,21 +166,10 @@ class DistributedMoE(BaseMoE):
         if not shards:
             raise InvalidInput(Error.NO_SHARDS)
         self._names_from(shards[0])
-        family, n_classes = self._family_of(shards, on_error)
-        columns = self._gate_columns()
-        rng = generator(self.random_state)
-        fit = self._fit_all(
-            shards,
-            family,
-            n_classes,
-            columns,
-            rng,
-            coded=False,
-            retries=retries,
-            timeout=timeout,
-            on_error=on_error,
-            progress=progress,
-        )
+        workers = self._workers(len(shards), retries, timeout)
+        target = self._target_of(shards, workers, on_error)
+        columns, rng = self._gate_columns(), generator(self.random_state)
+        fit = self._fit_all(shards, target, columns, rng, workers, progress, on_error)
         self._keep_distributed(fit, [], stacklevel=3)
         return self
 
@@ -218,13 +204,13 @@ class DistributedMoE(BaseMoE):
         return inference_shards(
             shards,
             self.model_,
-            classes=getattr(self, "classes_", None),
             alpha=self.alpha,
             kind=kind,
-            engine=self._engine(len(shards)),
-            retries=retries,
-            timeout=timeout,
+            workers=self._workers(len(shards), retries, timeout),
         )
+
+    def _known_inference(self) -> Inference:
+        return self.aggregation_.inference()
 
     def _names_from(self, shard: Shard) -> None:
         """Take number and names of the features from a shard."""
@@ -239,10 +225,10 @@ class DistributedMoE(BaseMoE):
             self.n_features_in_ = int(shard.read().X.shape[1])
 
     @abstractmethod
-    def _family_of(
-        self, shards: Sequence[Shard], on_error: Literal["raise", "skip"]
-    ) -> tuple[str, int]:
-        """Return the family and the number of classes."""
+    def _target_of(
+        self, shards: Sequence[Shard], workers: Workers, on_error: Literal["raise", "skip"]
+    ) -> Target:
+        """Return what y is in the shards."""
 
     def _keep_distributed(
         self, fit: DistributedFit, trouble: list[Notice], *, stacklevel: int
@@ -254,7 +240,7 @@ class DistributedMoE(BaseMoE):
         self.n_shards_ = len(fit.local_models)
         self.failures_ = fit.failures
         self.refitted_ = fit.refitted
-        self.timings_ = fit.timings
+        self.timings_ = dict(fit.timings)
         self.n_rows_, self.dropped_ = fit.n_rows, fit.dropped
         self.model_ = aggregation.model
         self.n_iter_ = max(len(aggregation.trace) - 1, 1)
@@ -321,7 +307,7 @@ class DistributedMoERegressor(DistributedMoE, MoERegressor):
     aggregation_ : Aggregation
         How the local models were merged, and the part of each.
     timings_ : dict
-        Seconds: `local` (the slowest local fit), `aggregation`, and `learning`, their sum.
+        Seconds on the clock: `fits`, `consensus`, `aggregation`, `refine`, and `total`.
     refitted_ : tuple of str
         Shards that stood out and were fitted again with more starts.
     failures_ : tuple of Failure
@@ -357,8 +343,8 @@ class DistributedMoERegressor(DistributedMoE, MoERegressor):
         n_shards: int = 16,
         method: str = "reduction",
         refine: int | str = 0,
-        n_support: int = N_POINTS,
-        executor: Engine | None = None,
+        n_support: int = N_SUPPORT,
+        executor: Any = None,
         family: str = "gaussian",
         gate_features: Any = None,
         alpha: float = ALPHA,
@@ -385,11 +371,11 @@ class DistributedMoERegressor(DistributedMoE, MoERegressor):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _family_of(
-        self, shards: Sequence[Shard], on_error: Literal["raise", "skip"]
-    ) -> tuple[str, int]:
+    def _target_of(
+        self, shards: Sequence[Shard], workers: Workers, on_error: Literal["raise", "skip"]
+    ) -> Target:
         self._check_family()
-        return self.family, 2
+        return Target(self.family)
 
 
 class DistributedMoEClassifier(DistributedMoE, MoEClassifier):
@@ -431,7 +417,7 @@ class DistributedMoEClassifier(DistributedMoE, MoEClassifier):
     aggregation_ : Aggregation
         How the local models were merged, and the part of each.
     timings_ : dict
-        Seconds: `local` (the slowest local fit), `aggregation`, and `learning`, their sum.
+        Seconds on the clock: `fits`, `consensus`, `aggregation`, `refine`, and `total`.
     refitted_ : tuple of str
         Shards that stood out and were fitted again with more starts.
     failures_ : tuple of Failure
@@ -464,8 +450,8 @@ class DistributedMoEClassifier(DistributedMoE, MoEClassifier):
         n_shards: int = 16,
         method: str = "reduction",
         refine: int | str = 0,
-        n_support: int = N_POINTS,
-        executor: Engine | None = None,
+        n_support: int = N_SUPPORT,
+        executor: Any = None,
         classes: Any = None,
         gate_features: Any = None,
         alpha: float = ALPHA,
@@ -492,12 +478,9 @@ class DistributedMoEClassifier(DistributedMoE, MoEClassifier):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _family_of(
-        self, shards: Sequence[Shard], on_error: Literal["raise", "skip"]
-    ) -> tuple[str, int]:
-        labels = np.array([])
-        if self.classes is None:
-            labels = classes_of(shards, self._engine(len(shards)), on_error)
+    def _target_of(
+        self, shards: Sequence[Shard], workers: Workers, on_error: Literal["raise", "skip"]
+    ) -> Target:
+        labels = np.array([]) if self.classes is not None else classes_of(shards, workers, on_error)
         self.classes_ = self._all_classes(labels)
-        n_classes = len(self.classes_)
-        return ("logistic" if n_classes == 2 else "multinomial"), n_classes
+        return Target.of_classes(self.classes_)

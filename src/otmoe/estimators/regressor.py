@@ -9,12 +9,14 @@ import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_array, check_consistent_length, column_or_1d
 
-from otmoe.arrays.numerics import Array, Floats, like, to_numpy
+from otmoe.arrays.numerics import Array, Floats
 from otmoe.estimators.base import BaseMoE
 from otmoe.likelihood.fit import ALPHA, MAX_ITER, TOL
 from otmoe.likelihood.starts import INFORMATIVE
+from otmoe.model.experts import FAMILIES
 from otmoe.model.mixture import MoE
-from otmoe.text.arguments import check_counts, check_offset, generator
+from otmoe.model.target import Target
+from otmoe.text.arguments import check_offset, generator
 from otmoe.text.errors import InvalidInput
 from otmoe.text.sentences import Error
 
@@ -30,8 +32,9 @@ class MoERegressor(RegressorMixin, BaseMoE):
     ----------
     n_experts : int, default=2
         Number of experts, K.
-    family : {"gaussian", "poisson"}, default="gaussian"
-        Distribution of y under an expert: a number, or a count.
+    family : str, default="gaussian"
+        Distribution of y under an expert: "gaussian" for a number, "poisson" for a count, or any
+        other in :data:`otmoe.model.experts.FAMILIES`.
     gate_features : None, "intercept" or list of str or int, default=None
         Features the gate sees: all, none (constant gate), or some by name or index.
     alpha : float
@@ -127,28 +130,24 @@ class MoERegressor(RegressorMixin, BaseMoE):
         """
         self._check_family()
         X, y = self._check_training(X, y, y_numeric=True)
-        return self._fit(X, self._numbers(y, X), sample_weight, offset, self.family)
+        target = Target(self.family)
+        return self._fit(X, target.numbers_like(y, X), sample_weight, offset, target)
 
     def _check_family(self) -> None:
-        if self.family not in ("gaussian", "poisson"):
-            raise InvalidInput(
-                Error.NOT_ONE_OF, name="family", value=self.family, choices=["gaussian", "poisson"]
-            )
+        known = [name for name, family in FAMILIES.items() if not family.classifies]
+        if self.family not in known:
+            raise InvalidInput(Error.NOT_ONE_OF, name="family", value=self.family, choices=known)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.target_tags.positive_only = self.family == "poisson"
+        family = FAMILIES.get(self.family)
+        tags.target_tags.positive_only = family is not None and family.lowest >= 0
         return tags
 
     def _check_target(self, y: Any, X: Array) -> Array:
         y = column_or_1d(check_array(y, ensure_2d=False, input_name="y"), warn=True)
         check_consistent_length(X, y)
-        return self._numbers(y, X)
-
-    def _numbers(self, y: Array, X: Array) -> Array:
-        if self.family == "poisson":
-            check_counts(to_numpy(y))
-        return like(y, X)
+        return Target(self.family).numbers_like(y, X)
 
     @classmethod
     def from_model(cls, model: MoE) -> Self:

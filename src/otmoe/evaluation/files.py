@@ -10,7 +10,6 @@ from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
-from scipy.special import xlogy
 
 from otmoe.arrays.numerics import Floats
 from otmoe.data.features import FeatureSpec, Tally
@@ -18,9 +17,10 @@ from otmoe.data.shards.files import find, named, names_for
 from otmoe.data.shards.gathering import target_values, weights
 from otmoe.data.shards.sources import open_source
 from otmoe.data.tables import labels
-from otmoe.evaluation.metrics import class_numbers
 from otmoe.evaluation.prediction import spec_of
 from otmoe.model.mixture import MoE
+from otmoe.model.target import Target
+from otmoe.text.arguments import renamed
 from otmoe.text.errors import InvalidInput
 from otmoe.text.sentences import Error
 from otmoe.workers.gather import Progress
@@ -99,21 +99,11 @@ def score_rows(model: MoE, X: Floats, y: Floats, weight: Floats | None = None) -
     {'log_likelihood': -1.96, 'mae': 1.43, 'rmse': 1.89, 'r2': 0.98}
     """
     w = np.ones(len(y)) if weight is None else weight
-    family = model.experts.family
-    codes = class_numbers(model, y)
-    found = {"log_likelihood": model.log_density(X, codes)}
-    prediction = model.predict(X)
-    total = float(w.sum())
-    if family in ("logistic", "multinomial"):
-        likeliest = prediction > 0.5 if prediction.ndim == 1 else prediction.argmax(axis=1)
-        found["accuracy"] = likeliest == codes
+    y = Target.of(model).numbers(np.asarray(y))
+    prediction, total = model.predict(X), float(w.sum())
+    found = {"log_likelihood": model.log_density(X, y), **model.experts.scores(y, prediction)}
+    if model.experts.classifies:
         return Score(len(y), total, _sums(found, w))
-    found |= {"squared": (y - prediction) ** 2, "mae": np.abs(y - prediction)}
-    if family == "poisson":
-        wrong = y[(y < 0) | (y != np.floor(y))]
-        if len(wrong):
-            raise InvalidInput(Error.NOT_A_COUNT, value=wrong[0])
-        found["deviance"] = 2 * (xlogy(y, y / prediction) - y + prediction)
     mean = float(w @ y) / total if total else 0.0
     return Score(len(y), total, _sums(found, w), mean, float(w @ (y - mean) ** 2))
 
@@ -140,6 +130,7 @@ class Evaluation:
     dropped: int
 
 
+@renamed(site="site_column")
 def evaluate_files(
     model: MoE,
     data: Any,
@@ -147,7 +138,7 @@ def evaluate_files(
     *,
     features: FeatureSpec | None = None,
     weight: str | None = None,
-    site: str | None = None,
+    site_column: str | None = None,
     missing: Literal["error", "drop"] = "error",
     progress: Progress | None = None,
 ) -> Evaluation:
@@ -162,7 +153,7 @@ def evaluate_files(
         Column of the response.
     features : FeatureSpec, optional
         How columns become features; by default the columns ``model.terms[1:]`` are numbers.
-    weight, site : str, optional
+    weight, site_column : str, optional
         Columns of case weights, and of the sites to be told apart.
     missing : {"error", "drop"}
         What to do about rows with missing values.
@@ -173,7 +164,7 @@ def evaluate_files(
     -------
     Evaluation
     """
-    columns = _Columns(model, spec_of(model, features), target, weight, site)
+    columns = _Columns(model, spec_of(model, features), target, weight, site_column)
     files = find(data)
     scores: dict[str, Score] = {}
     read = 0
@@ -190,7 +181,7 @@ def evaluate_files(
     if not scores:
         raise InvalidInput(Error.NO_ROWS_TO_EVALUATE)
     total = reduce(add, scores.values())
-    sites = {} if site is None else dict(sorted(scores.items()))
+    sites = {} if site_column is None else dict(sorted(scores.items()))
     return Evaluation(total, sites, read - total.n_rows)
 
 

@@ -14,9 +14,9 @@ from sklearn.metrics.cluster import contingency_matrix
 
 from otmoe.arrays.numerics import Array, Floats, to_numpy
 from otmoe.model.divergence import transport_divergence
-from otmoe.model.experts import GaussianExperts, LogisticExperts, MultinomialExperts
 from otmoe.model.gate import SoftmaxGate
 from otmoe.model.mixture import MoE
+from otmoe.model.target import Target
 from otmoe.text.errors import InvalidInput
 from otmoe.text.sentences import Error
 
@@ -105,7 +105,7 @@ def log_likelihood(model: MoE, X: Array, y: Any) -> float:
     >>> round(log_likelihood(data.truth, data.X, data.y), 1)
     -2.0
     """
-    codes = class_numbers(model, y)
+    codes = Target.of(model).numbers(np.asarray(to_numpy(y)))
     _columns(X=X[:, 0], y=codes)
     return float(to_numpy(model.log_density(X, codes)).mean())
 
@@ -189,8 +189,8 @@ def _parameters(model: MoE) -> dict[str, Floats]:
     if coef.ndim == 3:  # (K, C, p)
         coef = coef - coef.mean(axis=1, keepdims=True)
     parameters = {"gate": model.gate.centred, "coef": coef}
-    if isinstance(model.experts, GaussianExperts):
-        parameters["var"] = model.experts.var
+    if model.experts.dispersion is not None:
+        parameters["var"] = model.experts.dispersion
     return parameters
 
 
@@ -233,9 +233,9 @@ def evaluate(
     """
     report = {"log_likelihood": log_likelihood(model, X, y)}
     prediction = to_numpy(model.predict(X))
-    if isinstance(model.experts, LogisticExperts | MultinomialExperts):
-        classes = prediction > 0.5 if prediction.ndim == 1 else prediction.argmax(axis=1)
-        report["accuracy"] = float(metrics.accuracy_score(class_numbers(model, y), classes))
+    if model.experts.classifies:
+        codes = Target.of(model).numbers(np.asarray(to_numpy(y)))
+        report["accuracy"] = float(model.experts.scores(codes, prediction)["accuracy"].mean())
     else:
         report |= {
             "rpe": relative_prediction_error(y, prediction),
@@ -271,17 +271,3 @@ def _columns(**named: Any) -> list[Floats]:
     if rows != others or rows == 0:
         raise InvalidInput(Error.LENGTHS_DIFFER, name=first, rows=rows, other=second, others=others)
     return list(arrays.values())
-
-
-def class_numbers(model: MoE, y: Any) -> Floats:
-    """Return class numbers in place of labels, (n,); other responses as they are."""
-    y = np.asarray(to_numpy(y))
-    if model.classes is None:
-        return y
-    matches = y[:, None] == np.asarray(model.classes)
-    unknown = ~matches.any(axis=1)
-    if np.any(unknown):
-        raise InvalidInput(
-            Error.CLASS_UNKNOWN, label=y[unknown].tolist()[0], classes=model.classes.tolist()
-        )
-    return matches.argmax(axis=1)

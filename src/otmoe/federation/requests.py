@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
@@ -10,16 +9,17 @@ import numpy as np
 from pydantic import AfterValidator, Field
 
 from otmoe.aggregation import METHODS
-from otmoe.aggregation.support import N_POINTS
+from otmoe.aggregation.support import N_SUPPORT
 from otmoe.arrays.numerics import Floats
 from otmoe.data.features import FeatureSpec, FeaturesRecord, check_features
-from otmoe.data.shards import FileShard, shards_from
-from otmoe.distributed.task import ROWS_PER_PARAMETER, Task, fit_local, joined
+from otmoe.data.shards import ROWS_PER_PARAMETER, FileShard, joined, shards_from
+from otmoe.distributed.task import Task, fit_local
 from otmoe.documents.files import load_features
 from otmoe.documents.message import LocalModel
 from otmoe.documents.reply import RefineReply
 from otmoe.documents.request import RefineRequest
-from otmoe.federation.replying import reply_from
+from otmoe.federation.rounds import reply_from
+from otmoe.model.target import CLASSES, Target, regression_families
 from otmoe.text.errors import InvalidInput
 from otmoe.text.records import List, Name, Record, Site, Whole, problem, typed
 from otmoe.text.sentences import Error
@@ -38,6 +38,13 @@ def _rounds(value: Any) -> Any:
 Rounds = Annotated[Any, AfterValidator(_rounds)]
 
 
+def _family(name: str) -> str:
+    known = regression_families()
+    if name not in known:
+        raise problem(Error.FAMILY_UNKNOWN, name=shown(name), known=", ".join(known))
+    return name
+
+
 class Request(Record):
     """What a server asks of every site.
 
@@ -48,15 +55,16 @@ class Request(Record):
     experts : int
     features : FeaturesRecord
         How columns become features, the same at every site.
-    family : {"gaussian", "poisson", "classes"}
+    family : str
+        A family of numbers, or "classes".
     classes : list of str
         All classes, for that family.
     weight : str, optional
         Column of case weights.
     missing : {"error", "drop"}
         What to do about rows with missing values.
-    starts : int, optional
-        Of the search for the maximum.
+    n_init : int, optional
+        Starts of the search for the maximum.
     seed : int
     sketch, grams : bool
         Whether to send these parts too, if the site allows it.
@@ -67,11 +75,11 @@ class Request(Record):
     target: Name
     experts: AtLeastOne
     features: FeaturesRecord
-    family: Literal["gaussian", "poisson", "classes"] = "gaussian"
+    family: Annotated[str, AfterValidator(_family)] = "gaussian"
     classes: List[Name] = []
     weight: Name | None = None
     missing: Literal["error", "drop"] = "error"
-    starts: AtLeastOne | None = None
+    n_init: AtLeastOne | None = None
     seed: Count = 0
     sketch: bool = False
     grams: bool = False
@@ -136,7 +144,7 @@ class Plan(Record):
     support : str, optional
         Rows of x: a file, a folder or a pattern. By default, points are drawn from what the
         messages bring.
-    points : int
+    n_support : int
         How many.
     method, outliers : str
         Of :func:`otmoe.aggregate`.
@@ -152,7 +160,7 @@ class Plan(Record):
 
     output: Name
     support: Name | None = None
-    points: AtLeastOne = N_POINTS
+    n_support: AtLeastOne = N_SUPPORT
     method: Name = "reduction"
     outliers: Literal["flag", "exclude"] = "flag"
     site_weight: Literal["rows", "equal", "covariate"] = "rows"
@@ -196,7 +204,7 @@ def configured(config: Mapping[str, Any]) -> tuple[Request, Plan]:
     return typed(Request, {**asked, "features": spec.body()}, source), plan
 
 
-def answer(request: Request, offer: Offer) -> LocalModel:
+def message_for(request: Request, offer: Offer) -> LocalModel:
     """Fit the rows of a site, and return all that leaves it.
 
     Parameters
@@ -209,20 +217,13 @@ def answer(request: Request, offer: Offer) -> LocalModel:
     LocalModel
     """
     shard = _shard(request, offer)
-    options: dict[str, Any] = {"family": request.family, "n_init": request.starts}
-    options["n_threads"] = os.cpu_count() or 1  # which changes no number
-    classes = classes_as(request.classes, shard.labels) if request.family == "classes" else None
-    if classes is not None:
-        options["family"] = "logistic" if len(classes) == 2 else "multinomial"
-        options["n_classes"] = len(classes)
     fit = fit_local(
         Task(
             shard,
             request.seed,
             request.experts,
-            classes=classes,
-            coded=False,
-            options=options,
+            _target(request, shard),
+            options={"n_init": request.n_init, "n_jobs": -1},
             sketch=request.sketch and offer.sketch,
             grams=request.grams and offer.grams,
             share=min(request.share, offer.share),
@@ -232,7 +233,7 @@ def answer(request: Request, offer: Offer) -> LocalModel:
     return fit.message
 
 
-def answer_round(request: Request, asked: RefineRequest, offer: Offer) -> RefineReply:
+def reply_for(request: Request, asked: RefineRequest, offer: Offer) -> RefineReply:
     """Answer a refine request from the rows of a site.
 
     Parameters
@@ -253,6 +254,13 @@ def answer_round(request: Request, asked: RefineRequest, offer: Offer) -> Refine
     reply, rows = reply_from(asked, _shard(request, offer))
     _check_rows(int(rows.X.shape[0]), asked.model.n_parameters, offer)
     return reply
+
+
+def _target(request: Request, shard: FileShard) -> Target:
+    """Return what the response is that is asked for."""
+    if request.family != CLASSES:
+        return Target(request.family)
+    return Target.of_classes(classes_as(request.classes, shard.labels))
 
 
 def _shard(request: Request, offer: Offer) -> FileShard:

@@ -23,6 +23,8 @@ from dataclasses import replace
 import numpy as np
 
 from otmoe.data.features import FeatureSpec
+from otmoe.data.shards import Shard, ShardRows
+from otmoe.distributed.task import read, rows_in
 from otmoe.documents.aggregation import AggregationRecord
 from otmoe.documents.compatible import check_compatible
 from otmoe.documents.message import LocalModel
@@ -33,7 +35,8 @@ from otmoe.likelihood.fit import ALPHA
 from otmoe.likelihood.rounds import Refinement, advance, site_information
 from otmoe.likelihood.rows import Rows, Scaling
 from otmoe.model.mixture import MoE
-from otmoe.text.errors import MessageError
+from otmoe.model.target import Target
+from otmoe.text.errors import MessageError, ShardError
 from otmoe.text.sentences import Error
 from otmoe.text.strict_json import shown
 
@@ -119,6 +122,23 @@ def reply_to(request: RefineRequest, rows: Rows, site: str) -> RefineReply:
             site, request.model, request.scaling, rows, moments=request.moments
         )
     return RefineReply(request.round, request.digest, found)
+
+
+def reply_from(request: RefineRequest, shard: Shard) -> tuple[RefineReply, ShardRows]:
+    """Return what a site replies, and the rows that it has read for it.
+
+    Parameters
+    ----------
+    request : RefineRequest
+    shard : Shard
+        The site's rows, under its name; class labels are those of the model.
+    """
+    found = read(shard)
+    rows = rows_in(found, Target.of(request.model), shard.name)
+    try:
+        return reply_to(request, rows, shard.name), found
+    except MessageError as error:
+        raise error.about(shard.name, ShardError) from error
 
 
 def step(

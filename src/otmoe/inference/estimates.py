@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy import special, stats
+from scipy import stats
 
 from otmoe.arrays.numerics import Floats
 from otmoe.inference.parameters import Parameter
-from otmoe.model.experts import Experts, LogisticExperts, MultinomialExperts, PoissonExperts
 from otmoe.text.errors import InvalidInput
 from otmoe.text.sentences import Error
 
@@ -114,23 +113,3 @@ def of_variance(log: Estimate) -> Estimate:
     value = float(np.exp(log.estimate))
     low, high = float(np.exp(log.low)), float(np.exp(log.high))
     return replace(log, estimate=value, se=value * log.se, z=np.nan, p=np.nan, low=low, high=high)
-
-
-def mean_bounds(experts: Experts, mean: Floats, half: Floats) -> tuple[Floats, Floats]:
-    """Return the ends of intervals for means, which stay where means can be.
-
-    Parameters
-    ----------
-    experts : Experts
-    mean, half : ndarray
-        Half the width, on the scale of y and to first order.
-    """
-    if isinstance(experts, PoissonExperts):
-        with np.errstate(over="ignore"):  # nothing is known: from 0 to infinity
-            factor = np.exp(half / mean)
-            return mean / factor, mean * factor
-    if isinstance(experts, LogisticExperts | MultinomialExperts):
-        inside = np.clip(mean, 1e-300, 1 - 1e-16)
-        odds, width = special.logit(inside), half / (inside * (1 - inside))
-        return special.expit(odds - width), special.expit(odds + width)
-    return mean - half, mean + half

@@ -64,8 +64,8 @@ def parameters(model: MoE) -> tuple[Parameter, ...]:
             for term in terms
         ),
         *(
-            Parameter("variance", k, None, None, "variance")
-            for _ in range(model.experts.n_constant)
+            Parameter("variance", k, None, None, name)
+            for name in model.experts.dispersions
             for k in range(K)
         ),
     )

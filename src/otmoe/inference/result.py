@@ -16,13 +16,11 @@ from otmoe.inference.estimates import (
     MeanInterval,
     WaldTest,
     estimates,
-    mean_bounds,
     of_variance,
     quantile,
 )
 from otmoe.inference.parameters import Parameter, mean_gradient, parameters
 from otmoe.inference.summary import Text, render
-from otmoe.model.experts import MultinomialExperts
 from otmoe.model.mixture import MoE
 from otmoe.text.errors import InvalidInput
 from otmoe.text.notices import Notice
@@ -266,9 +264,9 @@ class Inference:
             means.append(mean)
             errors.append(self.covariance.standard_errors(flat).reshape(mean.shape))
         mean, se = np.concatenate(means), np.concatenate(errors)
-        if not isinstance(model.experts, MultinomialExperts):
+        if mean.shape[1] == 1:
             mean, se = mean[:, 0], se[:, 0]
-        return MeanInterval(mean, se, *mean_bounds(model.experts, mean, q * se))
+        return MeanInterval(mean, se, *model.experts.mean_bounds(mean, q * se))
 
     # -- text ---------------------------------------------------------------------------------
 

@@ -11,13 +11,14 @@ from scipy import linalg
 from otmoe.arrays.newton import RANK_TOLERANCE
 from otmoe.arrays.numerics import Array, Floats
 from otmoe.arrays.threads import threads
+from otmoe.likelihood.information import Information
 from otmoe.likelihood.iterations import Report, Run
 from otmoe.likelihood.rows import Rows, Scaling
 from otmoe.likelihood.search import FEW, SOME, WARM_UP, Clock, Search, fitted_to_some, least_mass
 from otmoe.likelihood.starts import candidates, plan_for
-from otmoe.likelihood.statistics import VARIANCE_FLOOR, RowPasses, on_floor
+from otmoe.likelihood.statistics import VARIANCE_FLOOR, RowPasses, on_floor, penalty_matrix
 from otmoe.model.experts import FAMILIES
-from otmoe.model.mixture import MoE
+from otmoe.model.mixture import MoE, reordering
 from otmoe.text.notices import Notice
 from otmoe.text.sentences import Status, Warn
 
@@ -28,6 +29,25 @@ Progress = Callable[[str, int, float], None]
 ALPHA = 0.03
 MAX_ITER = 300
 TOL = 1e-10
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What the rows say about the parameters at the end of a fit.
+
+    Attributes
+    ----------
+    information : Information
+        On the standardised scale, experts ordered as in the model.
+    penalty : ndarray of shape (P, P)
+        Matrix of the ridge there.
+    scaling : Scaling
+        That scale.
+    """
+
+    information: Information
+    penalty: Floats
+    scaling: Scaling
 
 
 @dataclass(frozen=True)
@@ -57,6 +77,8 @@ class Fit:
         Seconds spent on starts, EM, Newton steps.
     constant : dict
         Columns of X, from 0, that are constant in the rows of positive weight, and their value.
+    evidence : Evidence, optional
+        What the last Newton step knew, for standard errors; None where there was none.
     """
 
     model: MoE
@@ -70,6 +92,7 @@ class Fit:
     warnings: tuple[Notice, ...] = ()
     timings: dict[str, float] = field(default_factory=dict, repr=False)
     constant: dict[int, float] = field(default_factory=dict, repr=False)
+    evidence: Evidence | None = field(default=None, repr=False)
 
     @property
     def n_iter(self) -> int:
@@ -93,7 +116,7 @@ def em(
     offset: Array | None = None,
     n_classes: int = 2,
     random_state: np.random.Generator | int | None = None,
-    n_threads: int = 1,
+    n_jobs: int | None = None,
     progress: Progress | None = None,
 ) -> Fit:
     """Fit a mixture of experts by (penalised) maximum likelihood.
@@ -129,7 +152,8 @@ def em(
     n_classes : int
         Number of classes, for the multinomial family.
     random_state : numpy Generator or int, optional
-    n_threads : int
+    n_jobs : int, optional
+        Threads; None means 1, -1 all cores.
     progress : callable, optional
         Called as progress(stage, iteration, penalised log-likelihood).
 
@@ -140,7 +164,7 @@ def em(
     rng = np.random.default_rng(random_state)
     blank = FAMILIES[family].blank(n_experts, X.shape[1] + 1, n_classes)
     clock = Clock()
-    with threads(n_threads) as pool:
+    with threads(n_jobs) as pool:
         rows, correlation = Rows(X, y, sample_weight, offset, pool=pool).standardised(blank)
         scaling = rows.scaling
         constant = rows.log_base(blank)  # what the iterations leave out of the log-likelihood
@@ -206,7 +230,23 @@ def finished(
         warnings=_warnings(run, n_rows, search.total_weight, correlation),
         timings=clock.laps,
         constant=scaling.constant,
+        evidence=_evidence(run, search.alpha, order, scaling),
     )
+
+
+def _evidence(run: Run, alpha: float, order: Floats, scaling: Scaling) -> Evidence | None:
+    """Return what the last Newton step knew, in the order of the finished model."""
+    found = run.information
+    if found is None or on_floor(run.model):
+        return None
+    T = reordering(run.model, order)
+    information = Information(
+        found.log_likelihood,
+        np.linalg.solve(T.T, found.score),
+        np.linalg.solve(T.T, np.linalg.solve(T.T, found.matrix).T),
+        found.mass[order],
+    )
+    return Evidence(information, penalty_matrix(run.model.take(order), alpha), scaling)
 
 
 def _minimum_norm(model: MoE, correlation: Floats) -> MoE:

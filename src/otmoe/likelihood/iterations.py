@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -59,6 +59,9 @@ class Run:
     converged : bool
     decrement : float
         Squared distance to the maximum in standard errors; NaN where it was not measured.
+    information : Information, optional
+        At `model`, unpenalised; its matrix is that of the last step, a tenth of a standard error
+        away at most. None where the run did not end in Newton steps.
     """
 
     model: MoE
@@ -67,6 +70,7 @@ class Run:
     trace: tuple[float, ...]
     converged: bool
     decrement: float = np.nan
+    information: Information | None = field(default=None, repr=False)
 
     @property
     def n_iter(self) -> int:
@@ -157,6 +161,7 @@ def run_newton(
         end.trace,
         end.converged,
         end.decrement,
+        replace(at_end, matrix=end.point.information - penalty),
     )
 
 

@@ -35,9 +35,9 @@ class Clock:
         self._last = perf_counter()
 
     def lap(self, name: str) -> None:
-        """Note the seconds since the last lap under a name."""
+        """Add the seconds since the last lap to those under a name."""
         now = perf_counter()
-        self.laps[name] = now - self._last
+        self.laps[name] = self.laps.get(name, 0.0) + now - self._last
         self._last = now
 
 

@@ -22,7 +22,8 @@ from otmoe.text.sentences import Error
 Cost = Callable[[Experts, Experts, Array], Array]
 """A divergence between experts: called as cost(source, target, design), it returns (n, L, K)."""
 
-_MOVES = 100  # per expert; the most that any problem was seen to need is 4
+MOVES = 100
+"""Moves per expert that a transport problem may take; the most that any was seen to need is 4."""
 
 
 # -- costs -------------------------------------------------------------------------------------
@@ -138,7 +139,7 @@ def _mean(block: Callable[[Array], float], f: MoE, g: MoE, X: Array) -> float:
 # -- transport problems ------------------------------------------------------------------------
 
 
-def transport_costs(cost: Array, supply: Array, demand: Array) -> Floats:
+def transport_costs(cost: Array, supply: Array, demand: Array, *, moves: int = MOVES) -> Floats:
     """Return the least costs of n small transport problems (maths 9).
 
     Exact, up to the rounding of masses: no entropy, no tolerance.
@@ -149,6 +150,8 @@ def transport_costs(cost: Array, supply: Array, demand: Array) -> Floats:
     supply : array of shape (n, L)
     demand : array of shape (n, K)
         Of the same total as the supply, in every row.
+    moves : int
+        Per expert, after which a problem is left to linear programming.
 
     Returns
     -------
@@ -169,7 +172,7 @@ def transport_costs(cost: Array, supply: Array, demand: Array) -> Floats:
         cost, supply, demand = cost.swapaxes(1, 2), demand, supply
     cost, supply, demand = map(np.ascontiguousarray, (cost, supply, demand))
     out = np.empty(n)
-    numerics.kernels.transport(cost, supply, demand, _MOVES * (L + K), out)
+    numerics.kernels.transport(cost, supply, demand, moves * (L + K), out)
     left = np.isnan(out)
     if np.any(left):
         out[left] = transport_costs_plain(cost[left], supply[left], demand[left])

@@ -31,7 +31,7 @@ class PooledGate:
 
     A site whose rows all have the same value of a feature knows nothing of other values: its model
     has no part in f^W at an x that differs there (unless this is so for every site, where all of
-    them are heard).
+    them contribute).
 
     Attributes
     ----------
@@ -92,7 +92,7 @@ class PooledGate:
             return groups, None
         return groups, np.argsort(np.concatenate([experts for _, _, experts in groups]))
 
-    def voters(self, X: Array) -> Array | None:
+    def contributes(self, X: Array) -> Array | None:
         """Return whether each site has a say at each row of a design, (n, M); None if all have."""
         if self.constant is None or not any(self.constant):
             return None
@@ -100,10 +100,10 @@ class PooledGate:
         ones = xp.ones_like(X[:, 0])
         columns = []
         for constant in self.constant:
-            heard = ones > 0
+            here = ones > 0
             for feature, value in constant.items():
-                heard = heard & (xp.abs(X[:, feature + 1] - value) <= _SAME * abs(value))
-            columns.append(heard)
+                here = here & (xp.abs(X[:, feature + 1] - value) <= _SAME * abs(value))
+            columns.append(here)
         return xp.stack(columns).T
 
     @property
@@ -121,10 +121,10 @@ class PooledGate:
 
     def _log_votes(self, X: Array, weight: Array) -> Array:
         """Return these log weights, minus infinity where a site has no say, (n, M)."""
-        voters = self.voters(X)
-        return weight if voters is None else namespace(X).where(voters, weight, -np.inf)
+        contributes = self.contributes(X)
+        return weight if contributes is None else namespace(X).where(contributes, weight, -np.inf)
 
-    def heard(self, X: Array) -> Array:
+    def log_total(self, X: Array) -> Array:
         """Return the log of the weight of all sites that have a say at each row, (n,)."""
         return log_sum(self._log_votes(X, self._log_weight(X)))
 
@@ -144,11 +144,11 @@ class PooledGate:
         density = None if self.density is None else self.density[start:stop]
         return PooledGate(self.gates[start:stop], self.site_weight[start:stop], constant, density)
 
-    def site_share(self, X: Array, heard: Array | None) -> Array:
-        """Return :meth:`site_prob` of a group of sites, by :meth:`heard` of all sites."""
-        if heard is None:
+    def site_share(self, X: Array, log_total: Array | None) -> Array:
+        """Return :meth:`site_prob` of a group of sites, by :meth:`log_total` of all sites."""
+        if log_total is None:
             return like(self.site_weight, X)[None, :]
-        return namespace(X).exp(self._log_votes(X, self._log_weight(X)) - heard[:, None])
+        return namespace(X).exp(self._log_votes(X, self._log_weight(X)) - log_total[:, None])
 
     def shared(self, X: Array, site_share: Array) -> Array:
         """Return the gates of the sites times their shares (n, M) or (1, M); (n, L)."""

@@ -303,6 +303,19 @@ class MoE:
         return np.asarray(linear_sum_assignment(np.log1p(cost))[1])
 
 
+def reordering(model: MoE, order: Any) -> Floats:
+    """Return the matrix that takes the free parameters of a model to those of `take(order)`.
+
+    The map is linear: experts change places, and the gate's reference with them (maths 6).
+    """
+    zero = model.with_vector(np.zeros(model.n_parameters))
+    origin = zero.take(order).to_vector()
+    columns = [
+        zero.with_vector(e).take(order).to_vector() - origin for e in np.eye(model.n_parameters)
+    ]
+    return np.reshape(columns, (model.n_parameters, model.n_parameters)).T
+
+
 def _frozen(array: Floats) -> Floats:
     copy = np.array(array)
     copy.flags.writeable = False

@@ -101,7 +101,7 @@ class DensityDisplay(Display):
             raise InvalidInput(
                 Error.LENGTHS_DIFFER, name="labels", rows=len(labels), other="X", others=len(X)
             )
-        classes = model.experts.family in ("logistic", "multinomial")
+        classes = model.experts.classifies
         ticks = None
         if classes:
             coef = model.experts.coef
@@ -220,7 +220,7 @@ class ResidualDisplay(Display):
             Of :meth:`plot`.
         """
         model = model_of(estimator)
-        if model.experts.family in ("logistic", "multinomial"):
+        if model.experts.classifies:
             raise InvalidInput(Error.NO_RESIDUALS)
         X, y = rows_of(X, model), np.asarray(y, dtype=np.float64)
         rng = np.random.default_rng(random_state)

@@ -74,7 +74,7 @@ def _sites(record: AggregationRecord) -> Iterator[Notice]:
         yield _about(Finding.LEFT_OUT, record.left_out)
     stopped = [site.site for site in sites if not site.converged]
     yield _about(Finding.FITS_STOPPED, stopped) if stopped else Finding.FITS_CONVERGED()
-    if partly := [site.site for site in sites if site.heard < 1]:
+    if partly := [site.site for site in sites if site.coverage < 1]:
         yield _about(Finding.PARTLY_COVERED, partly)
     first = max(sites, key=lambda site: site.weight)
     if len(sites) > 2 and first.weight > _MOST:

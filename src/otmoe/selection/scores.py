@@ -14,6 +14,7 @@ from otmoe.distributed.task import rows_of
 from otmoe.estimators import MoEClassifier, MoERegressor
 from otmoe.likelihood.rows import Rows
 from otmoe.model.mixture import MoE
+from otmoe.model.target import Target
 from otmoe.selection.result import Score
 from otmoe.text.arguments import check_offset, check_weight
 
@@ -46,18 +47,18 @@ def candidate_scores(
 
 
 @dataclass(frozen=True)
-class Question:
-    """What a shard is asked; it travels to where the rows are."""
+class ScoreTask:
+    """Models to be scored on a shard; it travels to where the rows are."""
 
     shard: Shard
     models: tuple[MoE, ...]
-    classes: Floats | None
+    target: Target
 
 
-def answer(question: Question) -> tuple[Score, ...]:
+def score_local(task: ScoreTask) -> tuple[Score, ...]:
     """Read one shard and score every model, where its rows are."""
-    rows = rows_of(question.shard, question.classes)
-    return tuple(score(model, rows) for model in question.models)
+    rows = rows_of(task.shard, task.target)
+    return tuple(score(model, rows) for model in task.models)
 
 
 def score(model: MoE, rows: Rows) -> Score:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
 from numbers import Integral, Number
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from array_api_compat import is_array_api_obj
@@ -12,7 +14,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array
 
 from otmoe.arrays.numerics import Array, Floats, like, namespace, to_numpy
-from otmoe.text.errors import InvalidInput, MissingPackage
+from otmoe.text.errors import InvalidInput, InvalidType, MissingPackage
 from otmoe.text.sentences import Error
 
 if TYPE_CHECKING:
@@ -31,6 +33,31 @@ def float_types(X: Any) -> list[Any]:
     dispatch = get_config()["array_api_dispatch"] and is_array_api_obj(X)
     xp = namespace(X) if dispatch else np
     return [xp.float64, xp.float32]
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def renamed(**names: str) -> Callable[[F], F]:
+    """Return a decorator that refuses old names of keywords with a sentence that has the new one.
+
+    Parameters
+    ----------
+    **names : str
+        The new name, by the old one.
+    """
+
+    def decorate(function: F) -> F:
+        @wraps(function)
+        def checked(*args: Any, **kwargs: Any) -> Any:
+            for old in names.keys() & kwargs.keys():
+                facts = {"function": function.__name__, "old": old, "new": names[old]}
+                raise InvalidType(Error.RENAMED, where="", at="", **facts)
+            return function(*args, **kwargs)
+
+        return checked  # type: ignore[return-value]
+
+    return decorate
 
 
 def check_whole(name: str, value: Any) -> None:
@@ -57,26 +84,6 @@ def check_weight(sample_weight: Any, X: Array) -> Array | None:
 def check_offset(offset: Any, X: Array) -> Array | None:
     """Return a valid offset, or None."""
     return None if offset is None else like(_column(offset, X, "offset"), X)
-
-
-def check_counts(y: Floats) -> None:
-    """Refuse a target of counts that is negative or fractional."""
-    wrong = np.flatnonzero((y < 0) | (y != np.floor(y)))
-    if len(wrong):
-        raise InvalidInput(Error.NOT_COUNTS, value=y[wrong[0]], row=wrong[0])
-
-
-def class_codes(y: Floats, classes: Floats) -> Floats:
-    """Return the place of each label among the classes, (n,); refuse labels that are not there."""
-    order = np.argsort(classes)  # a model from elsewhere may have its own
-    places = np.searchsorted(classes, y, sorter=order)
-    codes = order[np.minimum(places, len(order) - 1)]
-    unknown = classes[codes] != y
-    if np.any(unknown):
-        raise InvalidInput(
-            Error.CLASS_UNKNOWN, label=y[unknown].tolist()[0], classes=classes.tolist()
-        )
-    return codes.astype(np.float64)
 
 
 def _column(values: Any, X: Array, name: str) -> Floats:

@@ -3,22 +3,46 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future
-from contextlib import suppress
 from dataclasses import dataclass, field
+from enum import Enum
 from queue import Empty, SimpleQueue
 from typing import Any
 
 from otmoe.text.errors import OtmoeError, RunError
 from otmoe.text.notices import Notice
 from otmoe.text.sentences import Error, Finding
-
-Engine = Executor | Callable[[], Executor]
-"""An executor, or what makes one: then a broken one can be replaced."""
+from otmoe.workers.pools import Pool, blames, n_workers_of, pool_of
 
 Progress = Callable[[int, int, str], None]
 """Called as progress(tasks done, tasks in all, name of the one that has just ended)."""
+
+_LASTING = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)
+
+
+@dataclass(frozen=True)
+class Workers:
+    """Where tasks run, and how patient we are with them.
+
+    Attributes
+    ----------
+    executor : Executor or callable, optional
+        An executor; or a function that makes one, by which a broken one can be replaced. By default
+        tasks are done here, one after another.
+    retries : int
+        Further attempts at a task whose worker died, or whose file could not be reached.
+    timeout : float, optional
+        Seconds without any task ending after which those that run are given up.
+    """
+
+    executor: Executor | Callable[[], Executor] | None = None
+    retries: int = 2
+    timeout: float | None = None
+
+
+HERE = Workers()
+"""This process."""
 
 
 @dataclass(frozen=True)
@@ -52,16 +76,40 @@ class TasksFailed(RunError):
         return TasksFailed, (self.failures,)
 
 
-def local_workers(n_workers: int) -> Callable[[], Executor]:
-    """Return what makes a pool of processes on this machine, one thread each."""
+class Event(Enum):
+    """What may happen to a task."""
 
-    def make() -> Executor:
-        from loky.process_executor import ProcessPoolExecutor
+    RETURNED = "it returned a result"
+    PASSING = "it raised an error that may be gone at the next attempt"
+    RAISED = "it raised any other error"
+    BLAMED = "its executor blames it for the death of a worker"
+    BROKE = "it was not done when its pool broke"
+    RAN = "it ran when nothing had ended for too long"
+    MAY_HAVE_RUN = "it ran or waited then: pools call more tasks running than they have workers"
+    WAITED = "it waited then"
 
-        single = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-        return ProcessPoolExecutor(n_workers, env=single)
 
-    return make
+class Next(Enum):
+    """What becomes of a task."""
+
+    DONE = "its result is kept"
+    AGAIN = "it is tried again with the others"
+    ALONE = "it is tried again by itself"
+    FAILED = "it is given up, and named"
+
+
+NEXT = {
+    # event: among others, by itself
+    Event.RETURNED: (Next.DONE, Next.DONE),
+    Event.PASSING: (Next.AGAIN, Next.AGAIN),  # as often as retries allow; then it was RAISED
+    Event.RAISED: (Next.FAILED, Next.FAILED),
+    Event.BLAMED: (Next.ALONE, Next.FAILED),
+    Event.BROKE: (Next.AGAIN, Next.FAILED),  # if pools keep breaking, all go one at a time
+    Event.RAN: (Next.FAILED, Next.FAILED),
+    Event.MAY_HAVE_RUN: (Next.ALONE, Next.FAILED),
+    Event.WAITED: (Next.AGAIN, Next.FAILED),
+}
+"""What becomes of a task, by what happened to it."""
 
 
 def passes(error: BaseException | None) -> bool:
@@ -73,19 +121,13 @@ def gather(
     function: Callable[[Any], Any],
     tasks: Sequence[Any],
     names: Sequence[str],
-    engine: Engine | None = None,
+    workers: Workers = HERE,
     *,
-    retries: int = 2,
-    timeout: float | None = None,
     progress: Progress | None = None,
 ) -> tuple[list[Any], list[Failure]]:
-    """Apply a function to every task, wherever the engine runs it.
+    """Apply a function to every task, wherever the workers are.
 
-    An error of reading or of the network is tried again. A worker that dies takes its pool along:
-    the tasks that were not done go to a new pool, and if pools keep breaking, one task at a time,
-    until the one that kills its worker is found. Any other error is the task's own and final. When
-    nothing ends for too long, the tasks that run are given up and those that wait go on; where it
-    cannot be told which is which, each is tried once more by itself.
+    What becomes of a task that fails, kills its worker or hangs is in the table :data:`NEXT`.
 
     Parameters
     ----------
@@ -93,12 +135,7 @@ def gather(
     tasks : sequence
         Each is the one argument of a call.
     names : sequence of str
-    engine : Executor or callable, optional
-        By default the tasks are done here, one after another.
-    retries : int
-        Further attempts.
-    timeout : float, optional
-        Seconds without any task ending after which those that run are given up.
+    workers : Workers
     progress : callable, optional
 
     Returns
@@ -108,195 +145,152 @@ def gather(
     failures : list of Failure
         In the order of the tasks.
     """
-    run = _Run(function, tasks, names, retries, timeout, progress)
-    if engine is None:
-        run.here()
+    board = _Board(names, workers, progress)
+    if workers.executor is None:
+        _gather_here(function, tasks, board)
     elif len(tasks):
-        run.on(engine)
-    failures = [Failure(names[i], run.failed[i]) for i in sorted(run.failed)]
-    return [run.results.get(i) for i in range(len(tasks))], failures
-
-
-class _Run:
-    """The state of one :func:`gather`."""
-
-    def __init__(
-        self,
-        function: Callable[[Any], Any],
-        tasks: Sequence[Any],
-        names: Sequence[str],
-        retries: int,
-        timeout: float | None,
-        progress: Progress | None,
-    ) -> None:
-        self.function, self.tasks, self.names = function, tasks, names
-        self.retries, self.timeout, self.progress = retries, timeout, progress
-        self.results: dict[int, Any] = {}
-        self.failed: dict[int, Notice] = {}
-        self.attempts: Counter[int] = Counter()
-        self.stalls: Counter[int] = Counter()
-
-    # -- outcomes -----------------------------------------------------------------------------
-
-    def _done(self, i: int, result: Any) -> None:
-        self.results[i] = result
-        self._report(i)
-
-    def _gone(self, i: int, cause: Notice) -> None:
-        self.failed[i] = cause
-        self._report(i)
-
-    def _report(self, i: int) -> None:
-        if self.progress is not None:
-            self.progress(len(self.results) + len(self.failed), len(self.tasks), self.names[i])
-
-    def _again(self, i: int, error: Exception) -> bool:
-        """Say whether a task that raised is worth another attempt; if not, it has failed."""
-        self.attempts[i] += 1
-        if passes(error) and self.attempts[i] <= self.retries:
-            return True
-        self._gone(i, _cause(error, self.names[i]))
-        return False
-
-    # -- here ---------------------------------------------------------------------------------
-
-    def here(self) -> None:
-        for i, task in enumerate(self.tasks):
-            while i not in self.results and i not in self.failed:
-                try:
-                    result = self.function(task)
-                except Exception as error:  # the caller decides what to do about it
-                    self._again(i, error)
-                else:
-                    self._done(i, result)
-
-    # -- on an executor -----------------------------------------------------------------------
-
-    def on(self, engine: Engine) -> None:
-        owned = not isinstance(engine, Executor)
-        make: Callable[[], Executor] = engine if owned else (lambda: engine)  # type: ignore[assignment, return-value]
-        executor = make()
-        todo, suspects, breaks = list(range(len(self.tasks))), list[int](), 0
-        try:
-            while todo or suspects:
-                hunting = breaks > self.retries
-                alone = hunting or not todo
-                if not todo:
-                    todo, suspects = suspects[:1], suspects[1:]
-                batch, todo = (todo[:1], todo[1:]) if alone else (todo, [])
-                end = self._round(executor, batch, alone, owned)
-                if end.broken and not owned:
-                    raise RunError(Error.EXECUTOR_BROKE)
-                if end.broken and hunting:
-                    for i in end.left:
-                        self._gone(i, _DIED)
-                    end.left, breaks = [], 0  # it was this one: the others can go together again
-                elif end.broken:
-                    breaks += 1
-                if owned and (end.broken or end.stalled):
-                    _kill(executor)
-                    executor = make()
-                todo, suspects = sorted(end.left + todo), sorted(end.suspects + suspects)
-            if owned:
-                executor.shutdown()
-        except BaseException:
-            if owned:
-                _kill(executor)
-            raise
-
-    def _round(self, executor: Executor, batch: list[int], alone: bool, owned: bool) -> _End:
-        """Submit tasks and wait for them."""
-        end = _End()
-        pending: dict[Future[Any], int] = {}
-        ended: SimpleQueue[Future[Any]] = SimpleQueue()
-        moved = False
-        try:
-            for i in batch:
-                try:
-                    future = executor.submit(self.function, self.tasks[i])
-                except BrokenExecutor:
-                    end.broken = True
-                    end.left.append(i)
-                else:
-                    pending[future] = i
-                    # Not `wait`: that looks at every future each time one of them ends.
-                    future.add_done_callback(ended.put)
-            while pending:
-                try:
-                    future = ended.get(timeout=self.timeout)
-                except Empty:
-                    end.stalled = True
-                    self._stall(executor, pending, end, alone=alone, owned=owned, moved=moved)
-                    return end
-                i, moved = pending.pop(future), True
-                try:
-                    result = future.result()
-                except BrokenExecutor:
-                    end.broken = True
-                    end.left.append(i)
-                except Exception as error:
-                    blamed = type(error).__name__ in _BLAMED
-                    if blamed and alone:
-                        self._gone(i, _DIED)
-                    elif blamed:
-                        end.suspects.append(i)
-                    elif self._again(i, error):
-                        end.left.append(i)
-                else:
-                    self._done(i, result)
-        except BaseException:
-            if not owned:  # a pool of our own is killed, and would trip over what was cancelled
-                _cancel(pending)
-            raise
-        return end
-
-    def _stall(
-        self,
-        executor: Executor,
-        pending: dict[Future[Any], int],
-        end: _End,
-        *,
-        alone: bool,
-        owned: bool,
-        moved: bool,
-    ) -> None:
-        """Decide who is to blame when nothing has ended for too long.
-
-        What can be cancelled was waiting and goes on. Pools of processes call more tasks running
-        than they have workers, so that the others are only suspects; but then they can be tried
-        by themselves, as the pool is replaced.
-        """
-        waiting: list[int] = []
-        running: list[int] = []
-        for future, i in pending.items():
-            (waiting if future.cancel() else running).append(i)
-        n_workers = getattr(executor, "_max_workers", None) or 1
-        if owned and not alone and len(running) > n_workers:
-            end.suspects += running
-        else:
-            for i in running:
-                self._gone(i, Finding.NOTHING_ENDED(seconds=self.timeout))
-        for i in waiting:
-            self.stalls[i] += not running  # some executors never say what runs
-            if alone or not (running or moved) or self.stalls[i] > 1:
-                self._gone(i, Finding.NOTHING_ENDED(seconds=self.timeout))
-            else:
-                end.left.append(i)
+        _gather_on(pool_of(workers.executor), function, tasks, board)
+    failures = [Failure(names[i], board.failed[i]) for i in sorted(board.failed)]
+    return [board.results.get(i) for i in range(len(tasks))], failures
 
 
 @dataclass
-class _End:
-    """How a round ended: tasks to be tried again, tasks to be tried alone, what went wrong."""
+class _Board:
+    """What has become of the tasks so far."""
 
-    left: list[int] = field(default_factory=list)
-    suspects: list[int] = field(default_factory=list)
-    broken: bool = False
-    stalled: bool = False
+    names: Sequence[str]
+    workers: Workers
+    progress: Progress | None
+    results: dict[int, Any] = field(default_factory=dict)
+    failed: dict[int, Notice] = field(default_factory=dict)
+    attempts: Counter[int] = field(default_factory=Counter)
+    waits: Counter[int] = field(default_factory=Counter)
+
+    def note(self, i: int, event: Event, value: Any, alone: bool = False) -> Next:
+        """Note what happened to a task, and return what becomes of it."""
+        if event is Event.PASSING:
+            self.attempts[i] += 1
+            if self.attempts[i] > self.workers.retries:
+                event = Event.RAISED
+        then = NEXT[event][alone]
+        if then is Next.DONE:
+            self.results[i] = value
+        elif then is Next.FAILED:
+            self.failed[i] = self._cause(event, value, self.names[i])
+        if then in (Next.DONE, Next.FAILED) and self.progress is not None:
+            done = len(self.results) + len(self.failed)
+            self.progress(done, len(self.names), self.names[i])
+        return then
+
+    def _cause(self, event: Event, error: Any, name: str) -> Notice:
+        if event is Event.RAISED:
+            return _cause_of(error, name)
+        if event in (Event.BLAMED, Event.BROKE):
+            return Finding.WORKER_DIED()
+        return Finding.NOTHING_ENDED(seconds=self.workers.timeout)
 
 
-_DIED = Finding.WORKER_DIED()
-_BLAMED = ("KilledWorker",)  # Dask tries again by itself, and blames all tasks that a worker held
-_LASTING = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)
+def _gather_here(function: Callable[[Any], Any], tasks: Sequence[Any], board: _Board) -> None:
+    for i, task in enumerate(tasks):
+        while i not in board.results and i not in board.failed:
+            board.note(i, *_outcome(lambda task=task: function(task)))  # type: ignore[misc]
+
+
+def _gather_on(
+    pool: Pool, function: Callable[[Any], Any], tasks: Sequence[Any], board: _Board
+) -> None:
+    together, alone, breaks = list(range(len(tasks))), list[int](), 0
+    try:
+        while together or alone:
+            # 1) all that is left, or one task at a time where one of them kills its worker
+            by_itself = breaks > board.workers.retries or not together
+            if not together:
+                together, alone = alone[:1], alone[1:]
+            batch, together = (together[:1], together[1:]) if by_itself else (together, [])
+            # 2) what happens to them
+            events, broke = set(), False
+            for i, event, value in _events(pool, function, tasks, batch, board):
+                events.add(event)
+                then = board.note(i, event, value, by_itself)
+                if then is Next.AGAIN:
+                    together.append(i)
+                elif then is Next.ALONE:
+                    alone.append(i)
+            # 3) another pool, if this one broke or hangs
+            broke = Event.BROKE in events
+            if broke:
+                breaks = 0 if by_itself else breaks + 1
+            if broke or events & {Event.RAN, Event.MAY_HAVE_RUN, Event.WAITED}:
+                pool.renew(broken=broke)
+            together, alone = sorted(together), sorted(alone)
+        pool.close()
+    except BaseException:
+        pool.abort(())
+        raise
+
+
+def _events(
+    pool: Pool,
+    function: Callable[[Any], Any],
+    tasks: Sequence[Any],
+    batch: Sequence[int],
+    board: _Board,
+) -> Iterator[tuple[int, Event, Any]]:
+    """Submit tasks, and yield what happens to each, as it happens."""
+    pending: dict[Future[Any], int] = {}
+    ended: SimpleQueue[Future[Any]] = SimpleQueue()
+    moved = False
+    try:
+        for i in batch:
+            try:
+                future = pool.executor.submit(function, tasks[i])
+            except BrokenExecutor as error:
+                yield i, Event.BROKE, error
+                continue
+            pending[future] = i
+            future.add_done_callback(ended.put)  # `wait` would look at every future each time
+        while pending:
+            try:
+                future = ended.get(timeout=board.workers.timeout)
+            except Empty:
+                yield from _stalled(pool, pending, board, moved)
+                return
+            i, moved = pending.pop(future), True
+            yield (i, *_outcome(future.result))
+    except BaseException:
+        pool.abort(pending)
+        raise
+
+
+def _stalled(
+    pool: Pool, pending: dict[Future[Any], int], board: _Board, moved: bool
+) -> Iterator[tuple[int, Event, Any]]:
+    """Yield who ran and who waited when nothing had ended for too long.
+
+    What can be cancelled was waiting. Where nobody says what runs, a task waits once; then it is
+    taken for one that hangs.
+    """
+    waiting = [i for future, i in pending.items() if future.cancel()]
+    running = [i for i in pending.values() if i not in set(waiting)]
+    sure = not pool.replaceable or len(running) <= n_workers_of(pool.executor)
+    for i in running:
+        yield i, Event.RAN if sure else Event.MAY_HAVE_RUN, None
+    for i in waiting:
+        board.waits[i] += not running  # some executors never say what runs
+        hopeless = not (running or moved) or board.waits[i] > 1
+        yield i, Event.RAN if hopeless else Event.WAITED, None
+
+
+def _outcome(call: Callable[[], Any]) -> tuple[Event, Any]:
+    """Return how a call ended."""
+    try:
+        return Event.RETURNED, call()
+    except BrokenExecutor as error:
+        return Event.BROKE, error
+    except Exception as error:  # the caller decides what to do about it
+        if blames(error):
+            return Event.BLAMED, error
+        return Event.PASSING if passes(error) else Event.RAISED, error
 
 
 def sentence(error: BaseException) -> str:
@@ -307,35 +301,11 @@ def sentence(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
-def _cause(error: BaseException, name: str) -> Notice:
+def _cause_of(error: BaseException, name: str) -> Notice:
     """Return why a task failed, without the name that the sentence may begin with."""
     cause = sentence(error)
     for begin in (f"{name}: ", f"shard {name!r}: "):
         cause = cause.removeprefix(begin)
     if isinstance(error, OtmoeError):
         return Notice(error.code, cause, (), error.facts)
-    return Notice(Finding.TASK_ERROR.code, cause)
-
-
-def _cancel(futures: Any) -> None:
-    for future in futures:
-        future.cancel()
-
-
-def _kill(executor: Executor) -> None:
-    """End a pool of our own at once, and its processes."""
-    processes = list((getattr(executor, "_processes", None) or {}).values())
-    for options in ({"wait": True, "kill_workers": True}, {"wait": False, "cancel_futures": True}):
-        try:
-            executor.shutdown(**options)
-            break
-        except TypeError:  # not every executor knows these options
-            continue
-        except Exception:  # it is broken; there is nothing left to end
-            break
-    else:
-        with suppress(Exception):
-            executor.shutdown(wait=False)
-    for process in processes:
-        with suppress(Exception):
-            process.kill()
+    return Finding.TASK_ERROR(why=cause)

@@ -29,8 +29,7 @@ from otmoe import (
 )
 from otmoe.distributed.task import Task, fit_local
 from otmoe.documents.state import RefineState
-from otmoe.federation.replying import reply_from
-from otmoe.federation.rounds import begin, request_of, step
+from otmoe.federation.rounds import begin, reply_from, request_of, step
 from otmoe.likelihood.rows import Scaling
 from otmoe.text.sentences import Error
 
@@ -115,7 +114,7 @@ def messages(folder):
     """The file route: fit at each site, write a file."""
     for name in SITES:
         (shard,) = shards_from(folder / f"{name}.parquet", target="y", features=SPEC)
-        task = Task(replace(shard, name=name), 0, 2, coded=False, sketch=True)
+        task = Task(replace(shard, name=name), 0, 2, sketch=True)
         fit_local(task).message.save(folder / f"{name}.moe.json")
     return [folder / f"{name}.moe.json" for name in SITES]
 

@@ -23,7 +23,7 @@ from otmoe.documents.request import RefineRequest
 from otmoe.documents.state import RefineState
 from otmoe.federation.flower import app as flower
 from otmoe.federation.flower import nodes
-from otmoe.federation.requests import Offer, Request, answer
+from otmoe.federation.requests import Offer, Request, message_for
 from otmoe.federation.rounds import begin, request_of, step
 from otmoe.likelihood.fit import em
 from otmoe.likelihood.rows import Scaling
@@ -88,12 +88,12 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def asked():
-    return Request(target="y", experts=2, features=SPEC.body(), starts=3)
+    return Request(target="y", experts=2, features=SPEC.body(), n_init=3)
 
 
 @pytest.fixture(scope="module")
 def lyon(folder, asked):
-    return answer(asked, Offer(site="lyon", data=str(folder / "lyon.parquet"))).to_json()
+    return message_for(asked, Offer(site="lyon", data=str(folder / "lyon.parquet"))).to_json()
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ def config(folder, tmp_path):
     return {
         "target": "y",
         "experts": 2,
-        "starts": 3,
+        "n-init": 3,
         "features": str(folder / "features.json"),
         "support": str(folder / "support.parquet"),
         "output": str(tmp_path / "out"),
@@ -113,7 +113,7 @@ def inside_a_run(monkeypatch):
     """Make messages possible, which Flower allows in its own processes only; and do not sleep."""
     identity = pytest.importorskip("flwr.supercore.task_identity").TaskIdentity
     identity.run_id, identity.node_id, identity.task_id = 1, 1, 1
-    monkeypatch.setattr(nodes, "_POLL", 0.01)
+    monkeypatch.setattr(nodes, "POLL", 0.01)
 
 
 def failed(query):
@@ -271,7 +271,7 @@ def test_a_model_of_other_classes_is_not_what_was_asked_for(tmp_path):
     base = {"target": "y", "experts": 1, "features": SPEC.body(), "family": "classes"}
     asked = Request(**base, classes=["no", "yes"])
     other = Request(**base, classes=["non", "oui"])
-    text = answer(other, Offer(site="nantes", data=str(tmp_path / "nantes.parquet"))).to_json()
+    text = message_for(other, Offer(site="nantes", data=str(tmp_path / "nantes.parquet"))).to_json()
     grid = Grid({1: site(tmp_path, "lyon"), 2: record(message=text.encode())})
     replies, failures = flower.ask(grid, asked)
     assert [reply.message.site for reply in replies] == ["lyon"]
@@ -337,7 +337,7 @@ def test_a_query_without_a_request_is_answered_by_a_sentence(folder):
 
 
 def test_support_is_drawn_from_what_the_server_has(folder, config):
-    result = flower.serve(Grid({1: site(folder, "lyon")}), config | {"points": 50})
+    result = flower.serve(Grid({1: site(folder, "lyon")}), config | {"n-support": 50})
     assert result.n_support == 50
     assert np.isfinite(result.model.to_vector()).all()
 

@@ -1,4 +1,4 @@
-"""The same model on every engine, also when a worker is killed in mid-run."""
+"""The same model on every executor, also when a worker is killed in mid-run."""
 
 import os
 import signal
@@ -14,9 +14,9 @@ from numpy.testing import assert_allclose
 
 from otmoe import DistributedMoERegressor, shards_from, simulate
 from otmoe.distributed.fit import fit_shards
-from otmoe.text.notices import Notice
 from otmoe.text.sentences import Finding
-from otmoe.workers.gather import Failure, gather, local_workers
+from otmoe.workers.gather import Failure, Workers, gather
+from otmoe.workers.pools import local_workers
 
 if "PYTEST_XDIST_WORKER" in os.environ:
     pytest.skip(
@@ -46,15 +46,14 @@ def shards(tmp_path_factory):
     return shards_from(folder, target="y")
 
 
-def model_of(shards, engine, **options):
+def model_of(shards, executor, **options):
     return fit_shards(
         shards,
         2,
         options={"n_init": 3},
         n_support=300,
         random_state=0,
-        engine=engine,
-        timeout=240,  # only there to stop hanging
+        workers=Workers(executor, timeout=240),  # only there to stop hanging
         **options,
     )
 
@@ -111,7 +110,7 @@ def test_threads_give_the_model_of_this_process(shards, expected):
     assert_allclose(found.aggregation.model.to_vector(), expected, rtol=0, atol=1e-10)
 
 
-def test_every_engine_gives_the_same_model(processes, shards, expected):
+def test_every_executor_gives_the_same_model(processes, shards, expected):
     done = []
     found = model_of(shards, processes, progress=lambda *report: done.append(report))
     assert_allclose(found.aggregation.model.to_vector(), expected, rtol=0, atol=1e-10)
@@ -119,7 +118,7 @@ def test_every_engine_gives_the_same_model(processes, shards, expected):
     assert [report[:2] for report in done] == [(n + 1, N_FILES) for n in range(N_FILES)]
 
 
-def test_an_estimator_takes_every_engine(processes, shards):
+def test_an_estimator_takes_every_executor(processes, shards):
     here, there = (
         DistributedMoERegressor(2, n_init=3, random_state=0, executor=executor).fit_shards(shards)
         for executor in (None, processes)
@@ -152,7 +151,7 @@ def test_a_worker_killed_in_mid_run_changes_nothing(processes, shards, expected,
     assert_allclose(found.aggregation.model.to_vector(), expected, rtol=0, atol=1e-10)
 
 
-def test_what_fails_is_named_on_every_engine(processes, tmp_path):
+def test_what_fails_is_named_on_every_executor(processes, tmp_path):
     folder = str(tmp_path)
 
     def work(i):
@@ -169,23 +168,23 @@ def test_what_fails_is_named_on_every_engine(processes, tmp_path):
         return i * i
 
     names = [f"task {i}" for i in range(8)]
-    found, failures = gather(work, range(8), names, processes, timeout=240)
+    found, failures = gather(work, range(8), names, Workers(processes, timeout=240))
     assert found == [0, None, None, 9, None, 25, 36, 49]
     killed, *others = failures
     assert killed.name == "task 1"
     assert others == [
-        Failure("task 2", Notice("task_error", "y is text")),
-        Failure("task 4", Notice("task_error", "OSError: the disk is away")),
+        Failure("task 2", Finding.TASK_ERROR(why="y is text")),
+        Failure("task 4", Finding.TASK_ERROR(why="OSError: the disk is away")),
     ]
 
 
-def test_a_task_that_hangs_is_named_on_every_engine(processes):
+def test_a_task_that_hangs_is_named_on_every_executor(processes):
     def work(i):
         if i == 2:
             time.sleep(60)
         return i * i
 
     names = [f"task {i}" for i in range(6)]
-    found, failures = gather(work, range(6), names, processes, timeout=8)
+    found, failures = gather(work, range(6), names, Workers(processes, timeout=8))
     assert found == [0, 1, None, 9, 16, 25]
     assert failures == [Failure("task 2", Finding.NOTHING_ENDED(seconds=8))]

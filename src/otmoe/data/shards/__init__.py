@@ -4,18 +4,23 @@ from otmoe.data.shards.cutting import shards_from
 from otmoe.data.shards.gathering import ShardRows
 from otmoe.data.shards.reading import ArrayShard, FileShard, Piece, Shard
 from otmoe.data.shards.sampling import draw_features, sample_rows
+from otmoe.data.shards.splitting import ROWS_PER_PARAMETER, RowsShard, joined, split
 from otmoe.data.shards.writing import write_batches
 from otmoe.text.errors import ShardError
 
 __all__ = [
+    "ROWS_PER_PARAMETER",
     "ArrayShard",
     "FileShard",
     "Piece",
+    "RowsShard",
     "Shard",
     "ShardError",
     "ShardRows",
     "draw_features",
+    "joined",
     "sample_rows",
     "shards_from",
+    "split",
     "write_batches",
 ]

@@ -29,17 +29,19 @@ from otmoe.data.shards.memory import (
 from otmoe.data.shards.reading import FileShard, Missing, Piece, Shard
 from otmoe.data.shards.sources import open_source
 from otmoe.data.tables import check_names, described, is_number, is_table, is_text, texts
+from otmoe.text.arguments import renamed
 from otmoe.text.errors import InvalidInput, InvalidType, ShardError
 from otmoe.text.sentences import Error
 
 
+@renamed(site="site_column")
 def shards_from(
     data: Any,
     *,
     target: str | None = None,
     features: FeatureSpec | Sequence[str] | None = None,
     weight: str | None = None,
-    site: str | None = None,
+    site_column: str | None = None,
     cut: Cut = "file",
     missing: Missing = "error",
 ) -> list[Shard]:
@@ -59,7 +61,7 @@ def shards_from(
         Better give a specification.
     weight : str, optional
         Column of case weights.
-    site : str, optional
+    site_column : str, optional
         Column that says which site a row belongs to: one shard for each of its values, named
         after it.
     cut : {"file", "row_group"} or int
@@ -77,30 +79,32 @@ def shards_from(
     >>> import numpy as np
     >>> from otmoe import shards_from
     >>> rows = {"y": [1.0, 2.0, 3.0], "age": [30, 40, 50], "city": ["Lyon", "Nantes", "Lyon"]}
-    >>> [(shard.name, shard.n_rows) for shard in shards_from(rows, target="y", site="city")]
+    >>> [(shard.name, shard.n_rows) for shard in shards_from(rows, target="y", site_column="city")]
     [('Lyon', 2), ('Nantes', 1)]
     >>> shards_from(rows, target="y", features=["age"])[0].read().X.ravel()
     array([30., 40., 50.])
     """
-    _check_options(site, cut, missing)
+    _check_options(site_column, cut, missing)
     if isinstance(data, tuple) and not all(isinstance(d, str | os.PathLike) for d in data):
-        if (target, weight, site) != (None, None, None):
+        if (target, weight, site_column) != (None, None, None):
             raise InvalidType(Error.ARRAYS_HAVE_NO_COLUMNS)
         return cut_rows(of_arrays(data, features, missing), cut)
     if target is None:
         raise InvalidType(Error.TARGET_MISSING)
-    roles = [name for name in (target, weight, site) if name is not None]
+    roles = [name for name in (target, weight, site_column) if name is not None]
     if len(set(roles)) < len(roles):
         raise InvalidInput(Error.ROLES_SHARED, columns=roles)
     if is_table(data):
         whole = of_table(data, target, features, weight, roles, missing)
-        return cut_rows(whole, cut) if site is None else rows_by_site(whole, data, site)
+        return (
+            cut_rows(whole, cut) if site_column is None else rows_by_site(whole, data, site_column)
+        )
     files = find(data)
     names = names_for(files)
     spec, labels = _looked_up(files, names, target, features, roles)
     plan = FileShard("", (), target, spec, weight, labels, missing=missing)
-    if site is not None:
-        return list(_by_site(plan, files, names, site))
+    if site_column is not None:
+        return list(_by_site(plan, files, names, site_column))
     if cut == "row_group":
         return list(_by_row_group(plan, files, names))
     if cut != "file":

@@ -37,11 +37,12 @@ from otmoe.federation.requests import (
     Offer,
     Plan,
     Request,
-    answer,
-    answer_round,
     classes_as,
     configured,
+    message_for,
+    reply_for,
 )
+from otmoe.model.target import CLASSES
 from otmoe.text.errors import InvalidInput
 from otmoe.text.outputs import whole
 from otmoe.text.sentences import Error, Finding
@@ -81,10 +82,10 @@ def client_app() -> Any:
             asked = message.content[RECORD]
             request = Request.from_json(asked["request"])
             if "refine" in asked:
-                found = answer_round(request, RefineRequest.from_json(asked["refine"]), offer)
+                found = reply_for(request, RefineRequest.from_json(asked["refine"]), offer)
                 record["reply"] = found.to_json().encode()
             else:
-                record["message"] = answer(request, offer).to_json().encode()
+                record["message"] = message_for(request, offer).to_json().encode()
         except Exception as error:  # the server should get a sentence, not the repr of an exception
             log.exception("otmoe: the query failed")
             record["error"] = sentence(error) if explain else str(Finding.NODE_SILENT())
@@ -164,8 +165,9 @@ def _read(record: Mapping[str, Any], node: Any, request: Request) -> Reply:
     if node.name and message.site != node.name:
         raise InvalidInput(Error.NODE_NAME, site=shown(message.site))
     model, family = message.model, message.model.experts.family
-    asked = ("logistic", "multinomial") if request.family == "classes" else (request.family,)
-    if family not in asked or model.n_experts != request.experts:
+    labelled = request.family == CLASSES
+    as_asked = model.experts.classifies if labelled else family == request.family
+    if not as_asked or model.n_experts != request.experts:
         raise InvalidInput(
             Error.NODE_EXPERTS,
             experts=model.n_experts,
@@ -175,7 +177,7 @@ def _read(record: Mapping[str, Any], node: Any, request: Request) -> Reply:
         )
     if message.features != request.spec:
         raise InvalidInput(Error.NODE_FEATURES)
-    if request.family == "classes":
+    if labelled:
         classes = np.asarray(model.classes)
         text = classes.dtype.kind == "U"
         if not np.array_equal(np.sort(classes), classes_as(request.classes, text)):
@@ -288,11 +290,11 @@ def serve(grid: Any, config: Mapping[str, Any]) -> Aggregation:
 def _support(plan: Plan, request: Request) -> Floats | int:
     """Return the rows of x that the server has, (S, d), or how many to draw from the messages."""
     if plan.support is None:
-        return plan.points
+        return plan.n_support
     return draw_features(
         plan.support,
         request.spec,
-        plan.points,
+        plan.n_support,
         missing=request.missing,
         random_state=request.seed,
     )[0]

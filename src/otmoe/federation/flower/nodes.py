@@ -16,7 +16,9 @@ from otmoe.workers.gather import Failure, sentence
 RECORD = "otmoe"
 """The record of a query, and of a reply."""
 
-_POLL = 1.0  # seconds between two looks at what has come
+POLL = 1.0
+"""Seconds between two looks at what has come."""
+
 _GRACE = 60.0  # seconds for which Flower keeps a query that nobody waits for
 _LONGEST = 500  # characters of a node's words that are shown
 
@@ -42,7 +44,7 @@ def connected(grid: Any, nodes: int, wait: float) -> list[Any]:
         found = sorted(grid.get_nodes(), key=lambda node: node.node_id)
         if len(found) >= nodes or time.monotonic() >= end:
             return found
-        time.sleep(_POLL)
+        time.sleep(POLL)
 
 
 def who(node: Any) -> str:
@@ -115,7 +117,7 @@ def exchange(
                 failures.append(Failure(name, _cause(error, name)))
             del waiting[number]
         if waiting:
-            time.sleep(_POLL)
+            time.sleep(POLL)
     return replies, failures
 
 

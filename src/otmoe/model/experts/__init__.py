@@ -9,7 +9,13 @@ FAMILIES: dict[str, type[Experts]] = {
     family.family: family
     for family in (GaussianExperts, LogisticExperts, MultinomialExperts, PoissonExperts)
 }
-"""Families by name."""
+"""Families by name; add one, and it works everywhere (CONTRIBUTING.md)."""
+
+
+def family_of_classes(n_classes: int) -> type[Experts]:
+    """Return the family for so many classes."""
+    return LogisticExperts if n_classes == 2 else MultinomialExperts
+
 
 __all__ = [
     "FAMILIES",
@@ -22,4 +28,5 @@ __all__ = [
     "MultinomialExperts",
     "PoissonExperts",
     "Response",
+    "family_of_classes",
 ]

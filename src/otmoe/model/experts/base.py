@@ -17,6 +17,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from scipy import special
 
 from otmoe.arrays.numerics import (
     Array,
@@ -29,7 +30,7 @@ from otmoe.arrays.numerics import (
     weighted_gram,
     weighted_sum,
 )
-from otmoe.text.errors import InvalidType
+from otmoe.text.errors import InvalidInput, InvalidType
 from otmoe.text.sentences import Error
 
 
@@ -105,6 +106,28 @@ class FitStatistics:
         )
 
 
+def bounded(mean: Floats, half: Floats, lowest: float, highest: float) -> tuple[Floats, Floats]:
+    """Return the ends of intervals between bounds: on the scale of log-odds, or of the logarithm.
+
+    Parameters
+    ----------
+    mean, half : ndarray
+        Half the width, to first order.
+    lowest, highest : float
+    """
+    width = highest - lowest
+    if np.isfinite(width):
+        inside = np.clip((mean - lowest) / width, 1e-300, 1 - 1e-16)
+        odds, step = special.logit(inside), half / width / (inside * (1 - inside))
+        low, high = special.expit(odds - step), special.expit(odds + step)
+        return lowest + width * low, lowest + width * high
+    if np.isfinite(lowest):
+        with np.errstate(over="ignore"):  # nothing is known: from there to infinity
+            factor = np.exp(half / (mean - lowest))
+            return lowest + (mean - lowest) / factor, lowest + (mean - lowest) * factor
+    return mean - half, mean + half
+
+
 @dataclass(frozen=True)
 class Experts(ABC):
     """K regression experts of one family, stacked on the first axis.
@@ -118,6 +141,10 @@ class Experts(ABC):
     family: ClassVar[str]
     has_scale: ClassVar[bool] = False  # may y be shifted and stretched?
     discrete: ClassVar[bool] = False  # is y a whole number?
+    classifies: ClassVar[bool] = False  # is y a class?
+    lowest: ClassVar[float] = -np.inf  # that y can be
+    highest: ClassVar[float] = np.inf  # and its mean with it
+    dispersions: ClassVar[tuple[str, ...]] = ()  # names of the constant predictors
     informative_response: ClassVar[bool] = True  # does one y tell its expert from the others?
 
     # -- shape ------------------------------------------------------------------------------
@@ -140,7 +167,7 @@ class Experts(ABC):
     @property
     def n_constant(self) -> int:
         """Number of predictors of an expert that are constant (logs of dispersions), E."""
-        return 0
+        return len(self.dispersions)
 
     @property
     def n_parameters(self) -> int:
@@ -246,6 +273,45 @@ class Experts(ABC):
     def neutral(self) -> Self:
         """Return the experts with equal dispersions, so that only their means compete for a row."""
         return self
+
+    # -- y and its mean -----------------------------------------------------------------------
+
+    @classmethod
+    def n_classes_of(cls, shape: tuple[int, ...]) -> int:
+        """Return the number of classes of coefficients of this shape; 0 where y is no class."""
+        return 0
+
+    @classmethod
+    def check_response(cls, y: Floats) -> None:
+        """Refuse a y (n,) that the family cannot have."""
+        wrong = (y < cls.lowest) | (y > cls.highest)
+        if cls.discrete:
+            wrong = wrong | (y != np.floor(y))
+        if np.any(wrong):
+            row = int(np.flatnonzero(wrong)[0])
+            raise InvalidInput(
+                Error.NOT_COUNTS,
+                value=y[row],
+                row=row,
+                family=cls.family,
+                numbers="whole numbers" if cls.discrete else "numbers",
+                lowest=cls.lowest,
+                highest=cls.highest,
+            )
+
+    def mean_bounds(self, mean: Floats, half: Floats) -> tuple[Floats, Floats]:
+        """Return the ends of intervals for means, which stay where means can be.
+
+        Parameters
+        ----------
+        mean, half : ndarray
+            Half the width, on the scale of y and to first order.
+        """
+        return bounded(mean, half, self.lowest, self.highest)
+
+    def scores(self, y: Floats, prediction: Floats) -> dict[str, Floats]:
+        """Return how far predicted means are from y, row by row (n,), under names of scores."""
+        return {"squared": (y - prediction) ** 2, "mae": np.abs(y - prediction)}
 
     # -- what follows -------------------------------------------------------------------------
 

@@ -39,10 +39,7 @@ class GaussianExperts(Experts):
 
     family: ClassVar[str] = "gaussian"
     has_scale: ClassVar[bool] = True
-
-    @property
-    def n_constant(self) -> int:
-        return 1
+    dispersions: ClassVar[tuple[str, ...]] = ("variance",)
 
     @classmethod
     def blank(cls, n_experts: int, n_columns: int, n_classes: int = 2) -> Self:

@@ -162,7 +162,17 @@ class LogisticExperts(CanonicalExperts):
 
     family: ClassVar[str] = "logistic"
     discrete: ClassVar[bool] = True
+    classifies: ClassVar[bool] = True
+    lowest: ClassVar[float] = 0.0
+    highest: ClassVar[float] = 1.0
     informative_response: ClassVar[bool] = False
+
+    @classmethod
+    def n_classes_of(cls, shape: tuple[int, ...]) -> int:
+        return 2
+
+    def scores(self, y: Floats, prediction: Floats) -> dict[str, Floats]:
+        return {"accuracy": (prediction > 0.5) == y}
 
     @staticmethod
     def cumulant(eta: Array) -> Array:
@@ -200,6 +210,7 @@ class PoissonExperts(CanonicalExperts):
 
     family: ClassVar[str] = "poisson"
     discrete: ClassVar[bool] = True
+    lowest: ClassVar[float] = 0.0
 
     @staticmethod
     def mean(eta: Array) -> Array:
@@ -223,6 +234,10 @@ class PoissonExperts(CanonicalExperts):
 
     def working(self, y: Array) -> Array:
         return namespace(y).log(y + 0.5)
+
+    def scores(self, y: Floats, prediction: Floats) -> dict[str, Floats]:
+        deviance = 2 * (special.xlogy(y, y / prediction) - y + prediction)
+        return {**super().scores(y, prediction), "deviance": deviance}
 
     @staticmethod
     def log_base(y: Array) -> Array:

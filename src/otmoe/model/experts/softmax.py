@@ -9,7 +9,7 @@ from typing import ClassVar, Self
 import numpy as np
 
 from otmoe.arrays.numerics import Array, Floats, like, namespace, sample_rows, times, to_numpy
-from otmoe.model.experts.base import Derivatives, Response
+from otmoe.model.experts.base import Derivatives, Response, bounded
 from otmoe.model.experts.glm import NewtonExperts
 from otmoe.text.errors import InvalidType
 from otmoe.text.sentences import Error
@@ -35,7 +35,20 @@ class MultinomialExperts(NewtonExperts):
     """
 
     family: ClassVar[str] = "multinomial"
+    discrete: ClassVar[bool] = True
+    classifies: ClassVar[bool] = True
+    lowest: ClassVar[float] = 0.0
     informative_response: ClassVar[bool] = False
+
+    @classmethod
+    def n_classes_of(cls, shape: tuple[int, ...]) -> int:
+        return shape[1]
+
+    def mean_bounds(self, mean: Floats, half: Floats) -> tuple[Floats, Floats]:
+        return bounded(mean, half, 0.0, 1.0)
+
+    def scores(self, y: Floats, prediction: Floats) -> dict[str, Floats]:
+        return {"accuracy": prediction.argmax(axis=1) == y}
 
     @property
     def n_classes(self) -> int:

@@ -6,9 +6,9 @@ const MOST_FLAGGED = 24;
 // Return what is drawn on the left: sites with the mass that goes from each of their experts to each
 // merged one, as a share of all; the many small ones in one.
 function sources() {
-    const heard = sites.map((_, i) => i).filter((i) => sites[i].mass);
-    const total = sum(heard.map((i) => sites[i].weight));
-    const order = heard.sort((a, b) => sites[b].weight - sites[a].weight);
+    const covered = sites.map((_, i) => i).filter((i) => sites[i].mass);
+    const total = sum(covered.map((i) => sites[i].weight));
+    const order = covered.sort((a, b) => sites[b].weight - sites[a].weight);
     const flagged = order.filter((i) => sites[i].flagged.length).slice(0, MOST_FLAGGED);
     const drawn = new Set(order.length <= MOST + 2 ? order : [...order.slice(0, MOST), ...flagged]);
     if (chosen.site !== null && sites[chosen.site].mass) drawn.add(chosen.site);

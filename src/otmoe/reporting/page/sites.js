@@ -99,7 +99,7 @@ function sitePanel(i) {
         ],
         ["log-likelihood per row", `${num(perRow(site), 4)} (its own model)`],
         ["local fit", (site.converged ? "" : "not converged: ") + site.status],
-        ...(site.heard < 1 ? [["has a say", `at ${share(site.heard)} of the support points`]] : []),
+        ...(site.coverage < 1 ? [["has a say", `at ${share(site.coverage)} of the support points`]] : []),
         ...site.flagged.map((why) => ["stands out", why]),
         ...site.warnings.map((text) => ["warning", text]),
         ["software", merged.versions[site.versions]],

@@ -20,11 +20,15 @@ class Error(Sentence):
         "classes=[...]."
     )
     ROWS_WITHOUT_WEIGHT = "sample_weight is zero for every row: there is nothing to fit."
+    RENAMED = "{function}: the argument {old} is called {new} now."
     NOT_WHOLE = "{name} is {value!r}; give a whole number of at least 1."
     WEIGHT_OF_ROW = (
         "sample_weight is negative in row {row} ({value:g}): weights count rows, give zero or more."
     )
-    NOT_COUNTS = "y is {value:g} in row {row}: the Poisson family takes counts 0, 1, 2, ..."
+    NOT_COUNTS = (
+        "y is {value:g} in row {row}: the {family} family takes {numbers} from {lowest:g} to "
+        "{highest:g}."
+    )
     ONE_PER_ROW = "{name}.shape == {shape}, expected {wanted}: one number per row of X."
     NO_PANDAS = (
         "coefficient tables need pandas: install it with `pip install 'otmoe[pandas]'`, or read "
@@ -323,6 +327,11 @@ class Error(Sentence):
     NO_SCALE = "the identity has no matrix: the number of columns is not known."
 
     # -- standard errors
+    NO_EVIDENCE = (
+        "the fit did not end in Newton steps, so that nothing is known about standard errors: give "
+        "the rows that were fitted."
+    )
+    ROWS_FOR_SANDWICH = "the sandwich needs the rows that were fitted: give X and y."
     VARIANCE_AT_FLOOR = (
         "an expert fits its rows exactly, so that its variance stands at the floor and the "
         "likelihood has no maximum there: use fewer experts or more rows."
@@ -464,7 +473,6 @@ class Error(Sentence):
     NODE_LATE = "no reply within {seconds:g} s"
     NODE_RENAMED = "calls itself {site}, and was {before} before"
     NO_ROWS = "it has no rows; leave it out."
-    TARGET_NOT_NUMBERS = "the target holds text, and the model is about numbers."
     NO_OPTION = "there is no option {option}; remove it."
     METHOD_UNKNOWN = "`method` is {value}; choose one of {choices}."
     FEATURES_FILE = "`features` has to name a file that `otmoe features` wrote."
@@ -567,7 +575,6 @@ class Error(Sentence):
 
     # -- evaluation
     NO_ROWS_TO_EVALUATE = "there are no rows to evaluate the model on; give some."
-    NOT_A_COUNT = "y is {value:g} in a row, but the model is one of counts; fix it."
     OTHER_FEATURES = (
         "the features are not those of the model; give the specification it was fitted with."
     )
@@ -638,8 +645,8 @@ class Error(Sentence):
     OUTPUT_EXISTS = "{path} is there already; give another name, or replace it by --force."
     NO_FOLDER = "there is no folder {folder}; make it first."
     SHELL_NO_ENGINE = (
-        "--engine {engine} needs a package that is not here ({error}); install it with pip "
-        "install 'otmoe[{engine}]', or use --engine local."
+        "--executor {executor} needs a package that is not here ({error}); install it with pip "
+        "install 'otmoe[{executor}]', or use --executor local."
     )
     SHELL_ROLES = "target, weight and site are no features; take them off --columns."
     SHELL_CLASSES_FAMILY = "--classes goes with --family classes."
@@ -660,8 +667,9 @@ class Error(Sentence):
     SHELL_EXCLUDE_UNKNOWN = "--exclude {site}: no message is from that site; there are {sites}."
     SHELL_FEATURES_OR_COLUMNS = "give --features or --columns, not both."
     SHELL_NO_COLUMNS = "{file} says nothing about columns; name them by --columns."
-    SHELL_SITE_OR_CUT = "with --site the sites are the shards; leave out --cut."
-    SHELL_ADDRESS = "--address is of a cluster; give --engine dask or ray as well."
+    SHELL_SITE_OR_CUT = "with --site-column the sites are the shards; leave out --cut."
+    SHELL_ADDRESS = "--address is of a cluster; give --executor dask or ray as well."
+    SHELL_RENAMED = "{old} is called {new} now."
     SHELL_TWO_FILES = "--state and --output are one file; give two."
     SHELL_ROUNDS_OVER = "the rounds are over; {status}."
     SHELL_THREE_FILES = "state, request and model are three files; give each its own name."

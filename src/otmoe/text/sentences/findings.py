@@ -32,7 +32,7 @@ class Finding(Sentence):
     # -- why a task failed
     WORKER_DIED = "its worker died each time: killed, or out of memory"
     NOTHING_ENDED = "no fit ended within {seconds:g} s"
-    TASK_ERROR = "the task raised an error: {why}"
+    TASK_ERROR = "{why}"
 
     # -- the report
     MERGING_ENDED = "The merging ended well: {status}."

@@ -103,7 +103,7 @@ class Warn(Sentence):
     STOPPED = "it {status}."
 
     # -- the shell
-    SHELL_STOPPED = "the fit {status}; try more --starts, or fewer --experts."
+    SHELL_STOPPED = "the fit {status}; try a larger --n-init, or fewer --experts."
     SHELL_LEFT_OUT = "left out: {why}"
     SHELL_NO_REPLY = "no reply from {names}: this step is without it."
     SHELL_MISSED = "{names} missed the last round: the model is that of the other sites."

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from concurrent.futures import Executor
 from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
 from otmoe.cli.common import Failed
 from otmoe.text.sentences import Error
-from otmoe.workers.gather import Engine
 
-ENGINES = ("local", "dask", "ray")
+EXECUTORS = ("local", "dask", "ray")
 
 
 @contextmanager
-def open_engine(
-    engine: str, address: str | None, workers: int | None, retries: int
-) -> Iterator[Engine | None]:
+def open_executor(
+    executor: str, address: str | None, workers: int | None, retries: int
+) -> Iterator[Executor | None]:
     """Give what runs the fits; None stands for processes on this machine.
 
     Parameters
     ----------
-    engine : {"local", "dask", "ray"}
+    executor : {"local", "dask", "ray"}
     address : str, optional
         Of a cluster that is running; by default one is started on this machine.
     workers : int, optional
@@ -31,25 +31,25 @@ def open_engine(
     retries : int
         Further attempts when a worker dies, where the cluster itself sees to it.
     """
-    if engine == "local":
+    if executor == "local":
         yield None
-    elif engine == "dask":
-        with _dask(address, workers) as executor:
-            yield executor
+    elif executor == "dask":
+        with _dask(address, workers) as found:
+            yield found
     else:
-        with _ray(address, workers, retries) as executor:
-            yield executor
+        with _ray(address, workers, retries) as found:
+            yield found
 
 
-def _imported(module: str, engine: str) -> Any:
+def _imported(module: str, executor: str) -> Any:
     try:
         return import_module(module)
     except ImportError as error:
-        raise Failed(Error.SHELL_NO_ENGINE, engine=engine, error=error) from error
+        raise Failed(Error.SHELL_NO_ENGINE, executor=executor, error=error) from error
 
 
 @contextmanager
-def _dask(address: str | None, workers: int | None) -> Iterator[Engine]:
+def _dask(address: str | None, workers: int | None) -> Iterator[Executor]:
     dask = _imported("dask.distributed", "dask")
     if address is not None:
         with dask.Client(address) as client:
@@ -65,7 +65,7 @@ def _dask(address: str | None, workers: int | None) -> Iterator[Engine]:
 
 
 @contextmanager
-def _ray(address: str | None, workers: int | None, retries: int) -> Iterator[Engine]:
+def _ray(address: str | None, workers: int | None, retries: int) -> Iterator[Executor]:
     ray = _imported("ray", "ray")
     adapter = _imported("otmoe.workers.ray", "ray")
     if address is None:
@@ -79,7 +79,7 @@ def _ray(address: str | None, workers: int | None, retries: int) -> Iterator[Eng
     else:
         ray.init(address=address)
     try:
-        with adapter.RayExecutor(retries=retries) as executor:
-            yield executor
+        with adapter.RayExecutor(retries=retries) as found:
+            yield found
     finally:
         ray.shutdown()

@@ -1,4 +1,4 @@
-"""What the result of an aggregation is made of."""
+"""What one method returns, and what the result of an aggregation is made of."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Contribution:
     mass : ndarray of shape (K_m, K), or None
         Share of the site's mass that goes from its expert l to the global expert k; adds up to 1.
         None for the ensemble, whose experts are the sites' own.
-    heard : float
+    coverage : float
         Share of the support points at which the site has a say; less than 1 if a feature never
         varied there.
     disagreement : float
@@ -67,7 +67,7 @@ class Contribution:
     weight: float
     cost: float
     mass: Floats | None = field(repr=False)
-    heard: float = 1.0
+    coverage: float = 1.0
     disagreement: float = np.nan
     flagged: tuple[Notice, ...] = ()
 

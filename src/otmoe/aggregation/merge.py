@@ -1,0 +1,220 @@
+"""Many local models into one: checks, screening, one of the methods, and the part of each site."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from otmoe.aggregation.contribution import Contribution, Outcome
+from otmoe.aggregation.gram import gram
+from otmoe.aggregation.methods import (
+    aligned_average,
+    ensemble,
+    greedy,
+    middle,
+    reduction,
+    weighted_average,
+)
+from otmoe.aggregation.problem import Problem, prepare
+from otmoe.aggregation.result import Aggregation
+from otmoe.aggregation.screening import Screening, remaining, screened
+from otmoe.aggregation.sources import flows
+from otmoe.arrays.numerics import Floats, design, namespace, to_numpy
+from otmoe.arrays.threads import threads
+from otmoe.documents.message import LocalModel
+from otmoe.model.ensemble import Ensemble
+from otmoe.text.arguments import generator
+from otmoe.text.errors import InvalidInput
+from otmoe.text.notices import OtmoeWarning
+from otmoe.text.sentences import Error
+
+METHODS: dict[str, Callable[[Problem, np.random.Generator], Outcome]] = {
+    "reduction": reduction,
+    "gram": gram,
+    "middle": middle,
+    "weighted_average": weighted_average,
+    "aligned_average": aligned_average,
+    "greedy": greedy,
+    "ensemble": ensemble,
+}
+
+
+def aggregate(
+    messages: Iterable[LocalModel],
+    support: Any = None,
+    n_experts: int | None = None,
+    *,
+    method: str = "reduction",
+    site_weight: Any = None,
+    outliers: str = "flag",
+    random_state: Any = 0,
+    n_jobs: int | None = None,
+) -> Aggregation:
+    """Make one model of many local ones.
+
+    Pure: no engine, no network, no row of y.
+
+    Parameters
+    ----------
+    messages : iterable of LocalModel
+        Of one family and the same features; numbers of experts may differ.
+    support : array-like of shape (S, d), or int, optional
+        Covariates at which the models are compared, without y: a few thousand rows that cover the
+        sites. A frame is read by column names. By default, or for a number of points, they are
+        drawn from the sketches and rows that the messages bring (:func:`otmoe.support_from`).
+    n_experts : int, optional
+        K of the result; by default the largest of the sites'.
+    method : str
+        "reduction" minimises the transport divergence to the pooled models; "gram" matches experts
+        by it and pools them by the Grams that the sites sent; or "middle", "weighted_average",
+        "aligned_average", "greedy", "ensemble".
+    site_weight : sequence or mapping of float, or "covariate", optional
+        lambda_m, by position or by site name; by default in proportion to the sites' rows. With
+        "covariate" a site counts where its rows are: lambda_m(x) is in proportion to the number of
+        its rows times the density of its sketch at x.
+    outliers : {"flag", "exclude"}
+        What to do about sites that predict something else than the others, or whose log-likelihood
+        is far below (maths 12): name them in a warning and in `sites`, or leave them out, by name
+        in `left_out`. There must be three sites for one of them to stand out.
+    random_state : int, Generator or None
+        For the starts. The default is fixed: the same messages give the same model.
+    n_jobs : int, optional
+        Threads; None means 1, -1 all cores.
+
+    Returns
+    -------
+    Aggregation
+        Its warnings are also given as one Python warning.
+
+    Examples
+    --------
+    >>> from otmoe import MoERegressor, simulate
+    >>> data = simulate(4000, 2, 2, random_state=0)
+    >>> sites = [
+    ...     MoERegressor(2, random_state=0).fit(data.X[half], data.y[half]).to_message(site=name)
+    ...     for name, half in [("lyon", slice(0, 2500)), ("nantes", slice(2500, None))]
+    ... ]
+    >>> result = aggregate(sites, support=data.X[:500])
+    >>> result.model.n_experts
+    2
+    >>> [round(record.weight, 3) for record in result.sites]
+    [0.625, 0.375]
+    """
+    if outliers not in ("flag", "exclude"):
+        raise InvalidInput(
+            Error.NOT_ONE_OF, name="outliers", value=outliers, choices=["exclude", "flag"]
+        )
+    result = merged(
+        messages, support, n_experts, method, site_weight, random_state, n_jobs, outliers
+    )
+    if result.warnings:
+        warnings.warn(OtmoeWarning("aggregate", result.warnings), stacklevel=2)
+    return result
+
+
+def merged(
+    messages: Iterable[LocalModel],
+    support: Any,
+    n_experts: int | None,
+    method: str,
+    site_weight: Any = None,
+    random_state: Any = 0,
+    n_jobs: int | None = None,
+    outliers: str | None = None,
+) -> Aggregation:
+    """Do what :func:`aggregate` does, without a warning: they are in the result.
+
+    With `outliers` None, nobody looks for sites that stand out.
+    """
+    if method not in METHODS:
+        raise InvalidInput(Error.NOT_ONE_OF, name="method", value=method, choices=sorted(METHODS))
+    begin = perf_counter()
+    with threads(n_jobs) as pool:
+        rng = generator(random_state)
+        problem = prepare(messages, support, n_experts, site_weight, pool, rng)
+        prepared = perf_counter()
+        screening = screened(problem, outliers)
+        if screening.left_out:
+            kept, weight = remaining(problem.messages, site_weight, screening.left_out)
+            problem = prepare(kept, support, n_experts, weight, pool, rng)
+        known = perf_counter()
+        outcome = METHODS[method](problem, rng)
+        done = perf_counter()
+        model, cost, records = _records(problem, outcome.model, screening)
+    end = perf_counter()
+    timings = {
+        "checks": prepared - begin,
+        "screening": known - prepared,
+        **outcome.timings,
+        "method": done - known,
+        "records": end - done,
+        "total": end - begin,
+    }
+    return Aggregation(
+        model=model,
+        method=method,
+        cost=cost,
+        trace=np.array(outcome.trace),
+        converged=outcome.converged,
+        status=outcome.status,
+        warnings=problem.warnings + screening.warnings + outcome.warnings,
+        sites=records,
+        timings=timings,
+        messages=problem.messages,
+        n_support=len(problem.sources),
+        support=problem.sources.X,
+        left_out=screening.left_out,
+    )
+
+
+def _records(
+    problem: Problem, model: Any, screening: Screening
+) -> tuple[Any, float, tuple[Contribution, ...]]:
+    """Return the model with experts by mass, R_c, and the part that each site had."""
+    sources = problem.sources
+    kept = isinstance(model, Ensemble)
+    n_models = len(problem.models)
+    owner = problem.ensemble.gate.site
+    mass, cost = np.zeros((len(owner), 0)), np.zeros(len(owner))
+    if not kept:
+        mass, cost = flows(sources, sources.scaling.from_user(model).experts)
+        order = np.argsort(-mass.sum(axis=0), kind="stable")
+        model, mass = model.take(order), mass[:, order]
+    total = np.bincount(owner, weights=sources.mass, minlength=n_models) * len(sources)
+    spent = np.bincount(owner, weights=cost, minlength=n_models)
+    coverage = _coverage(problem)
+    weight = problem.site_weight
+    if problem.ensemble.gate.density is not None:  # no site has weight zero then
+        weight = weight * (total / len(sources) / problem.weight)[problem.which]
+    records = []
+    for m, message in enumerate(problem.messages):
+        u = int(problem.which[m])
+        some = u >= 0 and total[u] > 0
+        verdict = screening.verdicts.get(message.site)
+        records.append(
+            Contribution(
+                site=message.site,
+                n_samples=message.n_samples,
+                weight=float(weight[m]),
+                cost=float(spent[u] / total[u]) if some else np.nan,
+                mass=mass[owner == u] / total[u] if some and not kept else None,
+                coverage=float(coverage[u]) if u >= 0 else 0.0,
+                disagreement=np.nan if verdict is None else verdict.disagreement,
+                flagged=() if verdict is None else verdict.reasons,
+            )
+        )
+    return model, float(cost.sum()) / len(sources), tuple(records)
+
+
+def _coverage(problem: Problem) -> Floats:
+    """Return the share of support points at which each distinct model has a say."""
+    gate, X = problem.ensemble.gate, problem.sources.X
+    if gate.constant is None or not any(gate.constant):
+        return np.ones(len(problem.models))
+    contributes = gate.contributes(design(X))
+    xp = namespace(X)
+    return to_numpy(xp.mean(xp.astype(contributes, xp.float64), axis=0))

@@ -1,0 +1,242 @@
+"""Standard errors, tests and intervals for a model at its maximum (maths 15)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from otmoe.arrays.numerics import Array, Floats
+from otmoe.arrays.threads import threads
+from otmoe.inference.covariance import (
+    AS_GIVEN,
+    Covariance,
+    check_at_maximum,
+    distance_to_maximum,
+    parameter_covariance,
+)
+from otmoe.inference.parameters import parameters
+from otmoe.inference.result import Inference, Kind
+from otmoe.likelihood.fit import ALPHA, Fit
+from otmoe.likelihood.information import Information, observed_information, score_outer
+from otmoe.likelihood.rounds import Refinement
+from otmoe.likelihood.rows import Rows, Scaling
+from otmoe.likelihood.statistics import on_floor, penalty_matrix
+from otmoe.model.mixture import MoE
+from otmoe.text.arguments import renamed
+from otmoe.text.errors import InferenceError, InvalidInput
+from otmoe.text.notices import Notice
+from otmoe.text.sentences import Error, Warn
+
+_PULL = 0.3  # standard errors by which the ridge may move an estimate before it is said
+
+
+def inference(
+    model: MoE,
+    information: Information,
+    n_samples: float,
+    *,
+    penalty: Floats | None = None,
+    scaling: Scaling = AS_GIVEN,
+    outer: Floats | None = None,
+    log_likelihood: float | None = None,
+) -> Inference:
+    """Return standard errors from information that was summed over all rows, wherever they are.
+
+    Parameters
+    ----------
+    model : MoE
+        On the user's scale, at the maximum of the (penalised) likelihood of all rows.
+    information : Information
+        At the model, summed over all rows.
+    n_samples : float
+        Sum of the weights.
+    penalty : ndarray of shape (P, P), optional
+        Matrix of the ridge that the model was fitted with, from
+        :func:`otmoe.likelihood.statistics.penalty_matrix`.
+    scaling : Scaling
+        The scale of `information`, `penalty` and `outer`; by default the user's.
+    outer : ndarray of shape (P, P), optional
+        Summed outer products of scores, from
+        :func:`otmoe.likelihood.information.score_outer`; gives the sandwich.
+    log_likelihood : float, optional
+        With the base measure and on the user's scale, for AIC and BIC.
+
+    Returns
+    -------
+    Inference
+
+    Raises
+    ------
+    InferenceError
+        If the model is not at the maximum.
+    """
+    P = model.n_parameters
+    ridge = np.zeros((P, P)) if penalty is None else penalty
+    check_at_maximum(distance_to_maximum(model, information, ridge, scaling=scaling))
+    covariance = parameter_covariance(model, information, ridge, scaling=scaling, outer=outer)
+    return Inference(
+        model,
+        covariance,
+        n_samples,
+        "information" if outer is None else "sandwich",
+        log_likelihood,
+        information.mass,
+        _warnings(model, covariance),
+    )
+
+
+@renamed(n_threads="n_jobs")
+def observed_inference(
+    model: MoE,
+    X: Array,
+    y: Array,
+    *,
+    sample_weight: Array | None = None,
+    offset: Array | None = None,
+    alpha: float = ALPHA,
+    kind: Kind = "information",
+    n_jobs: int | None = None,
+) -> Inference:
+    """Return standard errors of a model from the rows that it was fitted to.
+
+    Parameters
+    ----------
+    model : MoE
+        On the user's scale.
+    X : array of shape (n, d)
+    y : array of shape (n,)
+        A number, 0 or 1, a class number from 0, or a count.
+    sample_weight : array of shape (n,), optional
+        As in the fit. By the information, weight 2 counts as the row twice; by the sandwich, it
+        is one row that counts double.
+    offset : array of shape (n,), optional
+        As in the fit.
+    alpha : float
+        Centred ridge of the gate, as in the fit.
+    kind : {"information", "sandwich"}
+        The inverse of the observed information, which is right if the model is; or the sandwich,
+        which is right for what the model estimates even if it is not.
+    n_jobs : int, optional
+        Threads; None means 1, -1 all cores.
+
+    Returns
+    -------
+    Inference
+    """
+    check_kind(kind)
+    with threads(n_jobs) as pool:
+        rows, _ = Rows(X, y, sample_weight, offset, pool=pool).standardised(model.experts)
+        here = rows.scaling.from_user(model)
+        check_floor(here)
+        information = observed_information(here, rows)
+        outer = score_outer(here, rows) if kind == "sandwich" else None
+    return inference(
+        model,
+        information,
+        rows.total_weight,
+        penalty=penalty_matrix(here, alpha),
+        scaling=rows.scaling,
+        outer=outer,
+        log_likelihood=information.log_likelihood + rows.log_base(model.experts),
+    )
+
+
+def fitted_inference(fit: Fit, model: MoE) -> Inference:
+    """Return standard errors from what the last step of a fit knew, without its rows.
+
+    Parameters
+    ----------
+    fit : Fit
+    model : MoE
+        That of the fit, with names.
+    """
+    if fit.evidence is None:
+        raise InferenceError(Error.NO_EVIDENCE)
+    return inference(
+        model,
+        fit.evidence.information,
+        fit.n_samples,
+        penalty=fit.evidence.penalty,
+        scaling=fit.evidence.scaling,
+        log_likelihood=fit.log_likelihood,
+    )
+
+
+def check_kind(kind: str) -> None:
+    """Refuse an unknown kind of standard errors."""
+    if kind not in ("information", "sandwich"):
+        raise InvalidInput(
+            Error.NOT_ONE_OF, name="kind", value=kind, choices=["information", "sandwich"]
+        )
+
+
+def check_floor(model: MoE) -> None:
+    """Refuse a standardised model with a variance at its floor."""
+    if on_floor(model):
+        raise InferenceError(Error.VARIANCE_AT_FLOOR)
+
+
+def refined_inference(state: Refinement) -> Inference:
+    """Return standard errors from what sites have sent in refine rounds.
+
+    Raises
+    ------
+    InferenceError
+        If no round has been answered, or the model is not at the maximum yet.
+    """
+    if state.best is None:
+        raise InferenceError(Error.NO_ROUND_YET)
+    return inference(
+        state.model,
+        state.best.information,
+        state.best.n_samples,
+        penalty=state.penalty,
+        scaling=state.scaling,
+        log_likelihood=state.best.information.log_likelihood,
+    )
+
+
+def _warnings(model: MoE, covariance: Covariance) -> tuple[Notice, ...]:
+    """Say what the reader of the table should know."""
+    names, K = parameters(model), model.n_experts
+    everything = np.eye(len(names))
+    known = covariance.determined(everything)
+    unknown = [name for name, fine in zip(names, known, strict=True) if not fine]
+    found = []
+
+    # 1) columns that are of no use to any expert
+    terms = [name.term for name in unknown if name.block == "expert"]
+    times = K * model.experts.n_linear
+    columns = [term for term in dict.fromkeys(terms) if terms.count(term) == times]
+    if columns:
+        found.append(Warn.COLUMNS_UNDETERMINED(terms=_listed(columns)))
+    # 2) what else is not determined, by gate row and expert
+    rest = [name for name in unknown if name.term not in columns]
+    for block, k in dict.fromkeys((name.block, name.expert) for name in rest):
+        mine = _listed([n.term for n in rest if (n.block, n.expert) == (block, k)])
+        if block == "gate":
+            found.append(Warn.GATE_UNDETERMINED(expert=k, reference=K - 1, terms=mine))
+        else:
+            found.append(Warn.EXPERT_UNDETERMINED(expert=k, terms=mine))
+    # 3) what the ridge has moved
+    se = covariance.standard_errors(everything)
+    pull = np.divide(np.abs(covariance.pull), se, out=np.zeros_like(se), where=known & (se > 0))
+    moved = int(np.sum(pull > _PULL))
+    if moved:
+        worst = int(np.argmax(pull))
+        found.append(
+            Warn.RIDGE_MOVED(
+                count=moved,
+                plural="s" if moved > 1 else "",
+                bound=_PULL,
+                worst=str(names[worst]),
+                distance=pull[worst],
+            )
+        )
+    return tuple(found)
+
+
+def _listed(terms: list[str]) -> str:
+    """Return the terms, or the first few."""
+    terms = list(dict.fromkeys(terms))
+    more = f" and {len(terms) - 5} more" if len(terms) > 5 else ""
+    return ", ".join(terms[:5]) + more
