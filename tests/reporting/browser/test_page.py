@@ -25,6 +25,7 @@ from otmoe import (
     report,
     simulate,
 )
+from otmoe.text.notices import Notice
 from studies import chromium
 
 if "PYTEST_XDIST_WORKER" in os.environ:
@@ -54,7 +55,8 @@ def hostile(rng):
     data = simulate(200, 3, 3, softness=0.8, random_state=0)
     truth = replace(data.truth, feature_names=(HOSTILE, "a" * 80, "dose"))
     result = aggregate(sites_of(truth, 5, rng, HOSTILE + " {}"), data.X)
-    return replace(result, left_out={HOSTILE: HOSTILE}, warnings=(HOSTILE,), status=HOSTILE)
+    said = Notice("hostile", HOSTILE)
+    return replace(result, left_out={HOSTILE: said}, warnings=(said,), status=said)
 
 
 def many(rng):
