@@ -181,8 +181,7 @@ def test_support_points_where_nobody_votes_are_left_out(rng):
     assert result.n_support == result.communication.support_rows == 60
     within = aggregate(sent, X[:60])
     assert_allclose(result.model.to_vector(), within.model.to_vector(), rtol=1e-10)
-    with refused("support_uncovered", ValueError):
-        aggregate(sent, X[60:])
+    refused("support_uncovered", ValueError).by(aggregate, sent, X[60:])
 
 
 def test_a_site_that_is_heard_nowhere_has_no_record(rng):

@@ -165,8 +165,7 @@ def test_equal_sketches_are_constant_weights(sent, support, method):
 
 @pytest.mark.parametrize("method", AVERAGES)
 def test_averages_refuse(sent, support, method):
-    with refused("average_by_covariate"):
-        merged(sent, support, method=method)
+    refused("average_by_covariate").by(merged, sent, support, method=method)
 
 
 def test_the_cost_is_the_relaxed_divergence_of_the_weighted_experts(sent, support):
@@ -258,8 +257,7 @@ def test_a_mistake_is_named(sent, support, change, weight, code, facts):
     if "units" in change:
         change = {"sketch": replace(sent[1].sketch, **change)}
     sites = [sent[0], replace(sent[1], **change), sent[2]]
-    with refused(code, **facts):
-        aggregate(sites, support, site_weight=weight)
+    refused(code, **facts).by(aggregate, sites, support, site_weight=weight)
 
 
 # -- what they are worth -----------------------------------------------------------------------

@@ -188,8 +188,7 @@ def test_middle_of_many_is_found_on_few_points_first(rng):
 
 def test_middle_needs_a_site_of_the_right_size(rng, X):
     sent = messages([random_model(rng, 2, 2) for _ in range(3)])
-    with refused("no_middle", experts=3):
-        aggregate(sent, X, n_experts=3, method="middle")
+    refused("no_middle", experts=3).by(aggregate, sent, X, n_experts=3, method="middle")
 
 
 # -- greedy merging ----------------------------------------------------------------------------
@@ -260,8 +259,7 @@ def test_greedy_merging_keeps_all_where_there_is_nothing_to_merge(rng, family, X
 def test_greedy_merging_of_too_many_is_refused(rng, X):
     problem = prepare(messages(sites(rng, "gaussian", n_sites=3)), X)
     assert greedy(problem, rng, most=6).model.n_experts == 2
-    with refused("greedy_too_many", experts=6):
-        greedy(problem, rng, most=5)
+    refused("greedy_too_many", experts=6).by(greedy, problem, rng, most=5)
 
 
 # -- the ensemble ------------------------------------------------------------------------------

@@ -213,22 +213,16 @@ def fewer_classes():
             "classes_differ",
             {"classes": "[0, 1, 2]", "wanted": "['a', 'b', 'c']"},
         ),
-        (
-            [LABELS, fewer_classes()],
-            "classes_differ",
-            {"classes": "[0, 1]", "wanted": "[0, 1, 2]"},
-        ),
+        ([LABELS, fewer_classes()], "classes_differ", {"classes": "[0, 1]", "wanted": "[0, 1, 2]"}),
     ],
 )
 def test_models_that_do_not_match_are_named(models, code, facts):
     who = {"who": "site 'site 1'", "other": "site 'site 0'"}
-    with refused(code, **who | facts):
-        aggregate(messages(models), X0)
+    refused(code, **who | facts).by(aggregate, messages(models), X0)
 
 
 def test_messages_that_cannot_be_merged_are_named():
-    with refused("no_messages"):
-        aggregate([], X0)
+    refused("no_messages").by(aggregate, [], X0)
     with refused("site_twice", site="Lyon"):
         aggregate([message(A, "Lyon"), message(B, "Paris"), message(B, "Lyon")], X0)
 
@@ -240,8 +234,7 @@ def test_what_is_no_message_is_named(wrong):
 
 
 def test_a_single_message_that_is_not_in_a_list_is_explained():
-    with refused("one_message", TypeError):
-        aggregate(message(A), X0)
+    refused("one_message", TypeError).by(aggregate, message(A), X0)
 
 
 def spoiled(value):
@@ -287,8 +280,7 @@ def spoiled(value):
     ],
 )
 def test_a_mistake_is_named(kwargs, code, facts):
-    with refused(code, **facts):
-        aggregate(**{"messages": messages([A, B]), "support": X0} | kwargs)
+    refused(code, **facts).by(aggregate, **{"messages": messages([A, B]), "support": X0} | kwargs)
 
 
 @pytest.mark.parametrize("n_experts", [0, -1, 2.0, "2"])

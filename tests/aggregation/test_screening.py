@@ -270,9 +270,7 @@ def test_two_camps_of_equal_size_do_not_accuse_each_other():
     other = [garbage("random", "gaussian", 0, 5)] * 4
     other = [
         replace(
-            sent,
-            site=f"other {m}",
-            model=sent.model.with_vector(sent.model.to_vector() + 1e-3 * m),
+            sent, site=f"other {m}", model=sent.model.with_vector(sent.model.to_vector() + 1e-3 * m)
         )
         for m, sent in enumerate(other)
     ]

@@ -94,14 +94,12 @@ def test_tensors_are_taken(samples):
 )
 def test_a_mistake_is_named(kwargs, code, facts):
     known = {"samples": [np.ones((5, 2)), np.zeros((4, 2))], "n_support": 3}
-    with refused(code, **facts):
-        draw_support(**known | kwargs)
+    refused(code, **facts).by(draw_support, **known | kwargs)
 
 
 def test_a_missing_support_points_to_this_helper():
     sent = [message(random_model(np.random.default_rng(0)))]
-    with refused("support_missing"):
-        aggregate(sent)
+    refused("support_missing").by(aggregate, sent)
 
 
 # -- from what sites have sent -----------------------------------------------------------------
@@ -195,9 +193,6 @@ def test_a_site_without_weight_has_no_points():
 
 def test_messages_about_other_features_are_refused(rng):
     other = message(random_model(rng, n_features=3), "Nice")
-    with refused("features_differ", site="Nice", other="site 0"):
-        support_from([site(0), other])
-    with refused("not_whole", name="n_support", value=0):
-        support_from([site(0)], 0)
-    with refused("support_missing"):
-        support_from([])
+    refused("features_differ", site="Nice", other="site 0").by(support_from, [site(0), other])
+    refused("not_whole", name="n_support", value=0).by(support_from, [site(0)], 0)
+    refused("support_missing").by(support_from, [])

@@ -95,14 +95,12 @@ def test_fewer_rows_than_columns_do_no_harm(rng, n):
 
 @pytest.mark.parametrize("X", [np.ones((1, 2)), np.eye(9), np.zeros((0, 3))])
 def test_too_few_rows_are_not_shown(X):
-    with refused("sketch_rows", least=10):
-        Sketch.fit(X)
+    refused("sketch_rows", least=10).by(Sketch.fit, X)
 
 
 def test_few_rows_of_large_weight_are_not_shown(rng):
     X = rng.normal(size=(500, 2))
-    with refused("sketch_rows", rows=9):
-        Sketch.fit(X, sample_weight=np.arange(500) < 9)
+    refused("sketch_rows", rows=9).by(Sketch.fit, X, sample_weight=np.arange(500) < 9)
     with refused("sketch_rows", rows=pytest.approx(2, rel=1e-6)):
         Sketch.fit(X, sample_weight=np.where(np.arange(500) < 2, 1e9, 1))
 
@@ -118,8 +116,7 @@ def test_few_rows_of_large_weight_are_not_shown(rng):
     ],
 )
 def test_a_mistake_is_named(rng, kwargs, code, facts):
-    with refused(code, **facts):
-        Sketch.fit(**{"X": rng.normal(size=(20, 2))} | kwargs)
+    refused(code, **facts).by(Sketch.fit, **{"X": rng.normal(size=(20, 2))} | kwargs)
 
 
 def test_many_rows_are_sampled(rng):

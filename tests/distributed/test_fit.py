@@ -49,7 +49,7 @@ N_SHARDS = 8
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @parametrize_with_checks(
-    [DistributedMoERegressor(n_shards=2, n_init=2), DistributedMoEClassifier(n_shards=2, n_init=2)],
+    [DistributedMoERegressor(n_shards=2, n_init=2), DistributedMoEClassifier(n_shards=2, n_init=2)]
 )
 def test_scikit_learn_contract(estimator, check):
     check(estimator)
@@ -206,9 +206,7 @@ def test_who_runs_the_fits_and_who_finishes_first_is_irrelevant(fit, shards):
             found = fitted(shards, workers=Workers(executor), progress=progress)
             assert [m.site for m in found.local_models] == [shard.name for shard in shards]
             assert_allclose(
-                found.aggregation.model.to_vector(),
-                fit.aggregation.model.to_vector(),
-                rtol=1e-12,
+                found.aggregation.model.to_vector(), fit.aggregation.model.to_vector(), rtol=1e-12
             )
     assert done == 2 * list(range(1, N_SHARDS + 1))
 
@@ -251,11 +249,9 @@ def test_a_shard_in_memory_travels_as_its_own_rows(shards, data):
 
 
 def test_a_call_that_makes_no_sense_is_refused(shards):
-    with refused("no_shards"):
-        fitted([])
+    refused("no_shards").by(fitted, [])
     facts = {"name": "on_error", "value": "ignore", "choices": ["raise", "skip"]}
-    with refused("not_one_of", **facts):
-        fitted(shards, on_error="ignore")
+    refused("not_one_of", **facts).by(fitted, shards, on_error="ignore")
 
 
 # -- second chances ----------------------------------------------------------------------------
@@ -694,8 +690,7 @@ def test_a_constant_column_gives_one_warning(data):
 
 def test_a_merged_model_is_no_message(data):
     est = DistributedMoERegressor(2, n_shards=2, **QUICK).fit(data.X, data.y)
-    with refused("merged_not_local", TypeError):
-        est.to_message("Lyon")
+    refused("merged_not_local", TypeError).by(est.to_message, "Lyon")
 
 
 @pytest.mark.parametrize(
@@ -710,8 +705,7 @@ def test_a_merged_model_is_no_message(data):
 )
 def test_a_mistake_is_named(data, name, value, code):
     for kind in (DistributedMoERegressor, DistributedMoEClassifier):
-        with refused(code, name=name, value=value):
-            kind(**{name: value}).fit(data.X, data.y > 0)
+        refused(code, name=name, value=value).by(kind(**{name: value}).fit, data.X, data.y > 0)
 
 
 # -- shards elsewhere --------------------------------------------------------------------------
@@ -923,8 +917,7 @@ def test_if_all_fail_there_is_no_model(tmp_path, data):
 def test_a_shard_given_twice_is_refused(tmp_path, data):
     written(tmp_path, data)
     file = tmp_path / "part-0.parquet"
-    with refused("file_twice", ShardError, file=str(file)):
-        shards_from([file, file], target="y")
+    refused("file_twice", ShardError, file=str(file)).by(shards_from, [file, file], target="y")
     (shard,) = shards_from(file, target="y")
     for on_error in ("raise", "skip"):
         with refused("shard_twice", ShardError, where="part-0.parquet"):

@@ -9,12 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from oracles import never_falls, random_model, random_rows
 from refusals import refused
 
-from otmoe import (
-    DistributedMoEClassifier,
-    DistributedMoERegressor,
-    observed_inference,
-    simulate,
-)
+from otmoe import DistributedMoEClassifier, DistributedMoERegressor, observed_inference, simulate
 from otmoe.data.shards import ArrayShard, ShardError
 from otmoe.distributed.passes import em_shards, inference_shards
 from otmoe.likelihood.fit import em
@@ -147,8 +142,7 @@ def test_a_model_of_one_round_has_none():
     data = simulate(3000, 2, 3, random_state=5)
     shards = shards_of(data.X, data.y, 6)
     est = DistributedMoERegressor(2, random_state=0).fit_shards(shards)
-    with refused("not_at_maximum", InferenceError):
-        est.inference_shards(shards)
+    refused("not_at_maximum", InferenceError).by(est.inference_shards, shards)
 
 
 def test_a_refined_one_has_the_sandwich_of_all_shards():

@@ -7,6 +7,7 @@ import pytest
 from families import FAMILIES
 from jsonschema import Draft202012Validator
 from oracles import random_model, random_rows
+from refusals import NOTHING, put
 
 from otmoe import FeatureSpec, LocalModel, save_model
 from otmoe.data.columns import Column
@@ -87,9 +88,6 @@ def test_what_other_languages_write_is_valid():
     VALIDATORS["local model"].validate(written)
 
 
-NOTHING = object()
-
-
 @pytest.mark.parametrize(
     ("family", "path", "value"),
     [
@@ -130,15 +128,7 @@ NOTHING = object()
     ],
 )
 def test_what_the_schema_refuses_is_refused(family, path, value):
-    document = message(family)
-    *parents, last = [int(part) if part.isdigit() else part for part in path.split(".")]
-    place = document
-    for part in parents:
-        place = place[part]
-    if value is NOTHING:
-        del place[last]
-    else:
-        place[last] = value
+    document = put(message(family), path, value)
     assert not VALIDATORS["local model"].is_valid(document)
     with pytest.raises(MessageError):
         LocalModel.from_json(json.dumps(document))

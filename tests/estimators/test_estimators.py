@@ -227,10 +227,8 @@ def test_tables_have_a_row_per_term_and_a_column_per_expert(data):
 
 def test_tables_without_pandas_say_what_to_install(est, monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
-    with refused("no_pandas", ImportError):
-        est.expert_table()
-    with refused("no_pandas", ImportError):
-        est.gate_table()
+    refused("no_pandas", ImportError).by(est.expert_table)
+    refused("no_pandas", ImportError).by(est.gate_table)
 
 
 # -- mistakes ----------------------------------------------------------------------------------
@@ -300,15 +298,13 @@ def test_what_scikit_learn_refuses(kwargs, sentence):
     ],
 )
 def test_a_mistake_is_named(kwargs, code, facts):
-    with refused(code, ValueError, **facts):
-        fit_rows(**kwargs)
+    refused(code, ValueError, **facts).by(fit_rows, **kwargs)
 
 
 @pytest.mark.parametrize("value", [0, -1, 2.5, "a"])
 @pytest.mark.parametrize("name", ["n_experts", "n_init", "max_iter"])
 def test_counts_are_whole_numbers(name, value):
-    with refused("not_whole", ValueError, name=name, value=value):
-        fit_rows(**{name: value})
+    refused("not_whole", ValueError, name=name, value=value).by(fit_rows, **{name: value})
 
 
 @pytest.mark.parametrize("value", [-1.0, "x", np.nan])
@@ -337,10 +333,8 @@ def test_rows_of_another_shape_are_refused(data, est):
 
 
 def test_impossible_levels_are_refused(data, est):
-    with refused("not_a_level", name="coverage", value=95):
-        est.predict_interval(data.X, coverage=95)
-    with refused("not_a_level", name="level", value=1):
-        est.predict_quantile(data.X, [1])
+    refused("not_a_level", name="coverage", value=95).by(est.predict_interval, data.X, coverage=95)
+    refused("not_a_level", name="level", value=1).by(est.predict_quantile, data.X, [1])
 
 
 # -- awkward data: an answer and one warning ---------------------------------------------------

@@ -97,12 +97,9 @@ def test_clusterings_computed_by_hand():
 
 @pytest.mark.parametrize("metric", [*BY_HAND, *CLUSTERING])
 def test_columns_that_do_not_match_are_refused(metric):
-    with refused("lengths_differ", rows=3, others=2):
-        metric([1, 2, 3], [1, 2])
-    with refused("not_a_vector", shape=(2, 1)):
-        metric([[1], [2]], [1, 2])
-    with refused("lengths_differ", rows=0, others=0):
-        metric([], [])
+    refused("lengths_differ", rows=3, others=2).by(metric, [1, 2, 3], [1, 2])
+    refused("not_a_vector", shape=(2, 1)).by(metric, [[1], [2]], [1, 2])
+    refused("lengths_differ", rows=0, others=0).by(metric, [], [])
 
 
 # -- parameters --------------------------------------------------------------------------------
@@ -158,8 +155,7 @@ def test_only_gaussian_experts_have_errors_of_variances(problem):
 def test_models_with_different_numbers_of_experts_have_no_parameter_errors(rng):
     two, three = random_model(rng, 2), random_model(rng, 3)
     X, y = random_rows(rng, three)
-    with refused("align_unequal", experts=2, others=3):
-        parameter_errors(two, three, X)
+    refused("align_unequal", experts=2, others=3).by(parameter_errors, two, three, X)
     report = evaluate(two, X, y, truth=three)
     assert report["transport"] == transport_divergence(three, two, X)
     assert not any(name.startswith("mse") for name in report)
@@ -209,8 +205,7 @@ def test_class_labels_are_those_of_the_classifier():
     report = evaluate(est.model_, data.X, names)
     assert report["accuracy"] == est.score(data.X, names)
     assert report["log_likelihood"] == pytest.approx(est.log_density(data.X, names).mean())
-    with refused("class_unknown", label="grey"):
-        evaluate(est.model_, data.X[:1], ["grey"])
+    refused("class_unknown", label="grey").by(evaluate, est.model_, data.X[:1], ["grey"])
 
 
 def test_a_fit_is_closer_to_the_truth_than_a_fit_of_fewer_rows():

@@ -68,8 +68,7 @@ def test_a_request_and_its_text_are_one(folder):
 
 
 @pytest.mark.parametrize(
-    ("classes", "family"),
-    [(["yes", "no"], "logistic"), (["yes", "no", "maybe"], "multinomial")],
+    ("classes", "family"), [(["yes", "no"], "logistic"), (["yes", "no", "maybe"], "multinomial")]
 )
 def test_classes_are_those_that_the_server_declares(folder, classes, family):
     message = message_for(request(target="sick", family="classes", classes=classes), offer(folder))
@@ -85,8 +84,7 @@ def test_classes_may_be_numbers(folder):
 
 def test_names_of_classes_do_not_go_with_a_column_of_numbers(folder):
     asked = request(target="count", family="classes", classes=["no", "yes"])
-    with refused("classes_are_numbers"):
-        message_for(asked, offer(folder))
+    refused("classes_are_numbers").by(message_for, asked, offer(folder))
 
 
 def test_classes_have_to_be_declared(folder):
@@ -104,10 +102,8 @@ def test_a_site_with_too_few_rows_for_the_parameters_sends_nothing(folder):
 def test_a_refine_request_is_answered_if_the_site_agrees_and_it_is_about_the_same(folder):
     model = message_for(request(), offer(folder)).model
     asked = RefineRequest(1, model, Scaling.of(np.eye(2)), FeatureSpec.of_names(["age", "size"]))
-    with refused("no_refining_here"):
-        reply_for(request(), asked, offer(folder))
-    with refused("requests_disagree"):
-        reply_for(request(), asked, offer(folder, refine=True))
+    refused("no_refining_here").by(reply_for, request(), asked, offer(folder))
+    refused("requests_disagree").by(reply_for, request(), asked, offer(folder, refine=True))
 
 
 def parts(message):
@@ -135,8 +131,7 @@ def test_what_leaves_is_what_both_sides_want(folder):
     ],
 )
 def test_a_request_is_read_with_suspicion(field, value, code, facts):
-    with refused(f"{code} {field}", MessageError, **facts):
-        request(**{field: value})
+    refused(f"{code} {field}", MessageError, **facts).by(request, **{field: value})
 
 
 def test_features_of_a_request_are_checked():
@@ -193,8 +188,7 @@ def test_one_flat_configuration_is_a_request_and_a_plan(config):
     ],
 )
 def test_a_configuration_that_makes_no_sense_is_refused(config, changed, problem, facts):
-    with refused(problem, ValueError, where="run config", **facts):
-        configured(config | changed)
+    refused(problem, ValueError, where="run config", **facts).by(configured, config | changed)
 
 
 def test_the_answer_can_be_read_where_it_arrives(folder):

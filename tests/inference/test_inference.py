@@ -319,22 +319,16 @@ def test_equal_slopes_holds_its_level(rng):
 def test_what_cannot_be_compared_is_named(rng):
     X, y, model = fitted("poisson")
     found = observed_inference(model, X, y)
-    with refused("no_expert", expert=2, last=1):
-        found.contrast(0, 2)
-    with refused("same_expert", expert=1):
-        found.contrast(1, 1)
+    refused("no_expert", expert=2, last=1).by(found.contrast, 0, 2)
+    refused("same_expert", expert=1).by(found.contrast, 1, 1)
     with refused("not_one_of", name="term", value="age", choices=["intercept", "x0", "x1"]):
         found.contrast(0, 1, "age")
     with refused("no_block", block="variance", choices=["gate", "expert"]):
         found.contrast(0, 1, block="variance")
-    with refused("combinations_shape", shape=(1, 3), parameters=9):
-        found.linear(np.zeros((1, 3)))
-    with refused("combination_zero", row=1):
-        found.wald(np.eye(9)[[0, 0]] * [[1], [0]])
-    with refused("not_a_level", name="level", value=95):
-        found.table(level=95)
-    with refused("x_shape", shape=(600, 1), features=2):
-        found.mean_interval(X[:, :1])
+    refused("combinations_shape", shape=(1, 3), parameters=9).by(found.linear, np.zeros((1, 3)))
+    refused("combination_zero", row=1).by(found.wald, np.eye(9)[[0, 0]] * [[1], [0]])
+    refused("not_a_level", name="level", value=95).by(found.table, level=95)
+    refused("x_shape", shape=(600, 1), features=2).by(found.mean_interval, X[:, :1])
     with refused("not_one_of", name="kind", value="robust"):
         observed_inference(model, X, y, kind="robust")
 
@@ -387,8 +381,7 @@ def test_an_offset_moves_the_mean_and_its_error(rng):
     there = found.mean_interval(X[:5], offset=np.ones(5))
     assert_allclose(there.low, np.e * here.low, rtol=1e-9)
     assert_allclose(there.se, np.e * here.se, rtol=1e-9)
-    with refused("not_at_maximum", InferenceError):
-        est.inference(X, y)
+    refused("not_at_maximum", InferenceError).by(est.inference, X, y)
 
 
 # -- what the rows do not determine ----------------------------------------------------------------
@@ -503,8 +496,7 @@ def on_the_floor(rng):
 def test_an_expert_on_the_floor_is_refused(rng):
     X, y = on_the_floor(rng)
     model = em(X, y, 2, random_state=0).model
-    with refused("variance_at_floor", InferenceError):
-        observed_inference(model, X, y)
+    refused("variance_at_floor", InferenceError).by(observed_inference, model, X, y)
 
 
 # -- without rows ----------------------------------------------------------------------------------
@@ -558,25 +550,21 @@ def test_a_fit_without_newton_steps_has_no_standard_errors(rng):
         est = MoERegressor(2, random_state=0).fit(*on_the_floor(rng))
     for bare in (est, MoERegressor.from_model(est.model_)):
         for call in (bare.inference, bare.summary):
-            with refused("no_evidence", InferenceError):
-                call()
+            refused("no_evidence", InferenceError).by(call)
 
 
 def test_a_fit_that_was_stopped_on_its_way_has_none_either():
     data = simulate(1000, 2, 2, softness=1.0, random_state=0)
     far = data.truth.with_vector(data.truth.to_vector() + 0.5)
     fit = em(data.X, data.y, 2, init=far, max_iter=1)
-    with refused("not_at_maximum", InferenceError):
-        fitted_inference(fit, fit.model)
+    refused("not_at_maximum", InferenceError).by(fitted_inference, fit, fit.model)
 
 
 def test_the_sandwich_needs_the_rows():
     est, rows = estimated("gaussian")
-    with refused("rows_for_sandwich", InferenceError):
-        est.inference(kind="sandwich")
+    refused("rows_for_sandwich", InferenceError).by(est.inference, kind="sandwich")
     assert est.inference(*rows, kind="sandwich").kind == "sandwich"
-    with refused("not_one_of", name="kind", value="bread"):
-        est.inference(kind="bread")
+    refused("not_one_of", name="kind", value="bread").by(est.inference, kind="bread")
 
 
 def test_a_distributed_estimator_knows_what_its_aggregation_knows():
@@ -585,8 +573,7 @@ def test_a_distributed_estimator_knows_what_its_aggregation_knows():
         DistributedMoERegressor(2, n_shards=4, refine=refine, random_state=0).fit(data.X, data.y)
         for refine in (0, "auto")
     )
-    with refused("one_round", InferenceError):
-        merged.inference()
+    refused("one_round", InferenceError).by(merged.inference)
     there = refined.aggregation_.inference()
     assert_array_equal(numbers(refined.inference().table()), numbers(there.table()))
     assert refined.summary() == there.summary()
@@ -610,8 +597,7 @@ def test_rows_that_were_not_fitted_are_refused(rng):
     data = simulate(1000, 2, 2, softness=1.0, random_state=0)
     est = MoERegressor(2, random_state=0).fit(data.X, data.y)
     est.inference(data.X, data.y)
-    with refused("not_at_maximum", InferenceError):
-        est.inference(data.X[:500], data.y[:500])
+    refused("not_at_maximum", InferenceError).by(est.inference, data.X[:500], data.y[:500])
     with refused("not_at_maximum", InferenceError):
         est.inference(data.X, data.y, sample_weight=rng.uniform(0, 3, 1000))
 
@@ -619,8 +605,7 @@ def test_rows_that_were_not_fitted_are_refused(rng):
 def test_one_round_over_many_small_sites_is_refused_and_the_refined_model_is_not():
     data = simulate(4000, 2, 3, softness=1.0, random_state=0)
     merged = DistributedMoERegressor(2, n_shards=16, random_state=0).fit(data.X, data.y)
-    with refused("not_at_maximum", InferenceError):
-        merged.inference(data.X, data.y)
+    refused("not_at_maximum", InferenceError).by(merged.inference, data.X, data.y)
     refined = em(data.X, data.y, 2, init=merged.model_).model
     whole = em(data.X, data.y, 2, random_state=0).model.aligned_to(refined, data.X)
     a, b = (observed_inference(m, data.X, data.y).standard_errors for m in (refined, whole))

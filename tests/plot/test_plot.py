@@ -10,13 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from refusals import refused
 from scipy import stats
 
-from otmoe import (
-    DistributedMoERegressor,
-    MoEClassifier,
-    MoERegressor,
-    aggregate,
-    simulate,
-)
+from otmoe import DistributedMoERegressor, MoEClassifier, MoERegressor, aggregate, simulate
 from otmoe.estimators.base import FitWarning
 from otmoe.plot import (
     CoefficientDisplay,
@@ -143,8 +137,7 @@ def test_sites_that_stand_out_are_marked_and_never_hidden(spread):
 
 def test_an_ensemble_has_no_flow(spread, data):
     kept = aggregate(spread.local_models_, data.X[:300], method="ensemble")
-    with refused("no_flow"):
-        FlowDisplay.from_aggregation(kept)
+    refused("no_flow").by(FlowDisplay.from_aggregation, kept)
 
 
 # -- coefficients --------------------------------------------------------------------------------
@@ -302,8 +295,7 @@ def test_residuals_of_counts_have_unit_variance():
 
 def test_residuals_of_classes_are_refused():
     truth = simulate(10, 2, 2, family="logistic", random_state=0).truth
-    with refused("no_residuals"):
-        ResidualDisplay.from_estimator(truth, np.zeros((2, 2)), [0, 1])
+    refused("no_residuals").by(ResidualDisplay.from_estimator, truth, np.zeros((2, 2)), [0, 1])
 
 
 # -- traces --------------------------------------------------------------------------------------
@@ -327,13 +319,11 @@ def test_convergence_of_merging_and_refining(spread):
 
 
 def test_nothing_to_show_is_said(spread, est, data):
-    with refused("no_fit_to_plot", TypeError):
-        ConvergenceDisplay.from_fit(spread)
+    refused("no_fit_to_plot", TypeError).by(ConvergenceDisplay.from_fit, spread)
     merged = aggregate(spread.local_models_, data.X[:300], method="weighted_average")
     with refused("no_iterations", method="weighted_average"):
         ConvergenceDisplay.from_aggregation(merged)
-    with refused("no_rounds"):
-        ConvergenceDisplay.from_aggregation(merged, refine=True)
+    refused("no_rounds").by(ConvergenceDisplay.from_aggregation, merged, refine=True)
 
 
 @pytest.mark.parametrize(("scored", "merged"), [(True, True), (True, False), (False, True)])
@@ -420,8 +410,7 @@ def test_frames_are_read_by_name(data):
     ],
 )
 def test_mistakes_are_named(est, data, display, args, code, facts):
-    with refused(code, ValueError, **facts):
-        display.from_estimator(est, data.X, **args)
+    refused(code, ValueError, **facts).by(display.from_estimator, est, data.X, **args)
 
 
 def test_what_is_no_model_and_what_are_no_rows_of_it(est, data):
@@ -433,5 +422,4 @@ def test_what_is_no_model_and_what_are_no_rows_of_it(est, data):
 
 def test_without_matplotlib_there_is_a_sentence(est, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with refused("no_matplotlib", ImportError):
-        ConvergenceDisplay.from_fit(est)
+    refused("no_matplotlib", ImportError).by(ConvergenceDisplay.from_fit, est)

@@ -230,8 +230,7 @@ def test_candidates_are_put_in_order():
     ],
 )
 def test_mistakes_are_named(data, call, code, facts):
-    with refused(code, (ValueError, TypeError), **facts):
-        call(data.X, data.y)
+    refused(code, (ValueError, TypeError), **facts).by(call, data.X, data.y)
 
 
 # -- shards and sites ----------------------------------------------------------------------------
@@ -254,8 +253,7 @@ def test_the_elbow_asks_nobody(shards):
     found = select_over_shards(shards, range(2, 5), estimator=est, criterion="elbow")
     assert found.n_experts == 3
     assert all(c.score is None for c in found.candidates)
-    with refused("no_likelihoods"):
-        found.best("bic")
+    refused("no_likelihoods").by(found.best, "bic")
 
 
 @pytest.mark.parametrize("how", [{"refine": "auto"}, {"method": "em"}])
@@ -344,10 +342,8 @@ def test_local_fits_with_too_few_rows_are_mentioned(messages, data):
 def test_answers_about_other_models_are_refused(messages, data):
     found = select_from_messages(messages, data.X[:300], [1, 2, 3])
     some = candidate_scores([found.candidates[0].model], data.X, data.y)
-    with refused("scores_count", site="lyon", models=1, wanted=3):
-        found.scored({"lyon": some})
-    with refused("no_scores"):
-        found.scored({})
+    refused("scores_count", site="lyon", models=1, wanted=3).by(found.scored, {"lyon": some})
+    refused("no_scores").by(found.scored, {})
 
 
 @pytest.mark.slow

@@ -117,15 +117,13 @@ def test_features_of_a_file_of_their_own_are_limited(tmp_path):
 
 @pytest.mark.parametrize("wrong", [0, -1, 1.5, "100", None])
 def test_an_impossible_limit_is_refused(wrong):
-    with refused("not_whole", name="limits.values", value=wrong):
-        Limits(values=wrong)
+    refused("not_whole", name="limits.values", value=wrong).by(Limits, values=wrong)
 
 
 def test_what_is_made_here_is_not_limited():
     model = random_model(np.random.default_rng(0), 101, 1)
     sent = LocalModel("Lyon", model, 10.0, -1.0, True, "converged")
-    with refused("limit", limit="experts", most=100):
-        LocalModel.from_json(sent.to_json())
+    refused("limit", limit="experts", most=100).by(LocalModel.from_json, sent.to_json())
     assert LocalModel.from_json(sent.to_json(), limits=Limits(experts=101)).model.n_experts == 101
 
 

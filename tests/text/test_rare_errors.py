@@ -43,16 +43,13 @@ def test_a_linear_program_that_fails_is_named(monkeypatch):
 
 
 def test_a_model_of_numbers_is_no_classifier(rng):
-    with refused("not_a_classifier"):
-        MoEClassifier.from_model(random_model(rng))
+    refused("not_a_classifier").by(MoEClassifier.from_model, random_model(rng))
 
 
 def test_a_model_is_asked_for_what_it_can_predict(rng):
     model = MoEClassifier(1).fit(rng.normal(size=(30, 1)), np.arange(30) % 2).model_
-    with refused("quantiles_of_classes"):
-        Predictor(model, quantiles=(0.5,))
-    with refused("other_features"):
-        spec_of(model, FeatureSpec.of_names(["age"]))
+    refused("quantiles_of_classes").by(Predictor, model, quantiles=(0.5,))
+    refused("other_features").by(spec_of, model, FeatureSpec.of_names(["age"]))
 
 
 def test_one_expert_has_no_gate_to_show():
@@ -61,8 +58,7 @@ def test_one_expert_has_no_gate_to_show():
 
     data = simulate(200, 1, 2, random_state=0)
     found = observed_inference(em(data.X, data.y, 1).model, data.X, data.y)
-    with refused("no_gate"):
-        CoefficientDisplay.from_inference(found, block="gate")
+    refused("no_gate").by(CoefficientDisplay.from_inference, found, block="gate")
 
 
 # -- the shell ---------------------------------------------------------------------------------
