@@ -180,8 +180,7 @@ def test_without_numba_linear_programming_serves(rng, monkeypatch):
     ],
 )
 def test_problems_without_a_solution_are_refused(cost, supply, demand, message):
-    with refused(message):
-        transport_costs(*map(np.array, (cost, supply, demand)))
+    refused(message).by(transport_costs, *map(np.array, (cost, supply, demand)))
 
 
 # -- divergences -------------------------------------------------------------------------------
@@ -299,9 +298,6 @@ def test_models_that_cannot_be_compared_are_refused(rng, divergence):
     f, X = random_model(rng), rng.normal(size=(5, 2))
     with refused("divergence_families", family="gaussian", other="poisson"):
         divergence(f, random_model(rng, family="poisson"), X)
-    with refused("divergence_shapes"):
-        divergence(f, random_model(rng, n_features=3), X)
-    with refused("x_shape", features=2):
-        divergence(f, f, X[:, :1])
-    with refused("x_shape"):
-        divergence(f, f, X[:0])
+    refused("divergence_shapes").by(divergence, f, random_model(rng, n_features=3), X)
+    refused("x_shape", features=2).by(divergence, f, f, X[:, :1])
+    refused("x_shape").by(divergence, f, f, X[:0])

@@ -108,10 +108,8 @@ def test_cdf_and_quantile_are_the_textbook_ones(family, experts, X, y):
         assert_allclose(experts.cdf(eta, y[:, None]), law.cdf(y[:, None]), rtol=1e-10)
         assert_allclose(experts.quantile(eta, 0.3), law.ppf(0.3), rtol=1e-10, atol=1e-12)
     else:
-        with refused("no_order", TypeError, family="multinomial"):
-            experts.cdf(eta, y[:, None])
-        with refused("no_order", TypeError, family="multinomial"):
-            experts.quantile(eta, 0.3)
+        refused("no_order", TypeError, family="multinomial").by(experts.cdf, eta, y[:, None])
+        refused("no_order", TypeError, family="multinomial").by(experts.quantile, eta, 0.3)
 
 
 @pytest.mark.parametrize("level", [0.025, 0.5, 0.975])
@@ -308,8 +306,7 @@ def test_statistics_add_up_over_rows(experts, X, y, weight):
 def test_an_offset_is_added_to_the_predictor(family, experts, X, rng):
     offset = rng.normal(size=N)
     if family is FAMILIES["multinomial"]:
-        with refused("no_offset", TypeError):
-            experts.predictor(X, offset)
+        refused("no_offset", TypeError).by(experts.predictor, X, offset)
     else:
         assert_array_equal(experts.predictor(X, offset), experts.predictor(X) + offset[:, None])
 

@@ -13,7 +13,7 @@ from PIL import Image
 from scipy import special
 
 from otmoe.distributed.consensus import Consensus
-from paper import claims, figures, study, tables, theory, traces, writing
+from paper import claims, figures, tables, theory, traces, writing
 from paper.findings import ESTIMATORS, METRICS, Findings, Place, slope
 from paper.learning import learning_times
 from paper.study import Part, run, wanted
@@ -248,14 +248,10 @@ def test_learning_time_is_that_of_shards_side_by_side(seconds, n_together, expec
     assert learning_times(fit) == (4.0, expected)
 
 
-def test_a_small_study_runs_resumes_and_is_shown(tmp_path, monkeypatch):
-    monkeypatch.setattr(study, "ProcessPoolExecutor", ThreadPoolExecutor)
-    monkeypatch.setattr(study, "EXPERTS", 2)
-    monkeypatch.setattr(study, "FEATURES", 3)
-    monkeypatch.setattr(study, "TEST", 1000)
+def test_a_small_study_runs_resumes_and_is_shown(tmp_path):
     path = tmp_path / "study.csv"
-    part = Part("hard", 4000, 1, (2, 4))
-    run([part], path, None, 1, "cpu", console())
+    part = Part("hard", 4000, 1, (2, 4), experts=2, features=3, test=1000)
+    run([part], path, None, 1, "cpu", console(), ThreadPoolExecutor)
     findings = Findings.read(tmp_path)
     lines = path.read_text().splitlines(keepends=True)
     keys = ("kind", "rows", "truth", "sites", "method", "refine")
@@ -269,21 +265,19 @@ def test_a_small_study_runs_resumes_and_is_shown(tmp_path, monkeypatch):
     (table,) = [tables.medians(findings, "hard", n) for n in findings.sizes()]
     assert len(table[2]) == 1 + 2 * (len(ESTIMATORS) - 1)
     path.write_text("".join(lines[:-3]))
-    run([part], path, None, 1, "cpu", console())
+    run([part], path, None, 1, "cpu", console(), ThreadPoolExecutor)
     assert len(path.read_text().splitlines()) == len(lines)
 
 
-def test_traces_fall_and_are_not_done_twice(tmp_path, monkeypatch):
-    monkeypatch.setattr(traces, "SITES", 2)
-    monkeypatch.setattr(traces, "FEATURES", 3)
-    path = tmp_path / "mm_traces.csv"
-    traces.run(path, (4000,), 1)
+def test_traces_fall_and_are_not_done_twice(tmp_path):
+    path, sizes = tmp_path / "mm_traces.csv", {"sites": 2, "features": 3}
+    traces.run(path, (4000,), 1, **sizes)
     rows = read(path)
     for start in (traces.OURS, traces.RANDOM):
         objective = [float(row["objective"]) for row in rows if row["start"] == start]
         assert np.all(np.diff(objective) <= 1e-9 * objective[0])
     before = path.read_bytes()
-    traces.run(path, (4000,), 1)
+    traces.run(path, (4000,), 1, **sizes)
     assert path.read_bytes() == before
 
 

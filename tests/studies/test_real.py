@@ -55,14 +55,11 @@ def people():
 
 
 @pytest.mark.slow
-def test_heart_rates(people, tmp_path, monkeypatch):
-    monkeypatch.setattr(mmash, "EXPERTS", 2)
-    monkeypatch.setattr(mmash, "SHARDS", (3,))
-    monkeypatch.setattr(mmash, "FOLDS", 2)
-    path = tmp_path / "results.csv"
-    check_resume(lambda: mmash.study(people, results(mmash, tmp_path), quick=False), path)
+def test_heart_rates(people, tmp_path):
+    path, sizes = tmp_path / "results.csv", {"experts": 2, "shards": (3,), "folds": 2}
+    check_resume(lambda: mmash.study(people, results(mmash, tmp_path), False, **sizes), path)
     rows = read(path)
-    splits = mmash.splits(people)
+    splits = mmash.splits(people, 2)
     test = [~train for name, train in splits.items() if name != mmash.RANDOM]
     assert_allclose(sum(test), 1)  # every person is held out once
     for here in test:
@@ -81,14 +78,15 @@ def test_heart_rates(people, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_stations(tmp_path, monkeypatch):
-    monkeypatch.setattr(beijing, "EXPERTS", 2)
+def test_stations(tmp_path):
     data = simulate(1500, 2, 2, random_state=1)
     names = ("PM2.5_lag1", "TEMP")
     site = np.array(["Dongsi", "Dingling", "Gucheng"])[np.arange(1500) % 3]
     stations = SiteData(data.X, data.y, site, names, np.arange(1500) < 1000)
     path = tmp_path / "results.csv"
-    check_resume(lambda: beijing.study(stations, results(beijing, tmp_path), quick=False), path)
+    check_resume(
+        lambda: beijing.study(stations, results(beijing, tmp_path), False, experts=2), path
+    )
     rows = rows_by_method(path)
     error = data.y[1000:] - data.X[1000:, 0]
     persistence = float(rows["1", "persistence", "0"]["rmse"])
@@ -100,9 +98,7 @@ def test_stations(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_flights(tmp_path, monkeypatch):
-    monkeypatch.setattr(nycflights, "SMALL", 50)
-    monkeypatch.setattr(nycflights, "METHODS", ("reduction", "gram"))
+def test_flights(tmp_path):
     data = simulate(3000, 2, 2, family="logistic", softness=1.0, random_state=2)
     rng = np.random.default_rng(2)
     names = np.array(["UA", "AA", "HA", "OO"])[np.searchsorted([1400, 2930, 2960], np.arange(3000))]
@@ -121,7 +117,8 @@ def test_flights(tmp_path, monkeypatch):
     def run():
         folder = tmp_path / f"run {len(list(tmp_path.iterdir()))}"
         folder.mkdir()
-        nycflights.study(table, results(nycflights, tmp_path), folder, n_init=3)
+        few = {"small": 50, "methods": ("reduction", "gram"), "n_init": 2}
+        nycflights.study(table, results(nycflights, tmp_path), folder, **few)
 
     check_resume(run, path)
     rows = rows_by_method(path)
@@ -147,8 +144,7 @@ def sites(request):
         replace(
             data.truth,
             experts=replace(
-                data.truth.experts,
-                coef=data.truth.experts.coef + 0.2 * rng.normal(size=(2, 4)),
+                data.truth.experts, coef=data.truth.experts.coef + 0.2 * rng.normal(size=(2, 4))
             ),
         )
         for _ in range(3)

@@ -10,19 +10,11 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from refusals import refused
 
-from otmoe import (
-    FeatureSpec,
-    LocalModel,
-    aggregate,
-    load_model,
-    observed_inference,
-    simulate,
-)
+from otmoe import FeatureSpec, LocalModel, aggregate, load_model, observed_inference, simulate
 from otmoe.documents.reply import RefineReply
 from otmoe.documents.request import RefineRequest
 from otmoe.documents.state import RefineState
 from otmoe.federation.flower import app as flower
-from otmoe.federation.flower import nodes
 from otmoe.federation.requests import Offer, Request, message_for
 from otmoe.federation.rounds import begin, request_of, step
 from otmoe.likelihood.fit import em
@@ -109,11 +101,10 @@ def config(folder, tmp_path):
 
 
 @pytest.fixture(autouse=True)
-def inside_a_run(monkeypatch):
-    """Make messages possible, which Flower allows in its own processes only; and do not sleep."""
+def inside_a_run():
+    """Make messages possible, which Flower allows in its own processes only."""
     identity = pytest.importorskip("flwr.supercore.task_identity").TaskIdentity
     identity.run_id, identity.node_id, identity.task_id = 1, 1, 1
-    monkeypatch.setattr(nodes, "POLL", 0.01)
 
 
 def failed(query):
@@ -418,8 +409,7 @@ def test_too_few_rows_are_not_summed_up(folder, config):
     strict = site(folder, "nantes", refine=True, **{"rows-per-parameter": 40})
     grid = refining(folder, nodes={2: honest_first(honest, strict)})
     why = Error.FEW_ROWS_PER_PARAMETER.value.format(rows=400, parameters=11, wanted=40)
-    with refused("fits_failed", failures=f"node 2: {why}"):
-        flower.serve(grid, config | {"refine": 1})
+    refused("fits_failed", failures=f"node 2: {why}").by(flower.serve, grid, config | {"refine": 1})
 
 
 def changed(folder, **fields):
