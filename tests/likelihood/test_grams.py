@@ -87,18 +87,8 @@ def test_a_message_without_grams_has_no_such_field(rng):
             "triangle grams.triangles[1]",
             {"length": 5, "wanted": 6},
         ),
-        (
-            [60.0, 40.0],
-            [[1.0] * 6, [1.0, 2, 0, 1, 0, 1]],
-            "not_a_gram grams.triangles[1]",
-            {},
-        ),
-        (
-            [60.0, 40.0],
-            [[-1.0, 0, 0, 1, 0, 1], [1.0] * 6],
-            "not_a_gram grams.triangles[0]",
-            {},
-        ),
+        ([60.0, 40.0], [[1.0] * 6, [1.0, 2, 0, 1, 0, 1]], "not_a_gram grams.triangles[1]", {}),
+        ([60.0, 40.0], [[-1.0, 0, 0, 1, 0, 1], [1.0] * 6], "not_a_gram grams.triangles[0]", {}),
         (
             [60.0, 40.0],
             [[1e30] * 6, [1.0, 0, 0, 1e30, 1e30, 1]],

@@ -9,12 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from oracles import jacobian, log_likelihood, never_falls, random_model, random_rows
 from refusals import codes, refused
 
-from otmoe import (
-    DistributedMoEClassifier,
-    DistributedMoERegressor,
-    observed_inference,
-    simulate,
-)
+from otmoe import DistributedMoEClassifier, DistributedMoERegressor, observed_inference, simulate
 from otmoe.arrays.newton import length
 from otmoe.data.shards import ArrayShard, ShardError
 from otmoe.distributed.rounds import refine_shards
@@ -257,15 +252,11 @@ def test_standard_errors_after_refining_are_those_of_one_fit(data):
 
 @pytest.mark.parametrize(
     ("refine", "code", "facts"),
-    [
-        (0, "one_round", {"method": "reduction", "sites": 10}),
-        (1, "not_at_maximum", {}),
-    ],
+    [(0, "one_round", {"method": "reduction", "sites": 10}), (1, "not_at_maximum", {})],
 )
 def test_standard_errors_before_that_are_refused(data, refine, code, facts):
     est = DistributedMoERegressor(2, n_shards=10, refine=refine, random_state=0)
-    with refused(code, InferenceError, **facts):
-        est.fit(data.X, data.y).aggregation_.inference()
+    refused(code, InferenceError, **facts).by(est.fit(data.X, data.y).aggregation_.inference)
 
 
 def test_a_separated_gate_is_named(rng):
