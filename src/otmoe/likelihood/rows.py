@@ -164,8 +164,9 @@ class Rows:
 
     def slices(self) -> Iterator[slice]:
         """Cut the rows into blocks; the cuts depend on the shape alone."""
-        where = {"on_device": not isinstance(self.X, np.ndarray), "block_bytes": self.block_bytes}
-        return row_blocks(len(self), self.X.shape[1] + 1, **where)
+        on_device = not isinstance(self.X, np.ndarray)
+        n, p = len(self), self.X.shape[1] + 1
+        return row_blocks(n, p, on_device=on_device, block_bytes=self.block_bytes)
 
     def block(self, rows: slice) -> Block:
         """Read one block."""
