@@ -179,10 +179,8 @@ def test_the_last_of_so_many_rounds_writes_the_model(inbox):
     found = fine(*STEP, "*.round1.reply.json", *OUT)
     assert f"warning: {Warn.SHELL_NOT_AT_MAXIMUM()}" in found.stderr
     assert str(Warn.SHELL_NO_INFERENCE(why="")) in found.stderr
-    over = {
-        "code": "shell_rounds_over",
-        "status": str(RefineState.load("state.json").refinement.status),
-    }
+    status = str(RefineState.load("state.json").refinement.status)
+    over = {"code": "shell_rounds_over", "status": status}
     args = [*STEP, "*.round1.reply.json", "-o", "again.json"]
     assert "state.json: " in changes_nothing(inbox, *args, **over)
 

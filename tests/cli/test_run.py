@@ -108,9 +108,8 @@ def test_the_whole_route_equals_the_python_interface(family):
     rows = pa.concat_tables([pq.read_table(f"data/part-{i}.parquet") for i in range(3)])
     X, out = spec.encode(rows), pq.read_table("out.parquet")
     assert out.column("y").equals(rows.column("y"))
-    plain = (MoEClassifier if family == "classes" else MoERegressor).from_model(
-        otmoe.MoE(est.model_.gate, est.model_.experts, None, est.model_.classes)
-    )
+    bare = otmoe.MoE(est.model_.gate, est.model_.experts, None, est.model_.classes)
+    plain = (MoEClassifier if family == "classes" else MoERegressor).from_model(bare)
     assert_array_equal(out.column("expert"), plain.predict_expert(X))
     if family == "classes":
         assert out.column("prediction").to_pylist() == plain.predict(X).tolist()
@@ -123,16 +122,15 @@ def test_the_whole_route_equals_the_python_interface(family):
     fine("predict", "truth.json", "data", "-o", "by_truth.parquet")
 
 
-def test_a_real_process_with_two_workers_gives_the_same_model(folder):
+def in_a_process(*words):
     env = {**os.environ, "PYTHONPATH": str(Path(otmoe.__file__).parents[1])}
-    command = [sys.executable, "-m", "otmoe", "run", "data", "--target", "y", "--experts", "2"]
-    done = subprocess.run(
-        [*command, "--n-jobs", "2", "--json", "-o", "two.json"],
-        capture_output=True,
-        text=True,
-        env=env,
-        check=False,
-    )
+    how = {"capture_output": True, "text": True, "env": env, "check": False}
+    return subprocess.run([sys.executable, *words], **how)
+
+
+def test_a_real_process_with_two_workers_gives_the_same_model(folder):
+    how = "-m otmoe run data --target y --experts 2 --n-jobs 2 --json -o two.json"
+    done = in_a_process(*how.split())
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["rows"] == 900
     fine("run", "data", *RUN)
@@ -453,10 +451,7 @@ if __name__ == "__main__":
 
 def test_control_c_while_workers_fit(folder):
     Path("interrupt.py").write_text(INTERRUPT)
-    env = {**os.environ, "PYTHONPATH": str(Path(otmoe.__file__).parents[1])}
-    done = subprocess.run(
-        [sys.executable, "interrupt.py"], capture_output=True, text=True, env=env, check=False
-    )
+    done = in_a_process("interrupt.py")
     assert done.returncode == 130 and done.stdout == ""
     assert done.stderr == "error: interrupted\n"
     assert not Path("model.json").exists() and leftovers(folder.parent) == []
@@ -491,11 +486,9 @@ def test_rows_with_gaps_are_refused_or_kept(frame, model):
     fine("predict", model, *files, "--missing", "keep", "--expert")
     out = pq.read_table("out.parquet")
     assert out.column("prediction").is_null().to_pylist() == [True] + [False] * 9 + [True] * 3
-    assert_allclose(
-        out.column("prediction").slice(5, 5),
-        load_model(model).predict(np.column_stack([rows.column(n) for n in ("x0", "x1")])),
-        rtol=1e-12,
-    )
+    X = np.column_stack([rows.column(name) for name in ("x0", "x1")])
+    found = out.column("prediction").slice(5, 5)
+    assert_allclose(found, load_model(model).predict(X), rtol=1e-12)
 
 
 def test_the_whole_count_is_told_though_batches_are_small(model):

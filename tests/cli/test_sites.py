@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from shutil import copytree
 
 import numpy as np
 import pyarrow as pa
@@ -79,9 +80,7 @@ def sent(whole, tmp_path_factory):
 @pytest.fixture
 def inbox(sent, tmp_path):
     """Return a folder of its own with the three messages and the support, to be spoilt."""
-    for path in sent.iterdir():
-        (tmp_path / path.name).write_bytes(path.read_bytes())
-    return tmp_path
+    return copytree(sent, tmp_path, dirs_exist_ok=True)
 
 
 MERGE = ["--support", "support.parquet", "-o", "model.json"]
@@ -108,16 +107,12 @@ def test_the_whole_route_equals_the_python_interface(family):
         site = part(rows, name)
         pq.write_table(site, "site.parquet")
         fine("fit", "site.parquet", *how, "--site", name, "-o", f"{name}.moe.json")
-        y = site.column("y").to_numpy()
-        fitted = em(
-            spec.encode(site),
-            y if classes is None else class_codes(y.astype(str), classes),
-            2,
-            family=family if classes is None else "multinomial",
-            n_classes=3,
-            sample_weight=site.column("w").to_numpy(),
-            random_state=4,
-        )
+        y, kind = site.column("y").to_numpy(), family
+        if classes is not None:
+            y, kind = class_codes(y.astype(str), classes), "multinomial"
+        options = {"family": kind, "n_classes": 3, "random_state": 4}
+        options["sample_weight"] = site.column("w").to_numpy()
+        fitted = em(spec.encode(site), y, 2, **options)
         messages.append(LocalModel.from_fit(fitted, name, classes=classes, features=spec))
         received = LocalModel.load(f"{name}.moe.json")
         assert received.to_json() == messages[-1].to_json()
@@ -137,10 +132,9 @@ def test_the_whole_route_equals_the_python_interface(family):
 
 def test_the_files_of_a_site_are_its_rows(whole):
     pq.write_table(whole, "whole.parquet")
-    pq.write_table(whole.slice(0, 500), "a.parquet")
-    pq.write_table(whole.slice(500), "b.parquet")
-    pa.csv.write_csv(whole.slice(0, 500), "a.csv")
-    pa.csv.write_csv(whole.slice(500), "b.csv")
+    for name, rows in {"a": whole.slice(0, 500), "b": whole.slice(500)}.items():
+        pq.write_table(rows, f"{name}.parquet")
+        pa.csv.write_csv(rows, f"{name}.csv")
     texts = []
     for i, data in enumerate([["whole.parquet"], ["?.parquet"], ["a.csv", "b.csv"]]):
         fine("fit", *data, *FIT, *LYON, "-o", f"{i}.json")
@@ -454,8 +448,7 @@ def test_a_hostile_file_is_one_sentence(inbox, code, command):
 
 
 def test_the_part_of_every_site(inbox):
-    result = fine("aggregate", "*.moe.json", *MERGE, "--json")
-    found = json.loads(result.stdout)
+    found = told("aggregate", "*.moe.json", *MERGE)
     assert [site["site"] for site in found["sites"]] == SITES
     assert_allclose([site["weight"] for site in found["sites"]], 1 / 3)
     sizes = [Path(f"{name}.moe.json").stat().st_size for name in SITES]
@@ -791,8 +784,7 @@ def test_a_site_shares_at_most_what_it_has(whole):
 
 
 def test_a_site_that_stands_out_is_named_and_can_be_left_out(generous, tmp_path):
-    for name in SITES:
-        (tmp_path / f"{name}.moe.json").write_bytes((generous / f"{name}.moe.json").read_bytes())
+    copytree(generous, tmp_path, dirs_exist_ok=True)
     odd = LocalModel.load("Lyon.moe.json")
     experts = replace(odd.model.experts, coef=odd.model.experts.coef + 50)
     replace(odd, site="Paris", model=replace(odd.model, experts=experts)).save("Paris.moe.json")

@@ -278,9 +278,8 @@ def test_a_specification_comes_back_the_same(spec):
     assert FeatureSpec.from_json(spec.to_json()) == spec
     assert FeatureSpec.from_json(spec.to_json().encode()) == spec
     assert pickle.loads(pickle.dumps(spec)) == spec
-    assert len(spec.feature_names) == sum(
-        1 if c.kind == "number" else len(c.levels) - 1 for c in spec.columns
-    )
+    widths = [1 if c.kind == "number" else len(c.levels) - 1 for c in spec.columns]
+    assert len(spec.feature_names) == sum(widths)
 
 
 def test_a_specification_is_saved_whole(tmp_path, monkeypatch):
@@ -321,6 +320,7 @@ def test_a_file_written_by_hand_is_read():
     assert_array_equal(spec.encode({"age": [50], "wind": ["S"]}), [[1.0, 1.0]])
 
 
+KINDS = "'number' or 'category'"
 BROKEN = [
     ("otmoe", NOTHING, "kind_missing otmoe", {"kind": "null"}),
     ("otmoe", "model", "features_inside otmoe"),
@@ -335,12 +335,7 @@ BROKEN = [
     ("columns.0.name", "a\x1b", "control_character columns[0].name", {"character": "001B"}),
     ("columns.0.name", "wind", "second_time columns[1]", {"value": '"wind"'}),
     ("columns.0.name", "wind=S", "second_time feature_names[1]", {"value": '"wind=S"'}),
-    (
-        "columns.0.kind",
-        "text",
-        "field_choice columns[0].kind",
-        {"choices": "'number' or 'category'"},
-    ),
+    ("columns.0.kind", "text", "field_choice columns[0].kind", {"choices": KINDS}),
     ("columns.0.center", float("nan"), "field_nan columns[0].center"),
     ("columns.0.scale", 0, "field_not_positive columns[0].scale"),
     ("columns.0.levels", ["a"], "wrong_kind_of_column columns[0].levels", {"kind": "number"}),
@@ -416,6 +411,5 @@ def test_a_fit_to_encoded_rows_names_its_features():
     sent = LocalModel.from_fit(fit, "Lyon", features=SPEC)
     assert sent.model.feature_names == SPEC.feature_names
     again = LocalModel.from_json(sent.to_json())
-    assert_array_equal(
-        again.model.predict(again.features.encode(rows)), fit.model.predict(features)
-    )
+    found = again.model.predict(again.features.encode(rows))
+    assert_array_equal(found, fit.model.predict(features))

@@ -155,7 +155,6 @@ def test_what_is_missing_is_said(load, tmp_path, monkeypatch):
 
 
 def test_a_file_that_lacks_a_column_is_refused(tmp_path):
-    pq.write_table(
-        pa.table({"site": ["a"], "split": ["train"]}), tmp_path / "prsa_features_d19.parquet"
-    )
+    table = pa.table({"site": ["a"], "split": ["train"]})
+    pq.write_table(table, tmp_path / "prsa_features_d19.parquet")
     refused("no_column", column="PM2.5").by(load_beijing, tmp_path)

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from families import FAMILIES
 from jsonschema import Draft202012Validator
 from oracles import random_model, random_rows
 from refusals import NOTHING, put
@@ -49,7 +48,6 @@ def test_the_published_schema_is_up_to_date(kind):
     assert f"<schema/{path.name}>" in (DOCS / "message.md").read_text()
 
 
-@pytest.mark.parametrize("family", FAMILIES)
 def test_what_is_written_is_valid(family, tmp_path):
     document = message(family)
     VALIDATORS["local model"].validate(document)
@@ -61,7 +59,6 @@ def test_what_is_written_is_valid(family, tmp_path):
     VALIDATORS["local model"].validate(json.loads(sent.to_json()))
 
 
-@pytest.mark.parametrize("family", FAMILIES)
 def test_what_is_written_in_refine_rounds_is_valid(family):
     rng = np.random.default_rng(0)
     model = random_model(rng, 2, 2, columns=(0, 1), family=family)

@@ -84,7 +84,8 @@ def test_the_text_is_for_people(rng):
 
 # -- broken ones -------------------------------------------------------------------------------
 
-
+WHERE, PROB = "sketch.categories", "categories.1.prob"
+NO_SCALE = {"center": 0.0, "scale": 0.0}
 BROKEN = [
     ("weight.0", -0.1, "field_not_positive sketch.weight[0]"),
     ("weight.0", 0.9, "sum_not_one sketch.weight"),
@@ -102,37 +103,13 @@ BROKEN = [
     ("constant", {"age": 1.0, "unit": 0.1}, "named_twice sketch.constant", {"name": '"age"'}),
     ("whole", ["ill"], "names_no_number sketch.whole", {"name": '"ill"'}),
     ("not_negative", ["x"], "names_no_number sketch.not_negative", {"name": '"x"'}),
-    (
-        "categories.0.features",
-        ["age"],
-        "named_twice sketch.categories[0].features",
-        {"name": '"age"'},
-    ),
-    (
-        "categories.1.prob.0",
-        [0.5, 0.5, 0.25],
-        "sum_not_one sketch.categories[1].prob[0]",
-        {"total": 1.25},
-    ),
-    (
-        "categories.1.prob.0.0",
-        -0.5,
-        "field_too_small sketch.categories[1].prob[0][0]",
-        {"least": 0},
-    ),
+    ("categories.0.features", ["age"], f"named_twice {WHERE}[0].features", {"name": '"age"'}),
+    (f"{PROB}.0", [0.5, 0.5, 0.25], f"sum_not_one {WHERE}[1].prob[0]", {"total": 1.25}),
+    (f"{PROB}.0.0", -0.5, f"field_too_small {WHERE}[1].prob[0][0]", {"least": 0}),
     ("categories.1.prob.0", [1.0], "length sketch.categories[1].prob[0]", {"wanted": 3}),
-    (
-        "categories.1.prob",
-        [[1.0, 0.0, 0.0]],
-        "rows_of_sketch sketch.categories[1].prob",
-        {"wanted": 2},
-    ),
+    (PROB, [[1.0, 0.0, 0.0]], f"rows_of_sketch {WHERE}[1].prob", {"wanted": 2}),
     ("units", {"y": {"center": 0.0, "scale": 1.0}}, "not_a_feature sketch.units.y"),
-    (
-        "units",
-        {"age": {"center": 0.0, "scale": 0.0}},
-        "field_not_positive sketch.units.age.scale",
-    ),
+    ("units", {"age": NO_SCALE}, "field_not_positive sketch.units.age.scale"),
     ("more", 1, "field_unknown sketch.more", {"version": 1}),
 ]
 
@@ -220,16 +197,15 @@ def test_weights_of_the_fit_are_those_of_the_sketch(data):
     np.testing.assert_allclose(full.sketch.moments[0], mean, rtol=1e-10)
 
 
+HALF = {"name": "n_components", "value": 2.5}
+
+
 @pytest.mark.parametrize(
     ("kwargs", "code", "facts"),
     [
         ({"sketch": True}, "x_missing", {}),
         ({"share": 5}, "x_missing", {}),
-        (
-            {"X": np.zeros((400, 3)), "sketch": 2.5},
-            "not_whole",
-            {"name": "n_components", "value": 2.5},
-        ),
+        ({"X": np.zeros((400, 3)), "sketch": 2.5}, "not_whole", HALF),
         ({"X": np.zeros((20, 3)), "sketch": True}, "other_rows", {"rows": 20, "fitted": 400}),
         ({"X": np.zeros((20, 3)), "share": -1}, "share_wrong", {"value": -1, "most": 10000}),
         ({"X": np.zeros((20, 3)), "share": 20_000}, "share_wrong", {"value": 20_000}),

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from oracles import log_likelihood as summed_log_likelihood
-from oracles import random_model, random_rows
+from oracles import nearby, random_model, random_rows
 from refusals import refused
 
 from otmoe import MoEClassifier, MoERegressor, simulate
@@ -40,8 +40,7 @@ CLUSTERING = [adjusted_rand_index, clustering_error]
 def problem(request, rng):
     """A model, the truth close to it, and rows."""
     truth = random_model(rng, n_experts=3, n_features=2, family=request.param)
-    model = truth.with_vector(truth.to_vector() + 0.05 * rng.normal(size=truth.n_parameters))
-    return model, truth, *random_rows(rng, truth)
+    return nearby(rng, truth, 0.05), truth, *random_rows(rng, truth)
 
 
 # -- prediction --------------------------------------------------------------------------------
@@ -110,11 +109,8 @@ def test_parameter_errors_are_zero_to_itself_and_ignore_the_order_of_experts(pro
     assert set(parameter_errors(truth, truth, X).values()) == {0.0}
     expected = parameter_errors(model, truth, X)
     assert min(expected.values()) > 0
-    for moved in (
-        parameter_errors(model.take([1, 2, 0]), truth, X),
-        parameter_errors(model, truth.take([2, 0, 1]), X),
-    ):
-        assert moved == pytest.approx(expected, rel=1e-10)
+    for pair in ((model.take([1, 2, 0]), truth), (model, truth.take([2, 0, 1]))):
+        assert parameter_errors(*pair, X) == pytest.approx(expected, rel=1e-10)
 
 
 def test_parameter_errors_computed_by_hand(rng):
@@ -125,13 +121,9 @@ def test_parameter_errors_computed_by_hand(rng):
     gate = truth.gate.with_vector(truth.gate.to_vector() + [0.0, 0.2])
     model = replace(truth, gate=gate, experts=replace(truth.experts, coef=coef, var=var))
     # A gate that is 0.2 off in its only free slope is 0.1 off twice when it is centred.
-    squares = {"gate": 2 * 0.1**2, "coef": 0.4**2, "var": 0.3**2}
-    expected = {
-        "gate": squares["gate"] / 4,
-        "coef": squares["coef"] / 4,
-        "var": squares["var"] / 2,
-        "total": sum(squares.values()) / 10,
-    }
+    gate, coef, var = 2 * 0.1**2, 0.4**2, 0.3**2
+    expected = {"gate": gate / 4, "coef": coef / 4, "var": var / 2}
+    expected["total"] = (gate + coef + var) / 10
     assert parameter_errors(model, truth, rng.normal(size=(30, 1))) == pytest.approx(expected)
 
 

@@ -1,6 +1,5 @@
 import numpy as np
 import pytest
-from families import FAMILIES
 from numpy.testing import assert_allclose, assert_array_equal
 from oracles import (
     jacobian,
@@ -13,11 +12,6 @@ from oracles import (
 
 from otmoe.likelihood.information import observed_information, score_outer
 from otmoe.likelihood.rows import Rows
-
-
-@pytest.fixture(params=list(FAMILIES))
-def family(request):
-    return request.param
 
 
 @pytest.mark.parametrize("columns", [None, (0, 2), (0,)])

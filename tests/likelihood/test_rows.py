@@ -1,6 +1,5 @@
 import numpy as np
 import pytest
-from families import FAMILIES
 from numpy.testing import assert_allclose, assert_array_equal
 from oracles import log_likelihood, random_model, random_rows
 from refusals import refused
@@ -77,7 +76,6 @@ def test_rows_of_no_weight_at_all_are_refused(X, y):
     refused("rows_without_weight").by(Rows(X, y, np.zeros(300)).standardised, GAUSSIAN)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
 def test_standardising_and_back_is_the_identity_on_parameters(rng, X, family):
     model = random_model(rng, 3, 3, columns=(0, 2, 3), family=family)
     y = rng.integers(0, 2, 300).astype(float)
@@ -87,7 +85,6 @@ def test_standardising_and_back_is_the_identity_on_parameters(rng, X, family):
     assert_allclose(scaling.to_user(there).to_vector(), model.to_vector(), rtol=1e-6, atol=1e-9)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
 def test_the_likelihood_of_standardised_rows_is_that_of_the_rows(rng, family):
     model = random_model(rng, 2, 3, family=family)
     X, y = random_rows(rng, model)

@@ -16,11 +16,6 @@ from otmoe.model.mixture import MoE
 ORDERED = [family for family in FAMILIES if family != "multinomial"]
 
 
-@pytest.fixture(params=list(FAMILIES))
-def family(request):
-    return request.param
-
-
 @pytest.fixture
 def model(rng, family):
     return random_model(rng, 3, 2, family=family)

@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from commandline import fails, fine, told
-from families import FAMILIES
 from jsonschema import Draft202012Validator
 from numpy.testing import assert_array_equal
 from oracles import made_up_grams, random_model
@@ -109,7 +108,6 @@ def refined():
 # -- numbers ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("family", FAMILIES)
 def test_the_numbers_are_those_of_the_aggregation(family):
     result = merged(family)
     found = data_of(report(result))
@@ -158,7 +156,6 @@ def test_intervals_are_those_of_the_inference_also_by_way_of_a_file(refined, tmp
     assert report(tmp_path / "model.json", title="T") == report(refined, title="T")
 
 
-@pytest.mark.parametrize("family", FAMILIES)
 def test_a_file_gives_the_page_of_the_aggregation(family, tmp_path):
     result = merged(family)
     result.save(tmp_path / "model.json", about={"made by": "Åsa"})
@@ -368,7 +365,6 @@ def test_a_file_that_says_nonsense_about_its_merging_is_refused(place, value, wo
 
 
 @pytest.mark.parametrize("columns", [None, (0, 2)])
-@pytest.mark.parametrize("family", FAMILIES)
 def test_every_free_parameter_has_a_standard_error(family, columns, tmp_path):
     model = random_model(np.random.default_rng(0), 3, 2, columns=columns, family=family)
     result = replace(merged(family), model=model)

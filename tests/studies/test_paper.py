@@ -1,9 +1,9 @@
 """The paper's study: reading its CSVs, its figures, its claims, and the pages that show them."""
 
-import csv
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from itertools import product
 from types import SimpleNamespace
 
 import numpy as np
@@ -27,39 +27,22 @@ def study_rows(**worse):
     """Return made-up rows: errors fall as 1/N, and are larger by the factors given."""
     rows = []
     levels = 1 + np.random.default_rng(0).random(TRUTHS)
-    for kind in ("hard", "soft"):
-        for n in SIZES:
-            for truth in range(TRUTHS):
-                level = levels[truth] * 1000 / n
-                for M in (1, *SITES, 16):
-                    for name, (method, refine) in ESTIMATORS.items():
-                        if (name == "G") != (M == 1):
-                            continue
-                        error = level * worse.get(name, 1.0)
-                        rows.append(
-                            {
-                                "kind": kind,
-                                "rows": str(n),
-                                "truth": str(truth),
-                                "sites": str(M),
-                                "method": method,
-                                "refine": refine,
-                                "rounds": "3",
-                                **{m: str(error) for m in ("transport", "mse_total", "rpe")},
-                                "below_truth": str(error / 1000),
-                                "mse_gate": str(error),
-                                "mse_coef": str(error),
-                                "ari": str(1 - error / 1000),
-                                "site_bytes": "100",
-                                "same_optimum": "True",
-                                "learning_seconds": str(4.0 if name == "G" else 1.0 + M / 100),
-                                "other_cores_busy": "0.5",
-                                "device": "cpu",
-                                "machine": "a machine",
-                                "python": "3",
-                                "numpy": "2",
-                            }
-                        )
+    machine = {"device": "cpu", "machine": "a machine", "python": "3", "numpy": "2"}
+    same = {"rounds": "3", "site_bytes": "100", "same_optimum": "True", "other_cores_busy": "0.5"}
+    errors = ("transport", "mse_total", "rpe", "mse_gate", "mse_coef")
+    cases = product(("hard", "soft"), SIZES, range(TRUTHS), (1, *SITES, 16), ESTIMATORS.items())
+    for kind, n, truth, M, (name, (method, refine)) in cases:
+        if (name == "G") != (M == 1):
+            continue
+        error = levels[truth] * 1000 / n * worse.get(name, 1.0)
+        where = {"kind": kind, "rows": str(n), "truth": str(truth), "sites": str(M)}
+        found = {
+            **dict.fromkeys(errors, str(error)),
+            "below_truth": str(error / 1000),
+            "ari": str(1 - error / 1000),
+            "learning_seconds": str(4.0 if name == "G" else 1.0 + M / 100),
+        }
+        rows.append({**where, "method": method, "refine": refine, **found, **same, **machine})
     return rows
 
 
@@ -67,10 +50,8 @@ def trace_rows():
     for n in ("1000", "4000"):
         for start, values in ((traces.OURS, (2, 1)), (traces.RANDOM, (9, 3, 1, 1))):
             for i, value in enumerate(values):
-                yield {"rows": n, "truth": "0", "start": start} | {
-                    "iteration": str(i),
-                    "objective": str(value),
-                }
+                step = {"iteration": str(i), "objective": str(value)}
+                yield {"rows": n, "truth": "0", "start": start} | step
 
 
 def made(timing=False, **worse):
@@ -304,9 +285,6 @@ def test_no_row_of_the_study_is_there_twice():
         path = writing.DOCS.parent / "paper" / "results" / f"{name}.csv"
         if not path.exists():
             continue
-        with path.open(newline="") as file:
-            keys = [
-                (r["kind"], r["rows"], r["truth"], r["sites"], r["method"], r["refine"])
-                for r in csv.DictReader(file)
-            ]
+        names = ("kind", "rows", "truth", "sites", "method", "refine")
+        keys = [tuple(row[name] for name in names) for row in read(path)]
         assert len(keys) == len(set(keys))

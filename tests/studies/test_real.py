@@ -46,12 +46,12 @@ def rows_by_method(path):
 @pytest.fixture
 def people():
     """Four people whose heart rate follows 60/IBI in two ways."""
-    data = simulate(1600, 2, 2, random_state=0)
-    rng = np.random.default_rng(0)
-    ibi = rng.uniform(0.5, 1.2, 1600)
+    n, rng = 1000, np.random.default_rng(0)
+    data = simulate(n, 2, 2, random_state=0)
+    ibi = rng.uniform(0.5, 1.2, n)
     X = np.column_stack([data.X, ibi, 60 / ibi])
-    y = 60 / ibi + np.where(data.z == 0, 8.0, -8.0) + rng.normal(size=1600)
-    return SiteData(X, y, np.arange(1600) % 4 + 1, ("a", "b", "ibi", "beats_per_minute"))
+    y = 60 / ibi + np.where(data.z == 0, 8.0, -8.0) + rng.normal(size=n)
+    return SiteData(X, y, np.arange(n) % 4 + 1, ("a", "b", "ibi", "beats_per_minute"))
 
 
 @pytest.mark.slow
@@ -99,17 +99,18 @@ def test_stations(tmp_path):
 
 @pytest.mark.slow
 def test_flights(tmp_path):
-    data = simulate(3000, 2, 2, family="logistic", softness=1.0, random_state=2)
-    rng = np.random.default_rng(2)
-    names = np.array(["UA", "AA", "HA", "OO"])[np.searchsorted([1400, 2930, 2960], np.arange(3000))]
+    n, rng = 1600, np.random.default_rng(2)
+    data = simulate(n, 2, 2, family="logistic", softness=1.0, random_state=2)
+    airline = np.searchsorted([700, 1530, 1560], np.arange(n))
+    names = np.array(["UA", "AA", "HA", "OO"])[airline]
     table = pa.table(
         {
             "late15": data.y.astype(np.int8),
             "carrier": names,
-            "origin": np.array(["EWR", "JFK"])[rng.integers(2, size=3000)],
+            "origin": np.array(["EWR", "JFK"])[rng.integers(2, size=n)],
             "distance": data.X[:, 0],
             "temp": data.X[:, 1],
-            "day": rng.integers(1, 31, 3000),
+            "day": rng.integers(1, 31, n),
         }
     )
     path = tmp_path / "results.csv"

@@ -65,8 +65,7 @@ def test_one_expert_has_no_gate_to_show():
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def folder(own_folder):
     data = simulate(60, 1, 2, random_state=0)
     save_model(data.truth, "model.json")
     begin(data.truth, {"Lyon": 60}, Scaling.of(data.X)).save("state.json")
@@ -76,6 +75,7 @@ def folder(tmp_path, monkeypatch):
 FIT = ["fit", "rows.parquet", "--target", "y", "--experts", 1, "--site", "Lyon", "-o", "m.json"]
 RUN = ["run", "rows.parquet", "--target", "y", "--experts", 1, "-o", "m.json"]
 START = ["refine", "start", "model.json", "*.moe.json", "--state", "s.json", "-o", "s.json"]
+FILES = ["simulate", "-o", "new", "--rows", 3, "--files", 4]
 STEP = ["refine", "step", "state.json", "*.reply.json", "-o", "state.json", "--force"]
 
 
@@ -87,11 +87,7 @@ STEP = ["refine", "step", "state.json", "*.reply.json", "-o", "state.json", "--f
         ([*FIT, "--classes", "a,b"], "shell_classes_family", {}),
         ([*FIT, "--features", "f.json", "--columns", "x0"], "shell_features_or_columns", {}),
         (["features", *FIT[1:4], "--columns", "y,x0", "-o", "f.json"], "shell_roles", {}),
-        (
-            ["simulate", "-o", "new", "--rows", 3, "--files", 4],
-            "shell_files_rows",
-            {"files": 4, "rows": 3},
-        ),
+        (FILES, "shell_files_rows", {"files": 4, "rows": 3}),
         (START, "shell_two_files", {}),
         (STEP, "shell_three_files", {}),
     ],

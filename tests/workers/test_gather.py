@@ -125,10 +125,7 @@ def test_results_are_in_the_order_of_the_tasks(workers):
 
 
 def test_no_tasks_need_no_pool():
-    def refuse():
-        raise AssertionError("no pool is needed")
-
-    assert gather(squares(), [], [], Workers(refuse)) == ([], [])
+    assert gather(squares(), [], [], Workers(lambda: pytest.fail("no pool is needed"))) == ([], [])
     assert gather(squares(), [], []) == ([], [])
 
 
@@ -394,14 +391,10 @@ def test_ctrl_c_ends_the_run_and_leaves_no_process(tmp_path, pool, all_of_them):
     script, folder = tmp_path / "script.py", tmp_path / "workers"
     script.write_text(textwrap.dedent(SCRIPT))
     folder.mkdir()
-    child = subprocess.Popen(
-        [sys.executable, str(script), str(folder), pool],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
-    )
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, str(script), str(folder), pool]
+    child = subprocess.Popen(command, start_new_session=True, env=env, **pipes)
     try:
         until(lambda: len(list(folder.iterdir())) == 2 or child.poll() is not None, "no workers")
         assert child.poll() is None, child.stderr.read()
