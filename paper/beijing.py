@@ -65,7 +65,7 @@ def main() -> None:
             out.print(f"RMSE of {method}: asked at most {bar}, found {rmse:.2f}, {verdict}")
 
 
-def study(data: SiteData, results: Results, quick: bool) -> None:
+def study(data: SiteData, results: Results, quick: bool, *, experts: int = EXPERTS) -> None:
     """Add to the CSV what it lacks."""
     every = 20 if quick else 1  # the 20th hour of a station is another time of the day each day
     X, y, site, train = (a[::every] for a in (data.X, data.y, data.site, data.train))
@@ -81,7 +81,7 @@ def study(data: SiteData, results: Results, quick: bool) -> None:
     for method, estimator in {
         "linear regression": LinearRegression(),
         "gradient boosting": HistGradientBoostingRegressor(random_state=SEED),
-        "centralised": MoERegressor(EXPERTS, random_state=SEED),
+        "centralised": MoERegressor(experts, random_state=SEED),
     }.items():
         if results.lacks(sites="1", method=method, refine="0"):
             _, row = timed(lambda e=estimator: e.fit(X, y))
@@ -98,7 +98,7 @@ def study(data: SiteData, results: Results, quick: bool) -> None:
     where = str(len(shards))
     keys = wanted(METHODS, REFINED, ROUNDS)
     if any(results.lacks(sites=where, method=m, refine=r) for m, r in keys):
-        sites = fit_sites(shards, EXPERTS)
+        sites = fit_sites(shards, experts)
         add(where, "alone", "0", *sites.alone(X_test, data.site[::every][~train]))
         for method, refine, model, row in merged(sites, METHODS, REFINED, ROUNDS):
             row |= {"log_likelihood": log_likelihood(model, X_test, y_test)}

@@ -208,7 +208,7 @@ def show(tables: list[Cells]) -> None:
         console.print(words)
 
 
-def write_page(tables: list[Cells]) -> None:
+def write_page(tables: list[Cells], page: Path = PAGE) -> None:
     """Put the tables where docs/sites.md has its mark."""
     lines = []
     for words, heads, body in tables:
@@ -217,7 +217,7 @@ def write_page(tables: list[Cells]) -> None:
         lines += ["", words, ""]
     row = read(MODELS)[-1]
     lines += [f"Measured on: {row['machine']}, Python {row['python']}.", ""]
-    put("beijing", lines, PAGE)
+    put("beijing", lines, page)
 
 
 if __name__ == "__main__":

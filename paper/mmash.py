@@ -64,28 +64,41 @@ def main() -> None:
 KEYS = ("split", "sites", "method", "refine")
 
 
-def study(data: SiteData, results: Results, quick: bool) -> None:
+def study(
+    data: SiteData,
+    results: Results,
+    quick: bool,
+    *,
+    experts: int = EXPERTS,
+    shards: tuple[int, ...] = SHARDS,
+    folds: int = FOLDS,
+) -> None:
     """Add to the CSV what it lacks."""
     if quick:  # every 50th second, and fewer shards
         data = SiteData(data.X[::50], data.y[::50], data.site[::50], data.feature_names)
-    for name, train in splits(data).items():
-        one_split(name, data, train, results, (4, 8) if quick else SHARDS)
+    for name, train in splits(data, folds).items():
+        one_split(name, data, train, results, (4, 8) if quick else shards, experts)
 
 
-def splits(data: SiteData) -> dict[str, np.ndarray]:
+def splits(data: SiteData, n_folds: int = FOLDS) -> dict[str, np.ndarray]:
     """Return the training rows of each split."""
     rng = np.random.default_rng(SEED)
     people = np.unique(data.site)
-    first = rng.choice(people, len(people) // FOLDS, replace=False)
+    first = rng.choice(people, len(people) // n_folds, replace=False)
     train = np.ones(len(data.y), dtype=bool)
     train[rng.choice(len(train), len(train) // 5, replace=False)] = False
-    others = np.array_split(rng.permutation(np.setdiff1d(people, first)), FOLDS - 1)
+    others = np.array_split(rng.permutation(np.setdiff1d(people, first)), n_folds - 1)
     folds = enumerate([first, *others], 1)
     return {RANDOM: train} | {f"{PERSON} {i}": ~np.isin(data.site, fold) for i, fold in folds}
 
 
 def one_split(
-    name: str, data: SiteData, train: np.ndarray, results: Results, shards: tuple[int, ...]
+    name: str,
+    data: SiteData,
+    train: np.ndarray,
+    results: Results,
+    shards: tuple[int, ...],
+    experts: int,
 ) -> None:
     X, y, site = data.X[train], data.y[train], data.site[train]
     X_test, y_test = data.X[~train], data.y[~train]
@@ -100,7 +113,7 @@ def one_split(
     for columns, suffix in sets if name == RANDOM else sets[:1]:
         for method, estimator in (
             ("linear regression", LinearRegression()),
-            ("centralised", MoERegressor(EXPERTS, random_state=SEED)),
+            ("centralised", MoERegressor(experts, random_state=SEED)),
         ):
             key = {"sites": "1", "method": method + suffix, "refine": "0"}
             if results.lacks(**about, **key):
@@ -121,7 +134,7 @@ def one_split(
     for where, parts in cuts.items():
         keys = wanted(METHODS, refined, ROUNDS)
         if any(results.lacks(**about, sites=where, method=m, refine=r) for m, r in keys):
-            sites = fit_sites(parts, EXPERTS)
+            sites = fit_sites(parts, experts)
             if "people" in where and name == RANDOM:
                 add(where, "alone", "0", *sites.alone(X_test, data.site[~train]))
             for method, refine, model, row in merged(sites, METHODS, refined, ROUNDS):

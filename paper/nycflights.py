@@ -78,7 +78,15 @@ def main() -> None:
         show(tables(rows), out)
 
 
-def study(table: pa.Table, results: Results, folder: Path, **options: Any) -> None:
+def study(
+    table: pa.Table,
+    results: Results,
+    folder: Path,
+    *,
+    small: int = SMALL,
+    methods: tuple[str, ...] = METHODS,
+    **options: Any,
+) -> None:
     """Add to the CSV what it lacks; options are of the local fits."""
     testing = pa.array(column(table, "day") % 5 == 0)
     train, test = table.filter(pc.invert(testing)), table.filter(testing)
@@ -88,13 +96,13 @@ def study(table: pa.Table, results: Results, folder: Path, **options: Any) -> No
     X_test, y_test, airline = spec.encode(test), column(test, "late15"), column(test, "carrier")
     theirs = column(train, "carrier")
     count = dict(zip(*np.unique(theirs, return_counts=True), strict=True))
-    few = {name for name in {*theirs, *airline} if count.get(name, 0) < SMALL}
-    small = np.isin(airline, list(few))
+    few = {name for name in {*theirs, *airline} if count.get(name, 0) < small}
+    by_few = np.isin(airline, list(few))
 
     def add(where: str, method: str, refine: str, late: np.ndarray, row: Row) -> None:
         about = {"sites": where, "method": method, "refine": refine}
-        about |= {"rows": len(train), "test_rows": len(test), "small_test_rows": int(small.sum())}
-        results.add(about | judged(y_test, late, small) | row)
+        about |= {"rows": len(train), "test_rows": len(test), "small_test_rows": int(by_few.sum())}
+        results.add(about | judged(y_test, late, by_few) | row)
 
     # 1) in one place
     y, X = column(train, "late15"), spec.encode(train)
@@ -116,7 +124,7 @@ def study(table: pa.Table, results: Results, folder: Path, **options: Any) -> No
         "small airlines joined": lambda name: JOINED if name in few else name,
     }
     for where, owner in owners.items():
-        keys = [*wanted(METHODS, REFINED, ROUNDS), (ONE, "auto")]
+        keys = [*wanted(methods, REFINED, ROUNDS), (ONE, "auto")]
         if any(results.lacks(sites=where, method=m, refine=r) for m, r in keys):
             owners_of = [np.array([owner(name) for name in a]) for a in (theirs, airline)]
             path = folder / f"{where}.parquet"
@@ -124,7 +132,7 @@ def study(table: pa.Table, results: Results, folder: Path, **options: Any) -> No
             shards = shards_from(path, target="late15", features=spec, site_column="site")
             sites = fit_sites(shards, EXPERTS, LATE, **options)
             add(where, "alone", "0", *sites.alone(X_test, owners_of[1]))
-            for method, refine, model, row in merged(sites, METHODS, REFINED, ROUNDS):
+            for method, refine, model, row in merged(sites, methods, REFINED, ROUNDS):
                 add(where, method, refine, model.predict(X_test), row)
             sites = fit_sites(shards, 1, LATE, **options)
             for _, refine, model, row in merged(sites, ["gram"], ["gram"], ()):

@@ -11,8 +11,8 @@ from __future__ import annotations
 import argparse
 import sys
 import warnings
-from collections.abc import Iterator
-from concurrent.futures import as_completed
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, as_completed
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -57,6 +57,8 @@ class Part:
     sites : tuple of int
     refined : tuple of str
         Methods from which refine rounds set out.
+    experts, features, test : int
+        Of the truths; rows to judge by.
     """
 
     kind: str
@@ -64,6 +66,9 @@ class Part:
     truths: int
     sites: tuple[int, ...] = SITES
     refined: tuple[str, ...] = ("gram",)
+    experts: int = EXPERTS
+    features: int = FEATURES
+    test: int = TEST
 
 
 STUDIES = {
@@ -103,7 +108,13 @@ def main() -> None:
 
 
 def run(
-    parts: list[Part], path: Path, truths: int | None, jobs: int, device: str, console: Console
+    parts: list[Part],
+    path: Path,
+    truths: int | None,
+    jobs: int,
+    device: str,
+    console: Console,
+    pool_of: Callable[[int], Executor] = ProcessPoolExecutor,
 ) -> None:
     """Add to the CSV what it lacks, each truth as soon as it is known."""
     known = {key_of(row) for row in read(path)}
@@ -114,7 +125,7 @@ def run(
         if not wanted(part, truth) <= known
     ]
     start = perf_counter()
-    with ProcessPoolExecutor(jobs) as pool:
+    with pool_of(jobs) as pool:
         futures = {
             pool.submit(one_truth, part, truth, known, device): (part, truth)
             for part, truth in todo
@@ -175,14 +186,14 @@ def one_truth(part: Part, truth: int, known: set[Key], device: str) -> list[Row]
     The fit of all rows is always made anew: the others are measured against it.
     """
     about = {"kind": part.kind, "rows": part.rows, "truth": truth, "device": name_of(device)}
-    data = simulate(part.rows, EXPERTS, FEATURES, random_state=truth, **KINDS[part.kind])
-    test = data.draw(TEST, truth + 1000)
+    data = simulate(part.rows, part.experts, part.features, random_state=truth, **KINDS[part.kind])
+    test = data.draw(part.test, truth + 1000)
     points = draw_support([data.X], POINTS, random_state=truth)
     data = on_device(data, device)
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # about shards left out: a column counts them
         start, other = perf_counter(), OtherWork()
-        whole = em(data.X, data.y, EXPERTS, random_state=truth)
+        whole = em(data.X, data.y, part.experts, random_state=truth)
         seconds = perf_counter() - start
         rows = [
             about
@@ -217,7 +228,7 @@ def estimators(
         RowsShard(f"shard {i}", data.X, data.y, index=index) for i, index in enumerate(parts, 1)
     ]
     other = OtherWork()
-    fit = fit_shards(shards, EXPERTS, method="gram", n_support=POINTS, random_state=seed)
+    fit = fit_shards(shards, part.experts, method="gram", n_support=POINTS, random_state=seed)
     local, agreeing = learning_times(fit)
     left_out = fit.aggregation.left_out
     messages = [message for message in fit.local_models if message.site not in left_out]
@@ -253,7 +264,7 @@ def estimators(
 
 def to_mle(model: MoE, data: Simulation, whole: Fit) -> tuple[float, bool]:
     """Return the distance to the maximum nearby, in standard errors, and whether it is G's."""
-    mle = em(data.X, data.y, EXPERTS, init=model)
+    mle = em(data.X, data.y, model.n_experts, init=model)
     there = mle.model.aligned_to(model, to_numpy(data.X[:POINTS, :]))
     step = model.to_vector() - there.to_vector()
     matrix = observed_information(there, Rows(data.X, data.y)).matrix

@@ -37,21 +37,28 @@ def main() -> None:
     run(args.out, ROWS, args.truths)
 
 
-def run(path: Path, sizes: tuple[int, ...], truths: int) -> None:
+def run(
+    path: Path,
+    sizes: tuple[int, ...],
+    truths: int,
+    *,
+    sites: int = SITES,
+    features: int = FEATURES,
+) -> None:
     """Add to the CSV the truths that it lacks."""
     known = {(int(row["rows"]), int(row["truth"])) for row in read(path)}
     out = console()
     for n in sizes:
         for truth in range(truths):
             if (n, truth) not in known:
-                for row in list(traces(n, truth)):  # all or none
+                for row in list(traces(n, truth, sites, features)):  # all or none
                     append(path, row)
                 out.print(f"traces: {n:,} rows, truth {truth}")
 
 
-def traces(n: int, truth: int) -> Iterator[Row]:
-    data = simulate(n, EXPERTS, FEATURES, random_state=truth, **KINDS["hard"])
-    parts = split(n, SITES, data.truth.n_parameters, np.random.default_rng(truth))
+def traces(n: int, truth: int, sites: int, features: int) -> Iterator[Row]:
+    data = simulate(n, EXPERTS, features, random_state=truth, **KINDS["hard"])
+    parts = split(n, sites, data.truth.n_parameters, np.random.default_rng(truth))
     shards = [
         RowsShard(f"shard {i}", data.X, data.y, index=part) for i, part in enumerate(parts, 1)
     ]
@@ -70,7 +77,7 @@ def traces(n: int, truth: int) -> Iterator[Row]:
         for iteration, objective in enumerate(trace):
             yield {
                 "rows": n,
-                "sites": SITES,
+                "sites": sites,
                 "truth": truth,
                 "start": name,
                 "iteration": iteration,

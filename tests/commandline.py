@@ -1,5 +1,6 @@
 """Calls of the command ``otmoe`` in this process."""
 
+import json
 from unittest.mock import patch
 
 from click.testing import CliRunner
@@ -17,6 +18,11 @@ def fine(*args):
     result = call(*args)
     assert result.exit_code == 0, result.output
     return result
+
+
+def told(*args):
+    """Return what a command tells with --json."""
+    return json.loads(fine(*args, "--json").stdout)
 
 
 def fails(*args, code=None, **facts):

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from families import FAMILIES
 from hypothesis import settings
 
 # Derandomised: a red run is always the doing of a change.
@@ -10,6 +11,12 @@ settings.load_profile("otmoe")
 @pytest.fixture
 def rng():
     return np.random.default_rng(20240229)
+
+
+@pytest.fixture(params=list(FAMILIES))
+def family(request):
+    """Let a law run over every family."""
+    return request.param
 
 
 @pytest.fixture

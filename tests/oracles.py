@@ -7,7 +7,9 @@ from families import FAMILIES
 from scipy import optimize, special
 
 from otmoe.documents.message import LocalModel
+from otmoe.likelihood.answers import site_information
 from otmoe.likelihood.grams import Grams
+from otmoe.likelihood.rows import Rows, Scaling
 from otmoe.likelihood.statistics import EXPERT_RIDGE
 from otmoe.model.gate import SoftmaxGate
 from otmoe.model.mixture import MoE
@@ -22,6 +24,25 @@ def random_model(rng, n_experts=2, n_features=2, columns=None, family="gaussian"
         gate.with_vector(rng.normal(size=gate.n_parameters)),
         FAMILIES[family].make(rng, n_experts, n_features + 1),
     )
+
+
+def nearby(rng, model, noise=0.1):
+    """Draw a model around another."""
+    return model.with_vector(model.to_vector() + noise * rng.normal(size=model.n_parameters))
+
+
+def gap(a, b):
+    """Return the largest difference of parameters, of gates on centred columns."""
+    parts = [(a.gate.centred, b.gate.centred), (a.experts.to_vector(), b.experts.to_vector())]
+    return max(np.abs(x - y).max(initial=0) for x, y in parts)
+
+
+def distance(found, fit, X, y, weight=None):
+    """Return the distance of two models in standard errors of the second."""
+    scaling = Scaling.of(X)
+    there = site_information("", fit, scaling, Rows(X, y, weight)).information.matrix
+    step = scaling.from_user(found).to_vector() - scaling.from_user(fit).to_vector()
+    return float(np.sqrt(step @ there @ step))
 
 
 def random_rows(rng, model, n=200):
@@ -96,6 +117,14 @@ def jacobian(function, x, step=1e-5):
     return np.stack([(function(x + s) - function(x - s)) / (2 * step) for s in shifts], axis=-1)
 
 
+def minimum(loss, x, gtol, most=1e-4):
+    """Return where a general-purpose optimiser ends; the gradient there is `most` at most."""
+    slope = {"jac": lambda vector: jacobian(loss, vector), "options": {"gtol": gtol}}
+    found = optimize.minimize(loss, x, method="BFGS", **slope)
+    assert np.abs(found.jac).max() < most, found.message
+    return found.x
+
+
 # -- fits --------------------------------------------------------------------------------------
 
 
@@ -123,15 +152,7 @@ def maximum_likelihood(start, X, y, alpha=0.0, weight=None):
     def loss(vector):
         return -penalised_log_likelihood(start.with_vector(vector), X, y, alpha, weight)
 
-    found = optimize.minimize(
-        loss,
-        start.to_vector(),
-        method="BFGS",
-        jac=lambda vector: jacobian(loss, vector),
-        options={"gtol": 1e-5},
-    )
-    assert np.abs(found.jac).max() < 1e-4, found.message
-    return start.with_vector(found.x)
+    return start.with_vector(minimum(loss, start.to_vector(), 1e-5))
 
 
 # -- relaxed transport -------------------------------------------------------------------------
@@ -256,15 +277,7 @@ def best_experts(models, weight, start, X, plan):
     def loss(vector):
         return plan_cost(models, weight, start.with_vector(vector), X, plan)
 
-    found = optimize.minimize(
-        loss,
-        start.to_vector(),
-        method="BFGS",
-        jac=lambda vector: jacobian(loss, vector),
-        options={"gtol": 1e-8},
-    )
-    assert np.abs(found.jac).max() < 1e-6, found.message
-    return start.with_vector(found.x)
+    return start.with_vector(minimum(loss, start.to_vector(), 1e-8, 1e-6))
 
 
 def transport_cost(f, g, X):

@@ -11,6 +11,7 @@ import otmoe
 
 ROOT = Path(otmoe.__file__).parent
 FILES = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py"))
+LONG = 350  # lines of a file that probably has two jobs
 OPTIONAL = {"dask", "flwr", "matplotlib", "pandas", "ray", "torch", "triton"}
 
 # The list in CONTRIBUTING.md is the architecture: rooms in order, then the edges, in order too.
@@ -61,6 +62,14 @@ def runs_at_import(tree):
         if isinstance(node, ast.Import | ast.ImportFrom):
             yield node
         yield from runs_at_import(node)
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_a_long_file_says_why_it_is_long(file):
+    lines = (ROOT / file).read_text().splitlines()
+    assert len(lines) <= LONG or lines[0].startswith("# Long because "), (
+        f"{file} has {len(lines)} lines: split it, or begin with '# Long because ...'"
+    )
 
 
 def test_every_file_is_in_a_room():

@@ -59,11 +59,7 @@ FIT = (
 PREPARE = {
     # what a page takes for granted: commands, or Python
     "docs/engines.md": [DATA],
-    "docs/flower.md": [
-        DATA,
-        FIT.format(0, "Lyon", "lyon"),
-        FIT.format(1, "Nantes", "nantes"),
-    ],
+    "docs/flower.md": [DATA, FIT.format(0, "Lyon", "lyon"), FIT.format(1, "Nantes", "nantes")],
     "docs/report.md": """
 from otmoe import MoERegressor, aggregate, simulate
 data = simulate(2000, 2, 2, random_state=0)
@@ -151,7 +147,8 @@ def test_the_options_of_commands_that_are_not_run_exist():
         for kind, block in blocks(page):
             for line in commands(kind, block) if kind in ("console", "sh") else []:
                 if line.startswith("otmoe ") and elsewhere(line, ELSEWHERE):
-                    result = call(*shlex.split(line)[1:])
+                    here = line.replace("s3://", "")  # no network is asked for the bucket
+                    result = call(*shlex.split(here)[1:])
                     assert result.exit_code == 1, result.output  # 2: wrong usage
 
 

@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from oracles import (
     best_experts,
+    gap,
     log_density,
     messages,
+    nearby,
     nearest_plan,
     plan_cost,
     random_model,
@@ -74,10 +76,7 @@ def around_a_truth(family, seed, noise=0.05, sizes=(2, 2, 2)):
         X = rng.normal(size=(60, 2)) * [0.7, 1.4] + 0.3
         if relaxed_cost([truth.take([0])], [1.0], truth.take([1]).experts, X) > 0.3:
             break
-    models = []
-    for K in sizes:
-        vector = truth.to_vector() + noise * rng.normal(size=truth.n_parameters)
-        models.append(truth.with_vector(vector).take(rng.permutation(2)[:K]))
+    models = [nearby(rng, truth, noise).take(rng.permutation(2)[:K]) for K in sizes]
     return Small(models, rng.uniform(0.2, 3.0, len(sizes)), X, 2)
 
 
@@ -85,17 +84,6 @@ def around_a_truth(family, seed, noise=0.05, sizes=(2, 2, 2)):
 def solved(family):
     problems = [small(family, seed) for seed in range(N_PROBLEMS)]
     return [(problem, problem.aggregate()) for problem in problems]
-
-
-@pytest.fixture(params=list(FAMILIES))
-def family(request):
-    return request.param
-
-
-def gap(a, b):
-    """Return the largest difference of parameters, of gates on centred columns."""
-    parts = [(a.gate.centred, b.gate.centred), (a.experts.to_vector(), b.experts.to_vector())]
-    return max(np.abs(x - y).max(initial=0) for x, y in parts)
 
 
 def same_model(a, b, X):
@@ -187,7 +175,7 @@ def test_the_majoriser_touches_and_lies_above(name, seed, scale):
     def majoriser(experts):
         return plan_cost(problem.models, problem.weight, experts, problem.X, plan)
 
-    other = now.with_vector(now.to_vector() + scale * rng.normal(size=now.n_parameters))
+    other = nearby(rng, now, scale)
     assert_allclose(majoriser(now), objective(now), rtol=1e-10, atol=1e-12)
     assert majoriser(other) >= objective(other) * (1 - 1e-10) - 1e-12
 
@@ -204,9 +192,8 @@ def test_a_gaussian_step_minimises_the_majoriser():
         plan = nearest_plan(models, start, X)
         best = best_experts(models, weight, start, X, plan)
         assert_allclose(found.to_vector(), best.to_vector(), atol=1e-5)
-        assert plan_cost(models, weight, found, X, plan) <= (
-            plan_cost(models, weight, best, X, plan) + 1e-12
-        )
+        here, least = (plan_cost(models, weight, part, X, plan) for part in (found, best))
+        assert here <= least + 1e-12
 
 
 def test_the_result_minimises_the_majoriser_of_its_own_plan(family):
@@ -261,11 +248,7 @@ def test_copies_with_unequal_weights_return_the_model(family):
 def test_nearly_equal_copies_return_nearly_the_model(family):
     rng = np.random.default_rng(5)
     model, X = random_model(rng, 2, 2, family=family), rng.normal(size=(60, 2))
-    vector = model.to_vector()
-    copies = [
-        model.with_vector(vector + 1e-9 * rng.normal(size=len(vector))).take(rng.permutation(2))
-        for _ in range(5)
-    ]
+    copies = [nearby(rng, model, 1e-9).take(rng.permutation(2)) for _ in range(5)]
     assert same_model(aggregate(messages(copies), X).model, model, X) < 1e-7
 
 
@@ -390,9 +373,8 @@ def test_the_masses_of_a_site_add_up_and_follow_the_plan(family):
 
 def test_weights_are_the_shares_of_the_rows(family):
     problem, result = solved(family)[0]
-    assert_allclose(
-        [record.weight for record in result.sites], problem.weight / problem.weight.sum()
-    )
+    weights = [record.weight for record in result.sites]
+    assert_allclose(weights, problem.weight / problem.weight.sum())
     by_name = {f"site {m}": 2.0 + m for m in range(len(problem.models))}
     a = problem.aggregate(site_weight=by_name)
     b = problem.aggregate(site_weight=list(by_name.values()))
@@ -433,9 +415,8 @@ def test_the_result_describes_itself(family):
 
 def test_the_default_number_of_experts_is_the_largest(family):
     problem, _ = solved(family)[2]
-    assert problem.aggregate(n_experts=None).model.n_experts == max(
-        model.n_experts for model in problem.models
-    )
+    largest = max(model.n_experts for model in problem.models)
+    assert problem.aggregate(n_experts=None).model.n_experts == largest
 
 
 def test_names_and_classes_stay(rng):

@@ -120,10 +120,8 @@ def test_experts_are_matched_where_a_site_knows_them():
     # At 1 the third site's experts, extrapolated, look like each other's counterparts: 5 against
     # 10 and 0 against -5. Only at 0, where it has seen rows, is the right match the nearer one.
     def model(coef):
-        return MoE(
-            SoftmaxGate(np.array([[0.5, 0.0], [0.0, 0.0]])),
-            GaussianExperts(np.array(coef), np.array([1.0, 1.0])),
-        )
+        gate = SoftmaxGate(np.array([[0.5, 0.0], [0.0, 0.0]]))
+        return MoE(gate, GaussianExperts(np.array(coef), np.array([1.0, 1.0])))
 
     whole, part = model([[0.0, 10.0], [5.0, -10.0]]), model([[0.0, 0.0], [5.0, 0.0]])
     sent = [message(whole, "a", 100.0), message(whole, "b", 90.0)]
@@ -146,14 +144,9 @@ def test_a_coefficient_sent_for_a_constant_feature_means_nothing(rng):
     gate[0] += 0.3 * np.array([-1.0, 0.0, 1.0])
     other = MoE(SoftmaxGate(gate), replace(models[1].experts, coef=coef))
     for method in (*EXPERTS, "ensemble"):
-        a, b = (
-            aggregate(
-                [message(models[0], "a"), message(model, "b", constant={"x1": 1.0})],
-                X,
-                method=method,
-            )
-            for model in (models[1], other)
-        )
+        first, known = message(models[0], "a"), {"constant": {"x1": 1.0}}
+        pairs = [[first, message(model, "b", **known)] for model in (models[1], other)]
+        a, b = (aggregate(pair, X, method=method) for pair in pairs)
         assert a.cost == pytest.approx(b.cost, rel=1e-9, abs=1e-12), method
         assert_allclose(b.model.predict(X), a.model.predict(X), rtol=1e-7)
 
@@ -181,8 +174,7 @@ def test_support_points_where_nobody_votes_are_left_out(rng):
     assert result.n_support == result.communication.support_rows == 60
     within = aggregate(sent, X[:60])
     assert_allclose(result.model.to_vector(), within.model.to_vector(), rtol=1e-10)
-    with refused("support_uncovered", ValueError):
-        aggregate(sent, X[60:])
+    refused("support_uncovered", ValueError).by(aggregate, sent, X[60:])
 
 
 def test_a_site_that_is_heard_nowhere_has_no_record(rng):

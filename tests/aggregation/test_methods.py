@@ -4,12 +4,13 @@ from dataclasses import fields, replace
 
 import numpy as np
 import pytest
-from families import FAMILIES
 from numpy.testing import assert_allclose, assert_array_equal
 from oracles import (
     best_experts,
+    gap,
     log_density,
     messages,
+    nearby,
     plan_cost,
     random_model,
     relaxed_cost,
@@ -33,11 +34,6 @@ pytestmark = pytest.mark.filterwarnings("ignore:aggregate:UserWarning")
 WEIGHT = np.array([1.0, 4.0, 2.5, 0.5])
 
 
-@pytest.fixture(params=list(FAMILIES))
-def family(request):
-    return request.param
-
-
 @pytest.fixture
 def X(rng):
     return rng.normal(size=(60, 2)) * [0.7, 1.4] + 0.3
@@ -46,15 +42,7 @@ def X(rng):
 def sites(rng, family, noise=0.1, n_experts=2, n_sites=4):
     """Draw models around a common one, their experts in the same order."""
     truth = random_model(rng, n_experts, 2, family=family)
-    return [
-        truth.with_vector(truth.to_vector() + noise * rng.normal(size=truth.n_parameters))
-        for _ in range(n_sites)
-    ]
-
-
-def gap(a, b):
-    parts = [(a.gate.centred, b.gate.centred), (a.experts.to_vector(), b.experts.to_vector())]
-    return max(np.abs(x - y).max(initial=0) for x, y in parts)
+    return [nearby(rng, truth, noise) for _ in range(n_sites)]
 
 
 def mean_model(models, weight):
@@ -188,8 +176,7 @@ def test_middle_of_many_is_found_on_few_points_first(rng):
 
 def test_middle_needs_a_site_of_the_right_size(rng, X):
     sent = messages([random_model(rng, 2, 2) for _ in range(3)])
-    with refused("no_middle", experts=3):
-        aggregate(sent, X, n_experts=3, method="middle")
+    refused("no_middle", experts=3).by(aggregate, sent, X, n_experts=3, method="middle")
 
 
 # -- greedy merging ----------------------------------------------------------------------------
@@ -260,8 +247,7 @@ def test_greedy_merging_keeps_all_where_there_is_nothing_to_merge(rng, family, X
 def test_greedy_merging_of_too_many_is_refused(rng, X):
     problem = prepare(messages(sites(rng, "gaussian", n_sites=3)), X)
     assert greedy(problem, rng, most=6).model.n_experts == 2
-    with refused("greedy_too_many", experts=6):
-        greedy(problem, rng, most=5)
+    refused("greedy_too_many", experts=6).by(greedy, problem, rng, most=5)
 
 
 # -- the ensemble ------------------------------------------------------------------------------

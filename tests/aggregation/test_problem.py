@@ -6,9 +6,8 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from families import FAMILIES
 from numpy.testing import assert_allclose
-from oracles import message, messages, random_model, relaxed_cost
+from oracles import message, messages, nearby, random_model, relaxed_cost
 from refusals import codes, refused
 
 from otmoe import aggregate
@@ -21,20 +20,13 @@ from otmoe.text.sentences import Warn
 # The result holds the warnings; test_problem.py checks that they are also given.
 pytestmark = pytest.mark.filterwarnings("ignore:aggregate:UserWarning")
 
+ALL = sorted(METHODS)
 MERGING = [name for name in METHODS if name != "ensemble"]
-
-
-@pytest.fixture(params=list(FAMILIES))
-def family(request):
-    return request.param
 
 
 def sites(rng, family="gaussian", d=2, n_sites=3, noise=0.1, **changes):
     truth = replace(random_model(rng, 2, d, family=family), **changes)
-    return [
-        truth.with_vector(truth.to_vector() + noise * rng.normal(size=truth.n_parameters))
-        for _ in range(n_sites)
-    ]
+    return [nearby(rng, truth, noise) for _ in range(n_sites)]
 
 
 # -- awkward support ---------------------------------------------------------------------------
@@ -74,9 +66,8 @@ def test_coefficients_of_a_column_that_the_support_does_not_vary_are_averaged(rn
     mean = np.average([m.experts.coef for m in models], axis=0, weights=weight)
     found = found.aligned_to(models[0], X)
     if method in ("reduction", "greedy"):  # each site's expert counts by its mass
-        mass = np.array(
-            [w * m.gate_prob(X).mean(axis=0) for w, m in zip(weight, models, strict=True)]
-        )
+        prob = np.array([m.gate_prob(X).mean(axis=0) for m in models])
+        mass = weight[:, None] * prob
         coef = np.array([m.experts.coef for m in models])
         mean = np.array([np.average(coef[:, k], axis=0, weights=mass[:, k]) for k in range(2)])
     assert_allclose(found.experts.coef[..., 2], mean[..., 2], atol=1e-9)
@@ -177,9 +168,9 @@ def labelled(*classes):
     return replace(LABELS, classes=np.array(classes))
 
 
-def fewer_classes():
-    experts = replace(LABELS.experts, coef=LABELS.experts.coef[:, 1:])
-    return replace(LABELS, experts=experts)
+NAMED, BACK, HEIGHT = named(A, "age", "dose"), named(B, "dose", "age"), named(B, "age", "height")
+ABC, ACB = labelled("a", "b", "c"), labelled("a", "c", "b")
+FEWER = replace(LABELS, experts=replace(LABELS.experts, coef=LABELS.experts.coef[:, 1:]))
 
 
 @pytest.mark.parametrize(
@@ -187,61 +178,29 @@ def fewer_classes():
     [
         ([A, COUNTS], "family_differs", {"family": "poisson", "wanted": "gaussian"}),
         ([A, random_model(RNG, 2, 3)], "n_features_differ", {"features": 3, "wanted": 2}),
-        (
-            [named(A, "age", "dose"), named(B, "dose", "age")],
-            "names_order",
-            {"place": 0, "name": "'dose'", "wanted": "'age'"},
-        ),
-        (
-            [named(A, "age", "dose"), named(B, "age", "height")],
-            "names_differ",
-            {"extra": "['height']", "missing": "['dose']"},
-        ),
-        ([named(A, "age", "dose"), B], "names_missing", {}),
-        (
-            [A, named(B, "age", "dose")],
-            "names_missing",
-            {"who": "site 'site 0'", "other": "site 'site 1'"},
-        ),
-        (
-            [labelled("a", "b", "c"), labelled("a", "c", "b")],
-            "classes_differ",
-            {"classes": "['a', 'c', 'b']", "wanted": "['a', 'b', 'c']"},
-        ),
-        (
-            [labelled("a", "b", "c"), LABELS],
-            "classes_differ",
-            {"classes": "[0, 1, 2]", "wanted": "['a', 'b', 'c']"},
-        ),
-        (
-            [LABELS, fewer_classes()],
-            "classes_differ",
-            {"classes": "[0, 1]", "wanted": "[0, 1, 2]"},
-        ),
+        ([NAMED, BACK], "names_order", {"place": 0, "name": "'dose'", "wanted": "'age'"}),
+        ([NAMED, HEIGHT], "names_differ", {"extra": "['height']", "missing": "['dose']"}),
+        ([NAMED, B], "names_missing", {}),
+        ([B, NAMED], "names_missing", {"who": "site 'site 0'", "other": "site 'site 1'"}),
+        ([ABC, ACB], "classes_differ", {"classes": "['a', 'c', 'b']", "wanted": "['a', 'b', 'c']"}),
+        ([ABC, LABELS], "classes_differ", {"classes": "[0, 1, 2]", "wanted": "['a', 'b', 'c']"}),
+        ([LABELS, FEWER], "classes_differ", {"classes": "[0, 1]", "wanted": "[0, 1, 2]"}),
     ],
 )
 def test_models_that_do_not_match_are_named(models, code, facts):
     who = {"who": "site 'site 1'", "other": "site 'site 0'"}
-    with refused(code, **who | facts):
-        aggregate(messages(models), X0)
-
-
-def test_messages_that_cannot_be_merged_are_named():
-    with refused("no_messages"):
-        aggregate([], X0)
-    with refused("site_twice", site="Lyon"):
-        aggregate([message(A, "Lyon"), message(B, "Paris"), message(B, "Lyon")], X0)
+    refused(code, **who | facts).by(aggregate, messages(models), X0)
 
 
 @pytest.mark.parametrize("wrong", [A, "lyon.moe.json", None, {"site": "a"}])
-def test_what_is_no_message_is_named(wrong):
+def test_what_is_no_message_or_no_list_of_them_is_named(wrong):
     with refused("not_a_message", TypeError, number=1, kind=type(wrong).__name__):
         aggregate([message(A), wrong], X0)
+    refused("one_message", TypeError).by(aggregate, message(A), X0)
 
 
-def test_a_single_message_that_is_not_in_a_list_is_explained():
-    with refused("one_message", TypeError):
-        aggregate(message(A), X0)
+THREE = {"site 0": 1, "site 1": 1, "Lyon": 2}
+LYON_TWICE = [message(A, "Lyon"), message(B, "Paris"), message(B, "Lyon")]
 
 
 def spoiled(value):
@@ -259,42 +218,29 @@ def spoiled(value):
         ({"site_weight": [0.0, 0.0]}, "weights_zero", {}),
         ({"site_weight": [1.0]}, "weight_shape", {"shape": (1,), "sites": 2}),
         ({"site_weight": 1.0}, "weight_shape", {"shape": (), "sites": 2}),
-        (
-            {"site_weight": {"site 0": 1, "site 1": 1, "Lyon": 2}},
-            "weight_unknown_sites",
-            {"names": ["Lyon"]},
-        ),
+        ({"site_weight": THREE}, "weight_unknown_sites", {"names": ["Lyon"]}),
         ({"site_weight": {"site 0": 1}}, "weight_lacks_sites", {"names": ["site 1"]}),
         ({"site_weight": ["a", "b"]}, "weight_not_numbers", {}),
         ({"support": None}, "support_missing", {}),
         ({"support": X0[:, :1]}, "support_shape", {"shape": (40, 1), "features": 2}),
-        (
-            {"support": np.column_stack([X0, X0[:, 0]])},
-            "support_shape",
-            {"shape": (40, 3), "features": 2},
-        ),
+        ({"support": X0[:, [0, 1, 0]]}, "support_shape", {"shape": (40, 3), "features": 2}),
         ({"support": X0[:, 0]}, "support_shape", {"shape": (40,), "features": 2}),
         ({"support": spoiled(np.nan)}, "support_not_finite", {"row": 7}),
         ({"support": spoiled(-np.inf)}, "support_not_finite", {"row": 7}),
         ({"support": X0[:1]}, "support_short", {"rows": 1, "columns": 2}),
         ({"support": X0[:0]}, "support_short", {"rows": 0, "columns": 2}),
         ({"support": [["low", "high"]] * 9}, "support_not_numbers", {}),
-        (
-            {"method": "mean"},
-            "not_one_of",
-            {"name": "method", "value": "mean", "choices": sorted(METHODS)},
-        ),
+        ({"method": "mean"}, "not_one_of", {"name": "method", "value": "mean", "choices": ALL}),
+        ({"n_experts": 0}, "not_whole", {"name": "n_experts", "value": 0}),
+        ({"n_experts": -1}, "not_whole", {"name": "n_experts", "value": -1}),
+        ({"n_experts": 2.0}, "not_whole", {"name": "n_experts", "value": 2.0}),
+        ({"n_experts": "2"}, "not_whole", {"name": "n_experts", "value": "2"}),
+        ({"messages": []}, "no_messages", {}),
+        ({"messages": LYON_TWICE}, "site_twice", {"site": "Lyon"}),
     ],
 )
 def test_a_mistake_is_named(kwargs, code, facts):
-    with refused(code, **facts):
-        aggregate(**{"messages": messages([A, B]), "support": X0} | kwargs)
-
-
-@pytest.mark.parametrize("n_experts", [0, -1, 2.0, "2"])
-def test_a_wrong_number_of_experts_is_named(n_experts):
-    with refused("not_whole", name="n_experts", value=n_experts):
-        aggregate(messages([A, B]), X0, n_experts=n_experts)
+    refused(code, **facts).by(aggregate, **{"messages": messages([A, B]), "support": X0} | kwargs)
 
 
 def test_a_torch_support_with_nan_is_named():

@@ -51,11 +51,8 @@ def fitted(X, y, start, name="a"):
 @cache
 def clean(family, seed):
     data = drawn(family, seed)
-    return [
-        fitted(data.X[rows], data.y[rows], data.truth, f"site {m}")
-        for m in range(SITES)
-        for rows in [part(family, m)]
-    ]
+    cuts = [part(family, m) for m in range(SITES)]
+    return [fitted(data.X[s], data.y[s], data.truth, f"site {m}") for m, s in enumerate(cuts)]
 
 
 def flipped_experts(experts):
@@ -76,9 +73,8 @@ def garbage(kind, family, seed, m):
     if kind == "times 100":
         start = truth.rescaled(np.eye(4), scale=100.0)
         if family == "poisson":
-            start = replace(
-                truth, experts=replace(truth.experts, coef=truth.experts.coef + LOG_100)
-            )
+            coef = truth.experts.coef + LOG_100
+            start = replace(truth, experts=replace(truth.experts, coef=coef))
         return fitted(X, 100 * y, start, sent.site)
     start = replace(truth, experts=flipped_experts(truth.experts))
     return fitted(X, FLIPPED[family](y), start, sent.site)
@@ -140,11 +136,9 @@ def test_other_families_too(kind, family, seed):
 def test_smaller_units_stand_out_though_they_are_more_likely(seed):
     sites = list(clean("gaussian", seed))
     model = sites[4].model
-    sites[4] = replace(
-        sites[4],
-        model=replace(model, experts=model.experts.rescaled(np.eye(4), scale=0.01)),
-        log_likelihood=sites[4].log_likelihood + sites[4].n_samples * np.log(100),
-    )
+    value = sites[4].log_likelihood + sites[4].n_samples * np.log(100)
+    model = replace(model, experts=model.experts.rescaled(np.eye(4), scale=0.01))
+    sites[4] = replace(sites[4], model=model, log_likelihood=value)
     found = screen(sites, points("gaussian", seed))
     assert flagged(found) == {"site 4"}
     assert found[4].likelihood_deviation > 5 and len(found[4].reasons) == 1
@@ -163,10 +157,8 @@ def cut(data, sizes):
 @pytest.mark.parametrize("sizes", [(4000,) * 4 + (60, 100), (4000,) + (60,) * 5])
 def test_neither_small_nor_large_sites_stand_out(seed, sizes):
     data = simulate(sum(sizes), 2, 3, softness=0.5, random_state=seed)
-    sites = [
-        fitted(data.X[rows], data.y[rows], data.truth, f"site {m}")
-        for m, rows in enumerate(cut(data, sizes))
-    ]
+    cuts = enumerate(cut(data, sizes))
+    sites = [fitted(data.X[s], data.y[s], data.truth, f"site {m}") for m, s in cuts]
     found = screen(sites, data.X)
     assert flagged(found) == set()
     assert found[4].disagreement > 5 * found[0].disagreement or len(set(sizes[1:])) == 1
@@ -180,9 +172,8 @@ def test_more_experts_than_the_others_are_no_reason(seed):
         start = data.truth
         if m == 3:  # each expert twice, the copies a little apart
             start = start.take([0, 1, 0, 1])
-            start = start.with_vector(
-                start.to_vector() + 0.1 * np.cos(np.arange(start.n_parameters))
-            )
+            apart = 0.1 * np.cos(np.arange(start.n_parameters))
+            start = start.with_vector(start.to_vector() + apart)
         sites.append(fitted(data.X[rows], data.y[rows], start, f"site {m}"))
     assert sites[3].model.n_experts == 4
     assert flagged(screen(sites, data.X)) == set()
@@ -196,10 +187,8 @@ def test_noise_of_a_half_more_is_no_reason_and_a_hundred_times_is():
     def site(m, noise):
         model = replace(truth, experts=replace(truth.experts, var=noise**2 * truth.experts.var))
         y = model.sample(X, rng)[0]
-        return message(model, f"site {m}", float(len(X)), log_likelihood=model_sum(model, X, y))
-
-    def model_sum(model, X, y):
-        return float(model.log_density(X, y).sum())
+        value = float(model.log_density(X, y).sum())
+        return message(model, f"site {m}", float(len(X)), log_likelihood=value)
 
     levels = [1.0, 1.1, 0.8, 1.2, 0.7, 1.5]
     sites = [site(m, noise) for m, noise in enumerate(levels)]
@@ -267,19 +256,12 @@ def test_nobody_is_left_out_of_two(n_sites):
 
 def test_two_camps_of_equal_size_do_not_accuse_each_other():
     sites = clean("gaussian", 0)[:4]
-    other = [garbage("random", "gaussian", 0, 5)] * 4
-    other = [
-        replace(
-            sent,
-            site=f"other {m}",
-            model=sent.model.with_vector(sent.model.to_vector() + 1e-3 * m),
-        )
-        for m, sent in enumerate(other)
-    ]
+    odd = garbage("random", "gaussian", 0, 5)
+    moved = [odd.model.with_vector(odd.model.to_vector() + 1e-3 * m) for m in range(4)]
+    other = [replace(odd, site=f"other {m}", model=model) for m, model in enumerate(moved)]
     assert flagged(screen(sites + other, points("gaussian", 0))) == set()
-    assert flagged(screen(sites + other[:3], points("gaussian", 0))) == {
-        sent.site for sent in other[:3]
-    }
+    fewer = flagged(screen(sites + other[:3], points("gaussian", 0)))
+    assert fewer == {sent.site for sent in other[:3]}
 
 
 # -- laws --------------------------------------------------------------------------------------
@@ -364,16 +346,12 @@ def test_without_them_the_aggregate_is_that_of_the_others(weight):
     assert all(s.disagreement < 1 for s in result.sites)
 
 
-def test_clean_sites_are_aggregated_as_ever():
+def test_clean_sites_are_aggregated_as_ever_and_an_unknown_wish_is_refused():
     sites, X = clean("gaussian", 4), points("gaussian", 4)
     flag, exclude = (aggregate(sites, X, outliers=what) for what in ("flag", "exclude"))
     assert_array_equal(flag.model.to_vector(), exclude.model.to_vector())
     assert flag.warnings == exclude.warnings == () and exclude.left_out == {}
-
-
-def test_an_unknown_wish_is_refused():
-    with refused("not_one_of", name="outliers", value="drop"):
-        aggregate(clean("gaussian", 0), points("gaussian", 0), outliers="drop")
+    refused("not_one_of", name="outliers", value="drop").by(aggregate, sites, X, outliers="drop")
 
 
 def test_somebody_stays_when_each_rule_finds_others(rng):
@@ -387,9 +365,8 @@ def test_somebody_stays_when_each_rule_finds_others(rng):
     sites = [site("a", 0.0, -1e5), site("b", 0.01, 0.0), site("c", 20.0, 0.0)]
     with pytest.warns(OtmoeWarning) as caught:
         result = aggregate(sites, X, outliers="exclude")
-    assert [(told.code, told.sites) for told in caught[0].message.notices] == [
-        ("sites_excluded", ("a", "c"))
-    ]
+    (told,) = caught[0].message.notices
+    assert (told.code, told.sites) == ("sites_excluded", ("a", "c"))
     assert set(result.left_out) == {"a", "c"} and len(result.sites) == 1
 
 

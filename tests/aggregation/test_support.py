@@ -18,9 +18,8 @@ from otmoe.text.sentences import Warn
 @pytest.fixture
 def samples(rng):
     """Three sites that can be told apart by their first column."""
-    return [
-        np.column_stack([np.full(n, m), rng.normal(size=n)]) for m, n in enumerate((300, 100, 600))
-    ]
+    sizes = enumerate((300, 100, 600))
+    return [np.column_stack([np.full(n, m), rng.normal(size=n)]) for m, n in sizes]
 
 
 def sites_of(points):
@@ -35,12 +34,9 @@ def test_points_are_rows_of_the_samples_each_at_most_once(samples):
     assert {tuple(row) for row in points} <= rows
 
 
-def test_sites_have_shares_in_proportion_to_their_rows(samples):
+def test_sites_have_shares_in_proportion_to_their_rows_or_as_given(samples):
     assert sites_of(draw_support(samples, 200)) == [60, 20, 120]
     assert sum(sites_of(draw_support(samples, 77))) == 77
-
-
-def test_shares_may_be_given(samples):
     assert sites_of(draw_support(samples, 200, site_weight=[1, 1, 2])) == [50, 50, 100]
     assert sites_of(draw_support(samples, 200, site_weight=[1, 0, 0])) == [200, 0, 0]
 
@@ -72,16 +68,15 @@ def test_tensors_are_taken(samples):
     assert_array_equal(found, draw_support(samples, 50))
 
 
+UNLIKE = [np.ones((5, 2)), np.ones((5, 3))]
+
+
 @pytest.mark.parametrize(
     ("kwargs", "code", "facts"),
     [
         ({"samples": []}, "no_samples", {}),
         ({"samples": [np.empty((0, 2))]}, "samples_empty", {}),
-        (
-            {"samples": [np.ones((5, 2)), np.ones((5, 3))]},
-            "sample_shape",
-            {"number": 1, "shape": (5, 3)},
-        ),
+        ({"samples": UNLIKE}, "sample_shape", {"number": 1, "shape": (5, 3)}),
         ({"samples": [np.ones(5)]}, "sample_shape", {"number": 0, "shape": (5,)}),
         ({"n_support": 0}, "not_whole", {"name": "n_support", "value": 0}),
         ({"n_support": 2.5}, "not_whole", {"name": "n_support", "value": 2.5}),
@@ -94,14 +89,7 @@ def test_tensors_are_taken(samples):
 )
 def test_a_mistake_is_named(kwargs, code, facts):
     known = {"samples": [np.ones((5, 2)), np.zeros((4, 2))], "n_support": 3}
-    with refused(code, **facts):
-        draw_support(**known | kwargs)
-
-
-def test_a_missing_support_points_to_this_helper():
-    sent = [message(random_model(np.random.default_rng(0)))]
-    with refused("support_missing"):
-        aggregate(sent)
+    refused(code, **facts).by(draw_support, **known | kwargs)
 
 
 # -- from what sites have sent -----------------------------------------------------------------
@@ -111,13 +99,8 @@ def site(m, n=100.0, rows=0, sketch=True):
     """Return a message of a site whose first column is about ten times its number."""
     rng = np.random.default_rng(m)
     X = np.column_stack([rng.normal(10 * m, 0.5, 200), rng.normal(size=200)])
-    return message(
-        random_model(rng),
-        f"site {m}",
-        float(n),
-        sketch=Sketch.fit(X) if sketch else None,
-        support=X[:rows] if rows else None,
-    )
+    brought = {"sketch": Sketch.fit(X) if sketch else None, "support": X[:rows] if rows else None}
+    return message(random_model(rng), f"site {m}", float(n), **brought)
 
 
 def numbers_of(points):
@@ -195,9 +178,7 @@ def test_a_site_without_weight_has_no_points():
 
 def test_messages_about_other_features_are_refused(rng):
     other = message(random_model(rng, n_features=3), "Nice")
-    with refused("features_differ", site="Nice", other="site 0"):
-        support_from([site(0), other])
-    with refused("not_whole", name="n_support", value=0):
-        support_from([site(0)], 0)
-    with refused("support_missing"):
-        support_from([])
+    refused("features_differ", site="Nice", other="site 0").by(support_from, [site(0), other])
+    refused("not_whole", name="n_support", value=0).by(support_from, [site(0)], 0)
+    refused("support_missing").by(support_from, [])
+    refused("support_missing").by(aggregate, [message(random_model(rng))])

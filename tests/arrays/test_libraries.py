@@ -57,13 +57,9 @@ def test_sums_over_rows_agree_with_numpys(xp, problem):
 
 def test_predictions_stay_in_the_namespace(xp, problem):
     model, X, y, _ = problem
-    for name, arguments in [
-        ("predict", (X,)),
-        ("gate_prob", (X,)),
-        ("expert_mean", (X,)),
-        ("log_density", (X, y)),
-        ("responsibilities", (X, y)),
-    ]:
+    alone = dict.fromkeys(("predict", "gate_prob", "expert_mean"), (X,))
+    both = dict.fromkeys(("log_density", "responsibilities"), (X, y))
+    for name, arguments in (alone | both).items():
         result = getattr(model, name)(*map(xp.asarray, arguments))
         assert type(result) is type(xp.asarray(X)), name
         assert relative_gap(to_numpy(result), getattr(model, name)(*arguments)) < 1e-12
@@ -115,12 +111,8 @@ print("same")
 def test_estimators_take_tensors_under_scikit_learns_dispatch():
     """In a process of its own: SciPy reads SCIPY_ARRAY_API when it is imported."""
     pytest.importorskip("torch")
-    run = subprocess.run(
-        [sys.executable, "-c", _DISPATCH],
-        env={**os.environ, "SCIPY_ARRAY_API": "1"},
-        capture_output=True,
-        text=True,
-    )
+    how = {"env": {**os.environ, "SCIPY_ARRAY_API": "1"}, "capture_output": True, "text": True}
+    run = subprocess.run([sys.executable, "-c", _DISPATCH], **how)
     assert run.stdout.strip() == "same", run.stderr
 
 

@@ -7,13 +7,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from otmoe.arrays import numerics
 from otmoe.arrays.nearest import collected, nearest_linear, nearest_square
 
-SHAPES = [  # n, L, K
-    (7, 5, 3),
-    (1, 1, 1),
-    (6, 1, 4),
-    (6, 4, 1),
-    (600, 2, 3),  # more rows than the kernels take at once
-]
+# n, L, K; the last has more rows than the kernels take at once
+SHAPES = [(7, 5, 3), (1, 1, 1), (6, 1, 4), (6, 4, 1), (600, 2, 3)]
 VARIANCES = {"float": (), "by source": (1, "L"), "by row": ("n", 1), "everywhere": ("n", "L")}
 
 
@@ -102,9 +97,8 @@ def test_targets_receive_the_mixture_of_their_sources(rng, convert, shape, kind)
     weight = rng.uniform(0.1, 1.0, (n, L)) * (rng.random((n, L)) < 0.8)
     mean, var = rng.normal(size=(n, L)), variance(rng, kind, n, L)
     found = collected(convert(index), convert(weight), convert(mean), convert(var), K)
-    for ours, theirs in zip(
-        back(*found), oracles.collected(index, weight, mean, var, K), strict=True
-    ):
+    expected = oracles.collected(index, weight, mean, var, K)
+    for ours, theirs in zip(back(*found), expected, strict=True):
         assert_allclose(ours, theirs, rtol=1e-12, atol=1e-12)
 
 
@@ -143,9 +137,8 @@ def test_a_target_without_mass_gets_zeros(rng, convert):
 def test_mass_is_conserved_however_small(rng, convert):
     index = rng.integers(0, 3, (50, 4)).astype(np.int32)
     weight = rng.uniform(0.5, 1.0, (50, 4)) * 1e-130  # as little as a softmax gives
-    mass, center, var = back(
-        *collected(convert(index), convert(weight), convert(np.ones((50, 4))), 1.0, 3)
-    )
+    found = collected(convert(index), convert(weight), convert(np.ones((50, 4))), 1.0, 3)
+    mass, center, var = back(*found)
     assert_allclose(mass.sum(axis=1), weight.sum(axis=1), rtol=1e-12)
     assert_allclose(center[mass > 0], 1, rtol=1e-12)
     assert_allclose(var[mass > 0], 1, rtol=1e-12)

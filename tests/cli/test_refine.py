@@ -4,21 +4,21 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from shutil import copytree
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from commandline import call, fails, fine, leftovers
+from commandline import call, fails, fine, leftovers, told
 from numpy.testing import assert_allclose
+from oracles import distance
 
 from otmoe import FeatureSpec, load_features, load_model, observed_inference, save_model, simulate
 from otmoe.data.columns import Column
 from otmoe.documents.reply import RefineReply
 from otmoe.documents.state import RefineState
 from otmoe.likelihood.fit import em
-from otmoe.likelihood.rounds import site_information
-from otmoe.likelihood.rows import Rows, Scaling
 from otmoe.model.target import class_codes
 from otmoe.text.sentences import Status, Warn
 
@@ -67,12 +67,9 @@ def sent(tmp_path_factory):
 
 
 @pytest.fixture
-def inbox(sent, tmp_path, monkeypatch):
+def inbox(sent, own_folder, tmp_path):
     """Work in a copy of it, to be spoilt."""
-    for path in sent.iterdir():
-        (tmp_path / path.name).write_bytes(path.read_bytes())
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("OTMOE_DEBUG", raising=False)
+    copytree(sent, tmp_path, dirs_exist_ok=True)
     return tmp_path
 
 
@@ -84,12 +81,7 @@ def begin(folder, *more):
 def reply(folder, name, number, *more):
     where = ["-o", folder / f"{name}.round{number}.reply.json"]
     return fine(
-        *(
-            "refine",
-            "answer",
-            folder / f"round{number}.request.json",
-            folder / f"{name}.parquet",
-        ),
+        *("refine", "answer", folder / f"round{number}.request.json", folder / f"{name}.parquet"),
         *("--target", "y", "--weight", "w", "--site", name, *where, *more),
     )
 
@@ -108,6 +100,14 @@ def merging(path):
 
 def contents(folder):
     return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def changes_nothing(folder, *args, **expected):
+    """Return the line of a command that fails and leaves a folder as it was."""
+    before = contents(folder)
+    line = fails(*args, **expected)
+    assert contents(folder) == before
+    return line
 
 
 def test_the_whole_route_ends_at_the_fit_of_all_rows(both):
@@ -133,10 +133,7 @@ def test_the_whole_route_ends_at_the_fit_of_all_rows(both):
         y = class_codes(y.astype(str), LABELS)
         assert model.classes.tolist() == LABELS.tolist()
     fit = em(X, y, 2, family=model.experts.family, sample_weight=w, init=model)
-    scaling = Scaling.of(X)
-    there = site_information("", fit.model, scaling, Rows(X, y, w)).information.matrix
-    gap = scaling.from_user(model).to_vector() - scaling.from_user(fit.model).to_vector()
-    assert np.sqrt(gap @ there @ gap) < 1e-3
+    assert distance(model, fit.model, X, y, w) < 1e-3
     # and its standard errors are those of that fit
     expected = observed_inference(fit.model, X, y, sample_weight=w).table()
     assert_allclose([row["se"] for row in report["estimates"]], [e.se for e in expected], rtol=1e-3)
@@ -182,11 +179,10 @@ def test_the_last_of_so_many_rounds_writes_the_model(inbox):
     found = fine(*STEP, "*.round1.reply.json", *OUT)
     assert f"warning: {Warn.SHELL_NOT_AT_MAXIMUM()}" in found.stderr
     assert str(Warn.SHELL_NO_INFERENCE(why="")) in found.stderr
-    before = contents(inbox)
     status = str(RefineState.load("state.json").refinement.status)
+    over = {"code": "shell_rounds_over", "status": status}
     args = [*STEP, "*.round1.reply.json", "-o", "again.json"]
-    assert "state.json: " in fails(*args, code="shell_rounds_over", status=status)
-    assert contents(inbox) == before
+    assert "state.json: " in changes_nothing(inbox, *args, **over)
 
 
 def test_a_start_that_does_not_know_its_sites_ends_in_a_model_alone(inbox):
@@ -241,10 +237,8 @@ def test_the_summary_comes_at_the_end(inbox):
 
 def test_a_site_that_has_not_replied_is_named(inbox):
     Path("Lyon.round1.reply.json").unlink()
-    before = contents(inbox)
-    line = fails(*STEP, "*.reply.json", *OUT, code="replies_missing", round=1, names="Lyon")
-    assert "--allow-missing" in line
-    assert contents(inbox) == before
+    missing = {"code": "replies_missing", "round": 1, "names": "Lyon"}
+    assert "--allow-missing" in changes_nothing(inbox, *STEP, "*.reply.json", *OUT, **missing)
     found = fine(*STEP, "*.reply.json", *OUT, "--allow-missing", "--json")
     assert json.loads(found.stdout)["missing"] == ["Lyon"]
     assert f"warning: {Warn.SHELL_NO_REPLY(names='Lyon')}" in found.stderr
@@ -262,10 +256,9 @@ def test_a_model_without_a_site_says_so(inbox):
 
 def test_a_step_taken_twice_is_refused(inbox):
     fine(*STEP, "*.round1.reply.json", *OUT)
-    before = contents(inbox)
-    args = [*STEP, "*.round1.reply.json", *OUT, "--force"]
-    assert "Brest.round1.reply.json: " in fails(*args, code="reply_round", round=1, wanted=2)
-    assert contents(inbox) == before
+    twice = [*STEP, "*.round1.reply.json", *OUT, "--force"]
+    line = changes_nothing(inbox, *twice, code="reply_round", round=1, wanted=2)
+    assert "Brest.round1.reply.json: " in line
 
 
 @pytest.mark.parametrize(
@@ -283,27 +276,22 @@ def test_a_step_taken_twice_is_refused(inbox):
 def test_a_bad_reply_is_named_and_nothing_is_changed(inbox, spoil, code, facts, named):
     path = Path("Lyon.round1.reply.json")
     path.write_text(spoil(path.read_text()))
-    before = contents(inbox)
-    assert f"{path}{named}" in fails(*STEP, "*.reply.json", *OUT, code=code, **facts)
-    assert contents(inbox) == before
+    line = changes_nothing(inbox, *STEP, "*.reply.json", *OUT, code=code, **facts)
+    assert f"{path}{named}" in line
 
 
 def test_a_state_with_a_spoilt_merging_is_refused(inbox):
     document = json.loads(Path("state.json").read_text())
     document["aggregation"]["sites"][0]["mass"] = [[0.25, 0.25]]
     Path("state.json").write_text(json.dumps(document))
-    before = contents(inbox)
-    line = fails(*STEP, "*.reply.json", *OUT, code="sum_not_one", total=0.5)
+    line = changes_nothing(inbox, *STEP, "*.reply.json", *OUT, code="sum_not_one", total=0.5)
     assert "state.json: `aggregation.sites[0].mass` " in line
-    assert contents(inbox) == before
 
 
 def test_nothing_is_changed_where_an_output_is_there_already(inbox):
-    Path("round2.request.json").write_text("dear to me")
-    before = contents(inbox)
     path = Path("round2.request.json")
-    fails(*STEP, "*.reply.json", *OUT, code="output_exists", path=path)
-    assert contents(inbox) == before
+    path.write_text("dear to me")
+    changes_nothing(inbox, *STEP, "*.reply.json", *OUT, code="output_exists", path=path)
     assert call(*STEP, "*.reply.json", "-o", "state.json", "--force").exit_code == 2
 
 
@@ -378,12 +366,12 @@ def test_inspect_shows_what_leaves_a_site(inbox):
     found = fine("inspect", "Lyon.round1.reply.json").stdout
     assert "a site's reply to a request: sums over its" in found
     assert "It holds no row of x and no value of y, but sums over " in found
-    report = json.loads(fine("inspect", "Lyon.round1.reply.json", "--json").stdout)
+    report = told("inspect", "Lyon.round1.reply.json")
     size = Path("Lyon.round1.reply.json").stat().st_size
     assert report["bytes"] == size == sum(part["bytes"] for part in report["parts"])
     assert {"score", "information", "means"} <= {part["name"] for part in report["parts"]}
     for name in ("round1.request.json", "state.json"):
-        report = json.loads(fine("inspect", name, "--json").stdout)
+        report = told("inspect", name)
         assert report["features"] == ["x0", "x1"] and report["experts"] == 2
         assert report["bytes"] == sum(part["bytes"] for part in report["parts"])
     assert "how it was merged" in [part["name"] for part in report["parts"]]

@@ -7,13 +7,14 @@ import sys
 import tomllib
 from importlib import import_module
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
-from commandline import call, fails, fine, leftovers
+from commandline import call, fails, fine, leftovers, told
 from numpy.testing import assert_allclose, assert_array_equal
 
 import otmoe
@@ -86,51 +87,20 @@ RUN = ["--target", "y", "--experts", 2, *HERE, "-o", "model.json"]
 
 @pytest.mark.parametrize("family", ["gaussian", "poisson", "classes"])
 def test_the_whole_route_equals_the_python_interface(family):
-    fine(
-        "simulate",
-        "-o",
-        "data",
-        "--files",
-        3,
-        "--rows",
-        1500,
-        "--experts",
-        2,
-        "--features",
-        2,
-        "--softness",
-        0.5,
-        "--family",
-        family,
-        "--seed",
-        3,
-        "--truth",
-        "truth.json",
-    )
+    size = "--files 3 --rows 1500 --experts 2 --features 2 --softness 0.5 --seed 3".split()
+    fine("simulate", "-o", "data", *size, "--family", family, "--truth", "truth.json")
     fine("features", "data", "--target", "y", "--center", "-o", "features.json")
-    fine(
-        "run",
-        "data",
-        "--features",
-        "features.json",
-        "--family",
-        family,
-        "--seed",
-        1,
-        "--n-support",
-        500,
-        *RUN,
-    )
+    how = ["--features", "features.json", "--family", family, "--seed", 1, "--n-support", 500]
+    fine("run", "data", *how, *RUN)
     extra = ["--proba"] if family == "classes" else ["--quantiles", ".05,.5,.95"]
     fine("predict", "model.json", "data", "-o", "out.parquet", "--expert", "--keep", "y", *extra)
 
     spec = FeatureSpec.load("features.json")
     options = {"n_support": 500, "n_jobs": 1, "random_state": 1}
-    est = (
-        DistributedMoEClassifier(2, **options)
-        if family == "classes"
-        else DistributedMoERegressor(2, family=family, **options)
-    )
+    if family == "classes":
+        est = DistributedMoEClassifier(2, **options)
+    else:
+        est = DistributedMoERegressor(2, family=family, **options)
     est.fit_shards(shards_from("data", target="y", features=spec))
     assert_array_equal(load_model("model.json").to_vector(), est.model_.to_vector())
     assert load_features("model.json") == spec
@@ -138,9 +108,8 @@ def test_the_whole_route_equals_the_python_interface(family):
     rows = pa.concat_tables([pq.read_table(f"data/part-{i}.parquet") for i in range(3)])
     X, out = spec.encode(rows), pq.read_table("out.parquet")
     assert out.column("y").equals(rows.column("y"))
-    plain = (MoEClassifier if family == "classes" else MoERegressor).from_model(
-        otmoe.MoE(est.model_.gate, est.model_.experts, None, est.model_.classes)
-    )
+    bare = otmoe.MoE(est.model_.gate, est.model_.experts, None, est.model_.classes)
+    plain = (MoEClassifier if family == "classes" else MoERegressor).from_model(bare)
     assert_array_equal(out.column("expert"), plain.predict_expert(X))
     if family == "classes":
         assert out.column("prediction").to_pylist() == plain.predict(X).tolist()
@@ -153,16 +122,15 @@ def test_the_whole_route_equals_the_python_interface(family):
     fine("predict", "truth.json", "data", "-o", "by_truth.parquet")
 
 
-def test_a_real_process_with_two_workers_gives_the_same_model(folder):
+def in_a_process(*words):
     env = {**os.environ, "PYTHONPATH": str(Path(otmoe.__file__).parents[1])}
-    command = [sys.executable, "-m", "otmoe", "run", "data", "--target", "y", "--experts", "2"]
-    done = subprocess.run(
-        [*command, "--n-jobs", "2", "--json", "-o", "two.json"],
-        capture_output=True,
-        text=True,
-        env=env,
-        check=False,
-    )
+    how = {"capture_output": True, "text": True, "env": env, "check": False}
+    return subprocess.run([sys.executable, *words], **how)
+
+
+def test_a_real_process_with_two_workers_gives_the_same_model(folder):
+    how = "-m otmoe run data --target y --experts 2 --n-jobs 2 --json -o two.json"
+    done = in_a_process(*how.split())
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["rows"] == 900
     fine("run", "data", *RUN)
@@ -181,10 +149,7 @@ def test_the_script_is_the_group():
 
 def test_sites_weights_and_columns(frame):
     pq.write_table(frame, "all.parquet")
-    result = fine(
-        "run", "all.parquet", "--site-column", "hospital", "--weight", "w", "--json", *RUN
-    )
-    found = json.loads(result.stdout)
+    found = told("run", "all.parquet", "--site-column", "hospital", "--weight", "w", *RUN)
     assert [shard["name"] for shard in found["shards"]] == ["Brest", "Lyon", "Nantes"]
     assert [shard["n_samples"] for shard in found["shards"]] == [450.0] * 3
     assert found["terms"] == ["intercept", "x0", "x1", "wind=S"]
@@ -205,14 +170,14 @@ def test_sites_weights_and_columns(frame):
 )
 def test_cut(frame, cut, names):
     pq.write_table(frame.select(["y", "x0", "x1"]), "all.parquet", row_group_size=300)
-    found = json.loads(fine("run", "all.parquet", "--cut", cut, "--json", *RUN).stdout)
+    found = told("run", "all.parquet", "--cut", cut, *RUN)
     assert [shard["name"] for shard in found["shards"]] == names
 
 
 def test_refine_goes_on_to_the_fit_of_all_rows():
     size = ["--rows", 900, "--experts", 2, "--features", 2, "--softness", 1]
     fine("simulate", "-o", "data", "--files", 3, *size, "--seed", 3)
-    report = json.loads(fine("run", "data", *RUN, "--refine", "auto", "--json").stdout)
+    report = told("run", "data", *RUN, "--refine", "auto")
     assert report["status"]["code"] == "refined" and report["converged"]
     assert json.loads(Path("model.json").read_text())["about"]["refine rounds"] > 1
     rows = pq.read_table("data")
@@ -269,14 +234,19 @@ FAULTS = [
 ]
 
 
+def label(folder, low):
+    """Make classes of the numbers y in every file: "high", and below zero what low(file) says."""
+    for path in folder.iterdir():
+        table = pq.read_table(path)
+        labels = np.where(np.asarray(table.column("y")) > 0, "high", low(path.name))
+        pq.write_table(table.set_column(0, "y", pa.array(labels)), path)
+
+
 @pytest.mark.parametrize(("make", "code", "facts"), FAULTS)
 @pytest.mark.parametrize("family", ["gaussian", "classes"])
 def test_a_bad_shard_is_named_and_can_be_skipped(folder, make, code, facts, family):
     if family == "classes":
-        for path in folder.iterdir():
-            table = pq.read_table(path)
-            labels = np.where(np.asarray(table.column("y")) > 0, "high", "low")
-            pq.write_table(table.set_column(0, "y", pa.array(labels)), path)
+        label(folder, lambda name: "low")
     make(pq.read_table("data/part-1.parquet"))
     line = fails("run", "data", "--family", family, *RUN, code=code, **facts)
     assert "part-1.parquet: " in line
@@ -289,20 +259,15 @@ def test_a_bad_shard_is_named_and_can_be_skipped(folder, make, code, facts, fami
     assert [s["name"] for s in found["shards"]] == ["part-0.parquet", "part-2.parquet"]
 
 
-def test_a_shard_with_a_single_class_is_fitted(folder):
-    for i in range(3):
-        table = pq.read_table(f"data/part-{i}.parquet")
-        labels = np.where(np.asarray(table.column("y")) > 0, "high", "low" if i != 1 else "high")
-        pq.write_table(table.set_column(0, "y", pa.array(labels)), f"data/part-{i}.parquet")
+def test_one_class_in_a_shard_is_fitted_and_in_all_is_refused(folder):
+    label(folder, lambda name: "high" if name == "part-1.parquet" else "low")
     fine("run", "data", "--family", "classes", *RUN)
     assert load_model("model.json").classes.tolist() == ["high", "low"]
-
-
-def test_one_class_in_all_is_refused(folder):
     for path in folder.iterdir():
         table = pq.read_table(path)
         pq.write_table(table.set_column(0, "y", pa.array(["high"] * 300)), path)
-    fails("run", "data", "--family", "classes", *RUN, code="one_class_in_y", label="high")
+    again = ["run", "data", "--family", "classes", "--force", *RUN]
+    fails(*again, code="one_class_in_y", label="high")
 
 
 @pytest.mark.parametrize(
@@ -314,15 +279,12 @@ def test_one_class_in_all_is_refused(folder):
         (["data", "--cut", "1000"], {"code": "cut_too_fine", "cut": 1000, "rows": 900}),
         (["data", "--columns", "x7"], {"code": "no_column", "column": "x7"}),
         (["data", "--family", "poisson"], {"code": "not_counts"}),
+        (["data", "--features", "none.json"], {}),  # the sentence of the system
     ],
 )
 def test_bad_data_is_one_line(folder, args, expected):
-    fails("run", *args, *RUN, **expected)
-
-
-def test_a_file_of_features_that_is_not_there(folder):
-    line = fails("run", "data", "--features", "none.json", *RUN)
-    assert "No such file or directory (none.json)" in line
+    line = fails("run", *args, *RUN, **expected)
+    assert expected or "No such file or directory (none.json)" in line
 
 
 def test_dropped_rows_are_counted_and_said(folder):
@@ -363,6 +325,10 @@ def test_an_executor_that_is_not_installed_is_said(folder, executor, monkeypatch
 # -- output ----------------------------------------------------------------------------------------
 
 
+def full(*_):
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
 WRITING = ["run", "predict", "features", "simulate", "fit", "aggregate"]
 
 
@@ -395,10 +361,6 @@ def test_what_is_there_is_not_replaced_unless_asked(args, command):
 @pytest.mark.parametrize("command", WRITING)
 def test_a_full_disk_leaves_the_old_file_and_nothing_else(args, command, monkeypatch):
     Path("out.parquet").write_text("old")
-
-    def full(file):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
     monkeypatch.setattr(os, "fsync", full)
     line = fails(*args[command], "--force")
     assert "No space left on device (out.parquet)" in line
@@ -424,8 +386,7 @@ def test_a_disk_that_fills_while_predictions_are_written(folder, model, suffix, 
         def __exit__(self, *_):
             self.file.close()
 
-        def write(self, data):
-            raise OSError(errno.ENOSPC, "No space left on device")
+        write = full
 
     def patched(path, mode="r", *args, **options):
         file = opened(path, mode, *args, **options)
@@ -464,16 +425,10 @@ def test_json_is_one_object_and_nothing_else(args, command):
     ],
 )
 def test_control_c_is_130_and_a_mistake_of_ours_is_one_line(args, command, target, monkeypatch):
-    def interrupt(*_, **__):
-        raise KeyboardInterrupt
-
-    def blunder(*_, **__):
-        raise KeyError("gate")
-
-    monkeypatch.setattr(target, interrupt)
+    monkeypatch.setattr(target, Mock(side_effect=KeyboardInterrupt))
     result = call(*args[command])
     assert result.exit_code == 130 and "error: interrupted" in result.stderr
-    monkeypatch.setattr(target, blunder)
+    monkeypatch.setattr(target, Mock(side_effect=KeyError("gate")))
     assert "KeyError: 'gate' (OTMOE_DEBUG=1 shows where)" in fails(*args[command])
     monkeypatch.setenv("OTMOE_DEBUG", "1")
     assert "Traceback" in call(*args[command]).stderr
@@ -496,10 +451,7 @@ if __name__ == "__main__":
 
 def test_control_c_while_workers_fit(folder):
     Path("interrupt.py").write_text(INTERRUPT)
-    env = {**os.environ, "PYTHONPATH": str(Path(otmoe.__file__).parents[1])}
-    done = subprocess.run(
-        [sys.executable, "interrupt.py"], capture_output=True, text=True, env=env, check=False
-    )
+    done = in_a_process("interrupt.py")
     assert done.returncode == 130 and done.stdout == ""
     assert done.stderr == "error: interrupted\n"
     assert not Path("model.json").exists() and leftovers(folder.parent) == []
@@ -530,24 +482,13 @@ def test_rows_with_gaps_are_refused_or_kept(frame, model):
     line = fails("predict", model, "rows.parquet", "-o", "out.parquet", **wrong)
     assert "'rows.parquet': " in line
     assert not Path("out.parquet").exists() and leftovers(Path()) == []
-    fine(
-        "predict",
-        model,
-        "rows.parquet",
-        "none.parquet",
-        "--missing",
-        "keep",
-        "--expert",
-        "-o",
-        "out.parquet",
-    )
+    files = ["rows.parquet", "none.parquet", "-o", "out.parquet"]
+    fine("predict", model, *files, "--missing", "keep", "--expert")
     out = pq.read_table("out.parquet")
     assert out.column("prediction").is_null().to_pylist() == [True] + [False] * 9 + [True] * 3
-    assert_allclose(
-        out.column("prediction").slice(5, 5),
-        load_model(model).predict(np.column_stack([rows.column(n) for n in ("x0", "x1")])),
-        rtol=1e-12,
-    )
+    X = np.column_stack([rows.column(name) for name in ("x0", "x1")])
+    found = out.column("prediction").slice(5, 5)
+    assert_allclose(found, load_model(model).predict(X), rtol=1e-12)
 
 
 def test_the_whole_count_is_told_though_batches_are_small(model):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import cloudpickle
 import numpy as np
+import oracles
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -15,11 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from oracles import random_model
-from refusals import refused, says_what_is_there
+from refusals import NOTHING, cases, put, refused, refused_document
 
 from otmoe import FeatureSpec, LocalModel, load_features, load_model, save_model
 from otmoe.data.columns import Column
-from otmoe.text.errors import MessageError
 
 WIND = Column("wind", "category", ("N", "NE", "S"), "S")
 SPEC = FeatureSpec((Column("age", center=40.0, scale=10.0), WIND, Column("dose")))
@@ -31,6 +31,11 @@ ROWS = {
 }
 X = np.array([[1, 0, 1, 1], [-0.5, 0, 0, 2], [0, 1, 0, 3], [2, 0, 0, 4]], float)
 
+
+def chunks(table, at):
+    return pa.concat_tables([table.slice(0, at), table.slice(at)])
+
+
 FORMS = {
     "mapping": lambda rows: rows,
     "mapping of arrays": lambda rows: {
@@ -38,14 +43,9 @@ FORMS = {
     },
     "arrow table": pa.table,
     "record batch": lambda rows: pa.table(rows).to_batches()[0],
-    "arrow table in chunks": lambda rows: pa.concat_tables(
-        [pa.table(rows).slice(0, 3), pa.table(rows).slice(3)]
-    ),
-    "arrow dictionaries": lambda rows: pa.concat_tables(
-        [
-            pa.table(rows | {"wind": pa.array(rows["wind"]).dictionary_encode()}).slice(at, 2)
-            for at in (0, 2)
-        ]
+    "arrow table in chunks": lambda rows: chunks(pa.table(rows), 3),
+    "arrow dictionaries": lambda rows: chunks(
+        pa.table(rows | {"wind": pa.array(rows["wind"]).dictionary_encode()}), 2
     ),
     "large text": lambda rows: pa.table(rows | {"wind": pa.array(rows["wind"], pa.large_string())}),
     "pandas": lambda rows: pd.DataFrame(rows, index=[(7, "a"), 3, None, 3]),
@@ -90,8 +90,7 @@ def test_rows_are_encoded_one_by_one(rng):
     n = 70_000
     rows = {"age": rng.normal(size=n), "dose": rng.integers(0, 9, n)}
     rows["wind"] = rng.choice(["N", "NE", "S"], n)
-    table = pa.concat_tables([pa.table(rows).slice(0, 11), pa.table(rows).slice(11)])
-    found = SPEC.encode(table)
+    found = SPEC.encode(chunks(pa.table(rows), 11))
     some = np.append(rng.integers(0, n, 50), [0, 10, 11, n - 1])
     assert_array_equal(found[some], SPEC.encode({k: v[some] for k, v in rows.items()}))
 
@@ -152,8 +151,7 @@ def test_an_unknown_level_is_refused_by_name_and_count():
 )
 def test_missing_values_are_refused_or_kept(column, values):
     rows = {"age": [1, 2, 3], "dose": [1, 2, 3], "wind": ["N", "S", "S"], column: values}
-    with refused("column_missing", column=column, count=2, rows=3):
-        SPEC.encode(rows)
+    refused("column_missing", column=column, count=2, rows=3).by(SPEC.encode, rows)
     found = SPEC.encode(rows, missing="keep")
     assert_array_equal(np.isnan(found).any(axis=1), [False, True, True])
     assert_array_equal(np.isnan(found).sum(axis=1), [0, 1, 1] if column == "age" else [0, 2, 2])
@@ -161,7 +159,7 @@ def test_missing_values_are_refused_or_kept(column, values):
     assert np.isnan(SPEC.encode(only, missing="keep")).any()
 
 
-DATES = np.array(["2020-01-01"] * 2, "M8[D]")
+DATES, TIMES = np.array(["2020-01-01"] * 2, "M8[D]"), pd.date_range("2020", periods=3)
 
 
 @pytest.mark.parametrize(
@@ -188,20 +186,16 @@ def test_columns_that_are_no_table_are_named():
     with refused("not_a_vector", name="column 'age'", shape=(2, 1)):
         SPEC.encode(rows | {"age": np.ones((2, 1))})
     for age in ([1, 2, 3], [1, "b"]):
-        with refused("table_unreadable"):
-            SPEC.encode(rows | {"age": age})
+        refused("table_unreadable").by(SPEC.encode, rows | {"age": age})
 
 
 def test_a_column_that_is_not_there_is_named():
     with refused("no_column", column="age", columns="'dose', 'wind'"):
         SPEC.encode({"dose": [1], "wind": ["N"]})
     twice = pd.DataFrame([[1, 2, "N", 3]], columns=["age", "age", "wind", "dose"])
-    with refused("column_twice", column="age"):
-        SPEC.encode(twice)
-    with refused("not_a_table", TypeError, kind="ndarray"):
-        SPEC.encode(np.ones((2, 3)))
-    with refused("lazy_frame", TypeError):
-        SPEC.encode(pl.LazyFrame(ROWS))
+    refused("column_twice", column="age").by(SPEC.encode, twice)
+    refused("not_a_table", TypeError, kind="ndarray").by(SPEC.encode, np.ones((2, 3)))
+    refused("lazy_frame", TypeError).by(SPEC.encode, pl.LazyFrame(ROWS))
 
 
 # -- from a sample -----------------------------------------------------------------------------
@@ -219,14 +213,8 @@ def test_a_sample_tells_kinds_and_levels():
         }
     )
     spec = FeatureSpec.from_sample(sample)
-    assert spec.columns == (
-        Column("a"),
-        Column("b"),
-        Column("c"),
-        Column("d", "category", ("y", "z"), "y"),
-        Column("e", "category", ("9", "10"), "9"),
-        Column("f"),
-    )
+    levels = Column("d", "category", ("y", "z"), "y"), Column("e", "category", ("9", "10"), "9")
+    assert spec.columns == (Column("a"), Column("b"), Column("c"), *levels, Column("f"))
     assert FeatureSpec.from_sample(sample, ["d", "a"]).names == ("d", "a")
     assert FeatureSpec.from_sample(sample, ["a", "f"]) == FeatureSpec.of_names(["a", "f"])
 
@@ -244,11 +232,7 @@ def test_a_sample_tells_center_and_scale(rng):
 @pytest.mark.parametrize(
     ("values", "code", "facts"),
     [
-        (
-            pd.date_range("2020", periods=3),
-            "no_feature",
-            {"kind": "dates or times (timestamp[us])"},
-        ),
+        (TIMES, "no_feature", {"kind": "dates or times (timestamp[us])"}),
         ([[1], [2], [3]], "no_feature", {"kind": "lists or objects (list<item: int64>)"}),
         ([b"1", b"2", b"3"], "no_feature", {"kind": "values of type binary"}),
         (["x", "y", "z"], "many_levels", {"levels": 3, "most": 2}),
@@ -259,14 +243,12 @@ def test_a_sample_tells_center_and_scale(rng):
     ],
 )
 def test_a_sample_that_cannot_be_used_is_refused(values, code, facts):
-    with refused(code, column="a", **facts):
-        FeatureSpec.from_sample({"a": values}, max_levels=2)
+    refused(code, column="a", **facts).by(FeatureSpec.from_sample, {"a": values}, max_levels=2)
 
 
 @pytest.mark.parametrize("values", [[], pa.array([], pa.float64())])
 def test_a_sample_without_rows_is_refused(values):
-    with refused("sample_empty"):
-        FeatureSpec.from_sample({"a": values})
+    refused("sample_empty").by(FeatureSpec.from_sample, {"a": values})
 
 
 # -- there and back ----------------------------------------------------------------------------
@@ -296,9 +278,8 @@ def test_a_specification_comes_back_the_same(spec):
     assert FeatureSpec.from_json(spec.to_json()) == spec
     assert FeatureSpec.from_json(spec.to_json().encode()) == spec
     assert pickle.loads(pickle.dumps(spec)) == spec
-    assert len(spec.feature_names) == sum(
-        1 if c.kind == "number" else len(c.levels) - 1 for c in spec.columns
-    )
+    widths = [1 if c.kind == "number" else len(c.levels) - 1 for c in spec.columns]
+    assert len(spec.feature_names) == sum(widths)
 
 
 def test_a_specification_is_saved_whole(tmp_path, monkeypatch):
@@ -339,56 +320,43 @@ def test_a_file_written_by_hand_is_read():
     assert_array_equal(spec.encode({"age": [50], "wind": ["S"]}), [[1.0, 1.0]])
 
 
-NOTHING = object()
-
-
+KINDS = "'number' or 'category'"
 BROKEN = [
-    (None, "otmoe", NOTHING, "kind_missing otmoe", {"kind": "null"}),
-    (None, "otmoe", "model", "features_inside otmoe"),
-    (None, "schema_version", 2, "schema_version schema_version", {"known": 1}),
-    (None, "schema_version", NOTHING, "schema_version schema_version", {"version": "null"}),
-    (None, "columns", NOTHING, "field_missing columns"),
-    (None, "columns", [], "no_columns columns"),
-    (None, "columns", ["age"], "field_object columns[0]"),
-    (None, "rows", 1, "field_unknown rows", {"version": 1}),
-    (None, "unknown", "drop", "field_choice unknown", {"choices": "'error' or 'reference'"}),
-    (0, "name", NOTHING, "field_missing columns[0].name"),
-    (0, "name", "a\x1b", "control_character columns[0].name", {"character": "001B"}),
-    (0, "name", "wind", "second_time columns[1]", {"value": '"wind"'}),
-    (0, "name", "wind=S", "second_time feature_names[1]", {"value": '"wind=S"'}),
-    (0, "kind", "text", "field_choice columns[0].kind", {"choices": "'number' or 'category'"}),
-    (0, "center", float("nan"), "field_nan columns[0].center"),
-    (0, "scale", 0, "field_not_positive columns[0].scale"),
-    (0, "levels", ["a"], "wrong_kind_of_column columns[0].levels", {"kind": "number"}),
-    (1, "center", 1, "wrong_kind_of_column columns[1].center", {"kind": "category"}),
-    (1, "levels", NOTHING, "few_levels columns[1].levels"),
-    (1, "levels", ["N"], "few_levels columns[1].levels"),
-    (1, "levels", ["N", 1], "field_text columns[1].levels[1]"),
-    (1, "levels", ["N", "N"], "second_time columns[1].levels[1]"),
-    (1, "reference", "E", "reference_unknown columns[1].reference"),
+    ("otmoe", NOTHING, "kind_missing otmoe", {"kind": "null"}),
+    ("otmoe", "model", "features_inside otmoe"),
+    ("schema_version", 2, "schema_version schema_version", {"known": 1}),
+    ("schema_version", NOTHING, "schema_version schema_version", {"version": "null"}),
+    ("columns", NOTHING, "field_missing columns"),
+    ("columns", [], "no_columns columns"),
+    ("columns", ["age"], "field_object columns[0]"),
+    ("rows", 1, "field_unknown rows", {"version": 1}),
+    ("unknown", "drop", "field_choice unknown", {"choices": "'error' or 'reference'"}),
+    ("columns.0.name", NOTHING, "field_missing columns[0].name"),
+    ("columns.0.name", "a\x1b", "control_character columns[0].name", {"character": "001B"}),
+    ("columns.0.name", "wind", "second_time columns[1]", {"value": '"wind"'}),
+    ("columns.0.name", "wind=S", "second_time feature_names[1]", {"value": '"wind=S"'}),
+    ("columns.0.kind", "text", "field_choice columns[0].kind", {"choices": KINDS}),
+    ("columns.0.center", float("nan"), "field_nan columns[0].center"),
+    ("columns.0.scale", 0, "field_not_positive columns[0].scale"),
+    ("columns.0.levels", ["a"], "wrong_kind_of_column columns[0].levels", {"kind": "number"}),
+    ("columns.1.center", 1, "wrong_kind_of_column columns[1].center", {"kind": "category"}),
+    ("columns.1.levels", NOTHING, "few_levels columns[1].levels"),
+    ("columns.1.levels", ["N"], "few_levels columns[1].levels"),
+    ("columns.1.levels", ["N", 1], "field_text columns[1].levels[1]"),
+    ("columns.1.levels", ["N", "N"], "second_time columns[1].levels[1]"),
+    ("columns.1.reference", "E", "reference_unknown columns[1].reference"),
 ]
 
 
-@pytest.mark.parametrize(
-    ("column", "field", "value", "problem", "facts"), [(*row, {})[:5] for row in BROKEN]
-)
-def test_a_broken_file_is_refused_by_name(column, field, value, problem, facts):
-    document = by_hand()
-    place = document if column is None else document["columns"][column]
-    place[field] = value
-    if value is NOTHING:
-        del place[field]
-    with refused(problem, MessageError, where="our.json", **facts) as caught:
-        FeatureSpec.from_json(json.dumps(document), source="our.json")
-    says_what_is_there(caught.value, document)
-    assert "\n" not in str(caught.value)
+@pytest.mark.parametrize(("path", "value", "problem", "facts"), cases(BROKEN))
+def test_a_broken_file_is_refused_by_name(path, value, problem, facts):
+    refused_document(FeatureSpec, put(by_hand(), path, value), "our.json", problem, facts)
 
 
 def test_a_specification_is_checked_when_it_is_made():
     with refused("wrong_kind_of_column columns[0].center", where="features"):
         FeatureSpec([Column("a", "category", ("x", "y"), center=3.0)])
-    with refused("not_a_column", TypeError, value='"a"'):
-        FeatureSpec(["a"])
+    refused("not_a_column", TypeError, value='"a"').by(FeatureSpec, ["a"])
 
 
 def test_the_example_in_the_documentation_is_a_specification():
@@ -405,20 +373,11 @@ def test_the_example_in_the_documentation_is_a_specification():
 
 
 def message(**changes):
-    known = {
-        "site": "Lyon",
-        "model": random_model(np.random.default_rng(0), 2, 4),
-        "n_samples": 10.0,
-        "log_likelihood": -3.0,
-        "converged": True,
-        "status": "converged",
-        "features": SPEC,
-    }
-    return LocalModel(**known | changes)
+    return oracles.message(random_model(np.random.default_rng(0), 2, 4), "Lyon", **changes)
 
 
 def test_a_model_carries_its_features(tmp_path):
-    sent = message()
+    sent = message(features=SPEC)
     assert LocalModel.from_json(sent.to_json()).features == SPEC
     sent.save(tmp_path / "lyon.moe.json")
     save_model(sent.model, tmp_path / "model.moe.json", features=SPEC)
@@ -427,7 +386,7 @@ def test_a_model_carries_its_features(tmp_path):
     assert load_features(tmp_path / "model.moe.json") == SPEC
     assert load_features(tmp_path / "plain.moe.json") is None
     assert_array_equal(load_model(tmp_path / "model.moe.json").to_vector(), sent.model.to_vector())
-    assert '"features"' not in message(features=None).to_json()
+    assert '"features"' not in message().to_json()
 
 
 def test_features_of_another_model_are_refused(tmp_path):
@@ -437,10 +396,8 @@ def test_features_of_another_model_are_refused(tmp_path):
     named = type(model)(model.gate, model.experts, ("a", "b"))
     with refused("features_other features", name='"b"', where="model"):
         save_model(named, tmp_path / "m.json", features=FeatureSpec.of_names(["b", "a"]))
-    broken = json.loads(message().to_json())
-    broken["features"]["columns"][1]["levels"] = ["N"]
-    with refused("few_levels features.columns[1].levels", where="Lyon"):
-        LocalModel.from_json(json.dumps(broken), "Lyon")
+    broken = put(message(features=SPEC).document(), "features.columns.1.levels", ["N"])
+    refused_document(LocalModel, broken, "Lyon", "few_levels features.columns[1].levels", {})
 
 
 def test_a_fit_to_encoded_rows_names_its_features():
@@ -454,6 +411,5 @@ def test_a_fit_to_encoded_rows_names_its_features():
     sent = LocalModel.from_fit(fit, "Lyon", features=SPEC)
     assert sent.model.feature_names == SPEC.feature_names
     again = LocalModel.from_json(sent.to_json())
-    assert_array_equal(
-        again.model.predict(again.features.encode(rows)), fit.model.predict(features)
-    )
+    found = again.model.predict(again.features.encode(rows))
+    assert_array_equal(found, fit.model.predict(features))

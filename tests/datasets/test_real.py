@@ -91,14 +91,11 @@ def test_a_person_without_intervals_is_named(tmp_path):
     as_physionet(tmp_path)
     beats = tmp_path / "MMASH" / "DataPaper" / "user_10" / "RR.csv"
     beats.write_text(",ibi_s,day,time\n0,7.5,1,10:00:00\n")
-    with refused("person_without_beats"):
-        load_mmash(tmp_path)
+    refused("person_without_beats").by(load_mmash, tmp_path)
     beats.write_text(",ibi,day,time\n0,0.8,1,10:00:00\n")
-    with refused("dataset_unreadable"):
-        load_mmash(tmp_path)
+    refused("dataset_unreadable").by(load_mmash, tmp_path)
     beats.unlink()
-    with refused("person_incomplete", FileNotFoundError):
-        load_mmash(tmp_path)
+    refused("person_incomplete", FileNotFoundError).by(load_mmash, tmp_path)
 
 
 def test_stations_keep_their_split(tmp_path):
@@ -150,19 +147,14 @@ def test_flights_that_were_cancelled_are_left_out(tmp_path):
 @pytest.mark.parametrize("load", LOADERS)
 def test_what_is_missing_is_said(load, tmp_path, monkeypatch):
     monkeypatch.delenv("OTMOE_DATA", raising=False)
-    with refused("no_data_folder", FileNotFoundError, variable="OTMOE_DATA"):
-        load()
-    with refused("not_a_folder", FileNotFoundError):
-        load(tmp_path / "nowhere")
+    refused("no_data_folder", FileNotFoundError, variable="OTMOE_DATA").by(load)
+    refused("not_a_folder", FileNotFoundError).by(load, tmp_path / "nowhere")
     monkeypatch.setenv("OTMOE_DATA", str(tmp_path))
     assert data_folder() == tmp_path
-    with refused("dataset_not_there", FileNotFoundError):
-        load()
+    refused("dataset_not_there", FileNotFoundError).by(load)
 
 
 def test_a_file_that_lacks_a_column_is_refused(tmp_path):
-    pq.write_table(
-        pa.table({"site": ["a"], "split": ["train"]}), tmp_path / "prsa_features_d19.parquet"
-    )
-    with refused("no_column", column="PM2.5"):
-        load_beijing(tmp_path)
+    table = pa.table({"site": ["a"], "split": ["train"]})
+    pq.write_table(table, tmp_path / "prsa_features_d19.parquet")
+    refused("no_column", column="PM2.5").by(load_beijing, tmp_path)

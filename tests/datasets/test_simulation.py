@@ -147,5 +147,4 @@ def test_draw_gives_other_rows_of_the_same_truth(kind):
     ],
 )
 def test_impossible_wishes_are_refused(kwargs, sentence):
-    with refused(sentence):
-        simulate(**{"n_samples": 10, **kwargs})
+    refused(sentence).by(simulate, **{"n_samples": 10, **kwargs})

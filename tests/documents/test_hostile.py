@@ -19,7 +19,7 @@ from families import FAMILIES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
-from oracles import made_up_grams, random_model
+from oracles import message, random_model
 
 from otmoe import FeatureSpec, LocalModel, Sketch, aggregate, load_model, report, save_model
 from otmoe.aggregation import METHODS
@@ -48,26 +48,13 @@ def local(rng, family, site):
     """Return a message that has every field."""
     model = random_model(rng, 2, 2, columns=(0, 1), family=family)
     labels = {"logistic": ["no", "yes"], "multinomial": ["no", "yes", "perhaps"]}.get(family)
-    model = replace(
-        model,
-        feature_names=SPEC.feature_names,
-        classes=None if labels is None else np.array(labels),
-    )
+    labels = None if labels is None else np.array(labels)
+    model = replace(model, feature_names=SPEC.feature_names, classes=labels)
     X = np.column_stack([rng.normal(size=60), np.arange(60) % 2])
-    return LocalModel(
-        site=site,
-        model=model,
-        n_samples=300.0,
-        log_likelihood=-421.5,
-        converged=True,
-        status="converged after 12 iterations",
-        warnings=("two columns are collinear.",),
-        constant={"sex=m": 0.5} if site == "Lyon" and family == "poisson" else {},
-        features=SPEC,
-        grams=made_up_grams(model, 300.0),
-        sketch=Sketch.fit(X, features=SPEC),
-        support=X[:5],
-    )
+    fit = {"log_likelihood": -421.5, "warnings": ("two columns are collinear.",)}
+    constant = {"sex=m": 0.5} if site == "Lyon" and family == "poisson" else {}
+    brought = {"features": SPEC, "sketch": Sketch.fit(X, features=SPEC), "support": X[:5]}
+    return message(model, site, 300.0, **fit, constant=constant, **brought)
 
 
 rng = np.random.default_rng(0)
@@ -175,9 +162,8 @@ def extreme(text, rng):
             return [other(part) for part in value]
         if rng.random() > share or value == 0:  # zeros may have to be zeros
             return value
-        size = one_of(
-            rng, [1e30, 1e15, 800.0, 30.0, 1e-30, 0.0, 10 ** rng.uniform(-decades, decades)]
-        )
+        sizes = [1e30, 1e15, 800.0, 30.0, 1e-30, 0.0, 10 ** rng.uniform(-decades, decades)]
+        size = one_of(rng, sizes)
         return one_of(rng, [-1, 1]) * float(size)
 
     for part in (model["experts"], model["gate"]):

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from families import FAMILIES
 from jsonschema import Draft202012Validator
 from oracles import random_model, random_rows
+from refusals import NOTHING, put
 
 from otmoe import FeatureSpec, LocalModel, save_model
 from otmoe.data.columns import Column
@@ -48,7 +48,6 @@ def test_the_published_schema_is_up_to_date(kind):
     assert f"<schema/{path.name}>" in (DOCS / "message.md").read_text()
 
 
-@pytest.mark.parametrize("family", FAMILIES)
 def test_what_is_written_is_valid(family, tmp_path):
     document = message(family)
     VALIDATORS["local model"].validate(document)
@@ -60,7 +59,6 @@ def test_what_is_written_is_valid(family, tmp_path):
     VALIDATORS["local model"].validate(json.loads(sent.to_json()))
 
 
-@pytest.mark.parametrize("family", FAMILIES)
 def test_what_is_written_in_refine_rounds_is_valid(family):
     rng = np.random.default_rng(0)
     model = random_model(rng, 2, 2, columns=(0, 1), family=family)
@@ -85,9 +83,6 @@ def test_what_other_languages_write_is_valid():
     written["schema_version"], written["model"]["gate"]["columns"] = 1.0, [0.0, 1.0]
     written["x-ours"] = written["model"]["x-ours"] = written["model"]["experts"]["x-ours"] = [{}]
     VALIDATORS["local model"].validate(written)
-
-
-NOTHING = object()
 
 
 @pytest.mark.parametrize(
@@ -130,15 +125,7 @@ NOTHING = object()
     ],
 )
 def test_what_the_schema_refuses_is_refused(family, path, value):
-    document = message(family)
-    *parents, last = [int(part) if part.isdigit() else part for part in path.split(".")]
-    place = document
-    for part in parents:
-        place = place[part]
-    if value is NOTHING:
-        del place[last]
-    else:
-        place[last] = value
+    document = put(message(family), path, value)
     assert not VALIDATORS["local model"].is_valid(document)
     with pytest.raises(MessageError):
         LocalModel.from_json(json.dumps(document))

@@ -51,9 +51,8 @@ def est(data):
 
 
 def frame(kind, X):
-    return {"pandas": pd.DataFrame, "polars": pl.DataFrame}[kind](
-        dict(zip("abc", X.T, strict=True))
-    )
+    columns = dict(zip("abc", X.T, strict=True))
+    return {"pandas": pd.DataFrame, "polars": pl.DataFrame}[kind](columns)
 
 
 # -- what fit leaves behind --------------------------------------------------------------------
@@ -168,10 +167,8 @@ def test_intervals_cover_new_rows(data):
     new = data.draw(10_000, random_state=5)
     low, high = est.predict_interval(new.X).T
     assert 0.93 < np.mean((low < new.y) & (new.y < high)) < 0.965
-    assert_allclose(
-        est.predict_quantile(new.X[:5], [0.1, 0.6]),
-        np.column_stack([est.model_.quantile(new.X[:5], q) for q in (0.1, 0.6)]),
-    )
+    quantiles = np.column_stack([est.model_.quantile(new.X[:5], q) for q in (0.1, 0.6)])
+    assert_allclose(est.predict_quantile(new.X[:5], [0.1, 0.6]), quantiles)
 
 
 def test_samples_are_reproducible_and_follow_the_model(data, est):
@@ -227,10 +224,8 @@ def test_tables_have_a_row_per_term_and_a_column_per_expert(data):
 
 def test_tables_without_pandas_say_what_to_install(est, monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
-    with refused("no_pandas", ImportError):
-        est.expert_table()
-    with refused("no_pandas", ImportError):
-        est.gate_table()
+    refused("no_pandas", ImportError).by(est.expert_table)
+    refused("no_pandas", ImportError).by(est.gate_table)
 
 
 # -- mistakes ----------------------------------------------------------------------------------
@@ -265,6 +260,13 @@ def test_what_scikit_learn_refuses(kwargs, sentence):
         fit_rows(**kwargs)
 
 
+TWO_COLUMNS = {"columns": "the columns ['age', 'town'] of X", "hold": "hold"}
+SHORT = {"name": "sample_weight", "wanted": (30,)}
+NUMERIC = ["gaussian", "poisson"]
+AB = ["a", "b"]
+FRAME = pd.DataFrame(X0, columns=AB)
+
+
 @pytest.mark.parametrize(
     ("kwargs", "code", "facts"),
     [
@@ -272,43 +274,28 @@ def test_what_scikit_learn_refuses(kwargs, sentence):
         ({"X": np.full((30, 2), "low")}, "text_in_x", {"columns": "X"}),
         ({"X": pd.DataFrame(TOWN)}, "text_in_x", {"columns": "column 'town' of X"}),
         ({"X": pl.DataFrame(TOWN)}, "text_in_x", {"columns": "column 'town' of X"}),
-        (
-            {"X": pd.DataFrame(TOWN | {"age": ["old"] * 30})},
-            *("text_in_x", {"columns": "the columns ['age', 'town'] of X", "hold": "hold"}),
-        ),
+        ({"X": pd.DataFrame(TOWN | {"age": ["old"] * 30})}, "text_in_x", TWO_COLUMNS),
         ({"sample_weight": np.zeros(30)}, "rows_without_weight", {}),
         ({"sample_weight": spoiled(np.ones(30), -2.0)}, "weight_of_row", {"row": 3, "value": -2}),
-        (
-            {"sample_weight": np.ones(29)},
-            *("one_per_row", {"name": "sample_weight", "shape": (29,), "wanted": (30,)}),
-        ),
+        ({"sample_weight": np.ones(29)}, "one_per_row", {"shape": (29,), **SHORT}),
         ({"sample_weight": np.eye(30)[0]}, "fewer_rows_than_experts", {"rows": 1, "experts": 2}),
         ({"n_experts": 31}, "fewer_rows_than_experts", {"rows": 30, "experts": 31}),
-        (
-            {"family": "cauchy"},
-            "not_one_of",
-            {"name": "family", "choices": ["gaussian", "poisson"]},
-        ),
+        ({"family": "cauchy"}, "not_one_of", {"name": "family", "choices": NUMERIC}),
         ({"gate_features": ["age"]}, "gate_feature_unnamed", {"name": "age"}),
-        (
-            {"X": pd.DataFrame(X0, columns=["a", "b"]), "gate_features": ["c"]},
-            *("gate_feature_name", {"name": "c", "columns": ["a", "b"]}),
-        ),
+        ({"X": FRAME, "gate_features": ["c"]}, "gate_feature_name", {"name": "c", "columns": AB}),
         ({"gate_features": [2]}, "gate_feature_index", {"value": 2, "last": 1}),
         ({"gate_features": [-1]}, "gate_feature_index", {"value": -1, "last": 1}),
         ({"gate_features": "all"}, "gate_features_text", {"value": "all"}),
     ],
 )
 def test_a_mistake_is_named(kwargs, code, facts):
-    with refused(code, ValueError, **facts):
-        fit_rows(**kwargs)
+    refused(code, ValueError, **facts).by(fit_rows, **kwargs)
 
 
 @pytest.mark.parametrize("value", [0, -1, 2.5, "a"])
 @pytest.mark.parametrize("name", ["n_experts", "n_init", "max_iter"])
 def test_counts_are_whole_numbers(name, value):
-    with refused("not_whole", ValueError, name=name, value=value):
-        fit_rows(**{name: value})
+    refused("not_whole", ValueError, name=name, value=value).by(fit_rows, **{name: value})
 
 
 @pytest.mark.parametrize("value", [-1.0, "x", np.nan])
@@ -337,10 +324,8 @@ def test_rows_of_another_shape_are_refused(data, est):
 
 
 def test_impossible_levels_are_refused(data, est):
-    with refused("not_a_level", name="coverage", value=95):
-        est.predict_interval(data.X, coverage=95)
-    with refused("not_a_level", name="level", value=1):
-        est.predict_quantile(data.X, [1])
+    refused("not_a_level", name="coverage", value=95).by(est.predict_interval, data.X, coverage=95)
+    refused("not_a_level", name="level", value=1).by(est.predict_quantile, data.X, [1])
 
 
 # -- awkward data: an answer and one warning ---------------------------------------------------

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from oracles import log_likelihood as summed_log_likelihood
-from oracles import random_model, random_rows
+from oracles import nearby, random_model, random_rows
 from refusals import refused
 
 from otmoe import MoEClassifier, MoERegressor, simulate
@@ -40,8 +40,7 @@ CLUSTERING = [adjusted_rand_index, clustering_error]
 def problem(request, rng):
     """A model, the truth close to it, and rows."""
     truth = random_model(rng, n_experts=3, n_features=2, family=request.param)
-    model = truth.with_vector(truth.to_vector() + 0.05 * rng.normal(size=truth.n_parameters))
-    return model, truth, *random_rows(rng, truth)
+    return nearby(rng, truth, 0.05), truth, *random_rows(rng, truth)
 
 
 # -- prediction --------------------------------------------------------------------------------
@@ -97,12 +96,9 @@ def test_clusterings_computed_by_hand():
 
 @pytest.mark.parametrize("metric", [*BY_HAND, *CLUSTERING])
 def test_columns_that_do_not_match_are_refused(metric):
-    with refused("lengths_differ", rows=3, others=2):
-        metric([1, 2, 3], [1, 2])
-    with refused("not_a_vector", shape=(2, 1)):
-        metric([[1], [2]], [1, 2])
-    with refused("lengths_differ", rows=0, others=0):
-        metric([], [])
+    refused("lengths_differ", rows=3, others=2).by(metric, [1, 2, 3], [1, 2])
+    refused("not_a_vector", shape=(2, 1)).by(metric, [[1], [2]], [1, 2])
+    refused("lengths_differ", rows=0, others=0).by(metric, [], [])
 
 
 # -- parameters --------------------------------------------------------------------------------
@@ -113,11 +109,8 @@ def test_parameter_errors_are_zero_to_itself_and_ignore_the_order_of_experts(pro
     assert set(parameter_errors(truth, truth, X).values()) == {0.0}
     expected = parameter_errors(model, truth, X)
     assert min(expected.values()) > 0
-    for moved in (
-        parameter_errors(model.take([1, 2, 0]), truth, X),
-        parameter_errors(model, truth.take([2, 0, 1]), X),
-    ):
-        assert moved == pytest.approx(expected, rel=1e-10)
+    for pair in ((model.take([1, 2, 0]), truth), (model, truth.take([2, 0, 1]))):
+        assert parameter_errors(*pair, X) == pytest.approx(expected, rel=1e-10)
 
 
 def test_parameter_errors_computed_by_hand(rng):
@@ -128,13 +121,9 @@ def test_parameter_errors_computed_by_hand(rng):
     gate = truth.gate.with_vector(truth.gate.to_vector() + [0.0, 0.2])
     model = replace(truth, gate=gate, experts=replace(truth.experts, coef=coef, var=var))
     # A gate that is 0.2 off in its only free slope is 0.1 off twice when it is centred.
-    squares = {"gate": 2 * 0.1**2, "coef": 0.4**2, "var": 0.3**2}
-    expected = {
-        "gate": squares["gate"] / 4,
-        "coef": squares["coef"] / 4,
-        "var": squares["var"] / 2,
-        "total": sum(squares.values()) / 10,
-    }
+    gate, coef, var = 2 * 0.1**2, 0.4**2, 0.3**2
+    expected = {"gate": gate / 4, "coef": coef / 4, "var": var / 2}
+    expected["total"] = (gate + coef + var) / 10
     assert parameter_errors(model, truth, rng.normal(size=(30, 1))) == pytest.approx(expected)
 
 
@@ -158,8 +147,7 @@ def test_only_gaussian_experts_have_errors_of_variances(problem):
 def test_models_with_different_numbers_of_experts_have_no_parameter_errors(rng):
     two, three = random_model(rng, 2), random_model(rng, 3)
     X, y = random_rows(rng, three)
-    with refused("align_unequal", experts=2, others=3):
-        parameter_errors(two, three, X)
+    refused("align_unequal", experts=2, others=3).by(parameter_errors, two, three, X)
     report = evaluate(two, X, y, truth=three)
     assert report["transport"] == transport_divergence(three, two, X)
     assert not any(name.startswith("mse") for name in report)
@@ -209,8 +197,7 @@ def test_class_labels_are_those_of_the_classifier():
     report = evaluate(est.model_, data.X, names)
     assert report["accuracy"] == est.score(data.X, names)
     assert report["log_likelihood"] == pytest.approx(est.log_density(data.X, names).mean())
-    with refused("class_unknown", label="grey"):
-        evaluate(est.model_, data.X[:1], ["grey"])
+    refused("class_unknown", label="grey").by(evaluate, est.model_, data.X[:1], ["grey"])
 
 
 def test_a_fit_is_closer_to_the_truth_than_a_fit_of_fewer_rows():

@@ -12,20 +12,17 @@ from otmoe.workers.ray import RayExecutor
 
 def test_without_ray_the_user_is_told_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
-    with refused("no_ray", ImportError):
-        RayExecutor()
+    refused("no_ray", ImportError).by(RayExecutor)
 
 
 def test_an_executor_that_is_shut_takes_no_task(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(is_initialized=lambda: True))
     executor = RayExecutor()
     executor.shutdown()
-    with refused("executor_shut", RuntimeError):
-        executor.submit(abs, -1)
+    refused("executor_shut", RuntimeError).by(executor.submit, abs, -1)
 
 
 @pytest.mark.parametrize("app", [client_app, server_app])
 def test_without_flower_the_user_is_told_what_to_install(monkeypatch, app):
     monkeypatch.setitem(sys.modules, "flwr", None)
-    with refused("no_flower", ImportError):
-        app()
+    refused("no_flower", ImportError).by(app)

@@ -146,18 +146,13 @@ def turned(sent):
 
 
 @pytest.mark.filterwarnings("ignore:aggregate")
-def test_a_site_that_claims_many_rows_has_the_say(sites):
+def test_a_site_that_claims_many_rows_has_the_say_unless_the_server_sets_the_weights(sites):
     (lyon, nantes, paris), X = sites
     liar = replace(turned(paris), n_samples=1e12)
     merged = aggregate([lyon, nantes, liar], X)
     assert merged.sites[2].weight > 0.999999
     assert_allclose(merged.model.predict(X), liar.model.predict(X), atol=1e-3)
-
-
-@pytest.mark.filterwarnings("ignore:aggregate")
-def test_unless_the_server_sets_the_weights(sites):
-    (lyon, nantes, paris), X = sites
-    liar, weights = replace(turned(paris), n_samples=1e12), {"lyon": 1, "nantes": 1, "paris": 1}
+    weights = dict.fromkeys(("lyon", "nantes", "paris"), 1)
     merged = aggregate([lyon, nantes, liar], X, site_weight=weights)
     assert_allclose([record.weight for record in merged.sites], 1 / 3)
 

@@ -4,32 +4,30 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from families import FAMILIES
 from numpy.testing import assert_allclose, assert_array_equal
-from oracles import jacobian, log_likelihood, never_falls, random_model, random_rows
+from oracles import (
+    distance,
+    jacobian,
+    log_likelihood,
+    nearby,
+    never_falls,
+    random_model,
+    random_rows,
+)
 from refusals import codes, refused
 
-from otmoe import (
-    DistributedMoEClassifier,
-    DistributedMoERegressor,
-    observed_inference,
-    simulate,
-)
+from otmoe import DistributedMoEClassifier, DistributedMoERegressor, observed_inference, simulate
 from otmoe.arrays.newton import length
 from otmoe.data.shards import ArrayShard, ShardError
 from otmoe.distributed.rounds import refine_shards
 from otmoe.estimators.base import FitWarning
+from otmoe.likelihood.answers import site_information
 from otmoe.likelihood.fit import em
-from otmoe.likelihood.rounds import TOL, Refinement, advance, digest, site_information
+from otmoe.likelihood.rounds import TOL, Refinement, advance, digest
 from otmoe.likelihood.rows import Rows, Scaling
 from otmoe.text.errors import InferenceError
 from otmoe.text.sentences import Error
 from otmoe.workers.gather import TasksFailed
-
-
-@pytest.fixture(params=list(FAMILIES))
-def family(request):
-    return request.param
 
 
 @pytest.fixture(scope="module")
@@ -48,15 +46,6 @@ def asked(state, sites):
     return [
         site_information(name, state.model, state.scaling, rows) for name, rows in sites.items()
     ]
-
-
-def distance(found, fit, X, y):
-    """Return the distance of two models in standard errors of the second."""
-    rows = Rows(X, y)
-    scaling = Scaling.of(X)
-    there = site_information("", fit, scaling, rows).information.matrix
-    gap = scaling.from_user(found).to_vector() - scaling.from_user(fit).to_vector()
-    return float(np.sqrt(gap @ there @ gap))
 
 
 # -- answers -----------------------------------------------------------------------------------
@@ -88,9 +77,7 @@ def test_an_answer_is_the_likelihood_and_its_derivatives(rng, family):
 def test_the_end_is_the_pooled_fit(rng, family):
     data = simulate(3000, 2, 2, family=family, n_classes=3, softness=1.0, random_state=1)
     fit = em(data.X, data.y, 2, family=family, n_classes=3, random_state=0)
-    start = fit.model.with_vector(
-        fit.model.to_vector() + 0.1 * rng.normal(size=fit.model.n_parameters)
-    )
+    start = nearby(rng, fit.model)
     state = Refinement(start, Scaling(np.array([0.3, -1.0]), np.array([2.0, 0.5])))
     while not state.is_done("auto"):
         state = advance(state, asked(state, parts(data)))
@@ -257,15 +244,11 @@ def test_standard_errors_after_refining_are_those_of_one_fit(data):
 
 @pytest.mark.parametrize(
     ("refine", "code", "facts"),
-    [
-        (0, "one_round", {"method": "reduction", "sites": 10}),
-        (1, "not_at_maximum", {}),
-    ],
+    [(0, "one_round", {"method": "reduction", "sites": 10}), (1, "not_at_maximum", {})],
 )
 def test_standard_errors_before_that_are_refused(data, refine, code, facts):
     est = DistributedMoERegressor(2, n_shards=10, refine=refine, random_state=0)
-    with refused(code, InferenceError, **facts):
-        est.fit(data.X, data.y).aggregation_.inference()
+    refused(code, InferenceError, **facts).by(est.fit(data.X, data.y).aggregation_.inference)
 
 
 def test_a_separated_gate_is_named(rng):
@@ -286,8 +269,7 @@ def test_a_last_step_that_nobody_has_seen_is_taken_back_if_it_is_bad(data):
     shards = [ArrayShard(f"s{i}", r.X, r.y) for i, r in enumerate(parts(data).values())]
     scaling, taken_back = Scaling.of(data.X), 0
     for _ in range(20):
-        vector = data.truth.to_vector()
-        start = data.truth.with_vector(vector + 0.6 * rng.normal(size=len(vector)))
+        start = nearby(rng, data.truth, 0.6)
         state = refine_shards(shards, start, 1, scaling=scaling)
         first, last = (log_likelihood(m, data.X, data.y) for m in (start, state.model))
         assert last >= first - 1.0  # the ridge's part

@@ -1,8 +1,6 @@
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-import pytest
-from families import FAMILIES
 from numpy.testing import assert_allclose, assert_array_equal
 from oracles import log_likelihood, penalised_log_likelihood, random_model, random_rows
 
@@ -32,7 +30,6 @@ def test_k_planes_finds_lines_that_cross(rng):
     assert np.mean(labels == z) > 0.95
 
 
-@pytest.mark.parametrize("family", FAMILIES)
 def test_candidates_come_with_the_most_likely_first(rng, family):
     model = random_model(rng, 3, 2, family=family)
     X, y = random_rows(rng, model, n=400)
@@ -48,7 +45,6 @@ def test_candidates_come_with_the_most_likely_first(rng, family):
     assert value[0] > log_likelihood(rows.scaling.to_user(single[0]), X, y)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
 def test_threads_find_the_same_candidates(rng, family):
     model = random_model(rng, 2, 2, family=family)
     X, y = random_rows(rng, model, n=200)

@@ -8,6 +8,7 @@ from oracles import (
     gate_objective,
     jacobian,
     least_squares,
+    nearby,
     never_falls,
     penalised_log_likelihood,
     random_model,
@@ -56,17 +57,10 @@ def test_statistics_add_up_over_shards(rng, model):
 @pytest.mark.parametrize("walk", [run_em, run_newton])
 def test_a_run_never_falls_and_reports_the_point_it_returns(rng, model, walk):
     X, y = random_rows(rng, model)
-    start = model.with_vector(model.to_vector() + rng.normal(size=model.n_parameters))
     rows = Rows(X, y).standardised(model.experts)[0]
-    seen = []
-    run = walk(
-        RowPasses(rows),
-        rows.scaling.from_user(start),
-        alpha=0.2,
-        max_iter=15,
-        tol=1e-9,
-        report=lambda *args: seen.append(args),
-    )
+    start, seen = rows.scaling.from_user(nearby(rng, model, 1.0)), []
+    how = {"alpha": 0.2, "max_iter": 15, "tol": 1e-9, "report": lambda *args: seen.append(args)}
+    run = walk(RowPasses(rows), start, **how)
     assert len(run.trace) > 3 and never_falls(run.trace)
     assert seen == list(enumerate(run.trace))[1:]
     found = rows.scaling.to_user(run.model)

@@ -11,11 +11,6 @@ from otmoe.model.ensemble import pool
 WEIGHT = np.array([0.5, 0.2, 0.3])
 
 
-@pytest.fixture(params=list(FAMILIES))
-def family(request):
-    return request.param
-
-
 @pytest.fixture(params=[(2, 2, 2), (3, 1, 2), (1, 1, 1)], ids=str)
 def sizes(request):
     return request.param

@@ -90,14 +90,8 @@ def test_penalty_matrix_is_the_hessian_of_the_penalty(rng, columns):
 def test_fit_agrees_with_a_general_optimiser(X, target, columns, alpha):
     blank = SoftmaxGate.blank(K, P, columns)
     gate = blank.fit(X, target, alpha=alpha)
-    best = optimize.minimize(
-        gate_objective,
-        blank.to_vector(),
-        (used(X, columns), target, alpha),
-        "BFGS",
-        jac=True,
-        options={"gtol": 1e-8},
-    )
+    problem = blank.to_vector(), (used(X, columns), target, alpha), "BFGS"
+    best = optimize.minimize(gate_objective, *problem, jac=True, options={"gtol": 1e-8})
     assert_allclose(gate.to_vector(), best.x, atol=1e-6)
     assert np.count_nonzero(gate.coef) == gate.n_parameters
 
@@ -116,9 +110,8 @@ def test_an_intercept_only_gate_gives_the_weighted_shares(X, target):
 def test_renumbering_the_targets_renumbers_the_fit(X, target):
     blank, order = SoftmaxGate.blank(K, P), [2, 0, 1]
     gate = blank.fit(X, target, alpha=2.0)
-    assert_allclose(
-        blank.fit(X, target[:, order], alpha=2.0).centred, gate.centred[order], atol=1e-7
-    )
+    found = blank.fit(X, target[:, order], alpha=2.0)
+    assert_allclose(found.centred, gate.centred[order], atol=1e-7)
 
 
 def test_the_ridge_keeps_a_separated_gate_finite(X):
@@ -133,10 +126,8 @@ def test_statistics_are_the_gradient_and_hessian(rng, X, target, columns):
     gate = random_gate(rng, columns)
     prob, weight = gate.prob(X), target.sum(axis=1)
     design = gate.design(X)
-    found = gate.assemble(
-        weighted_sum(design, target - weight[:, None] * prob),
-        weighted_gram(design, gate.pair_weights(prob, weight)),
-    )
+    linear = weighted_sum(design, target - weight[:, None] * prob)
+    found = gate.assemble(linear, weighted_gram(design, gate.pair_weights(prob, weight)))
 
     def gradient(v):
         return -gate_objective(v, used(X, columns), target, 0.0)[1]

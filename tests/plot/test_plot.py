@@ -10,13 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from refusals import refused
 from scipy import stats
 
-from otmoe import (
-    DistributedMoERegressor,
-    MoEClassifier,
-    MoERegressor,
-    aggregate,
-    simulate,
-)
+from otmoe import DistributedMoERegressor, MoEClassifier, MoERegressor, aggregate, simulate
 from otmoe.estimators.base import FitWarning
 from otmoe.plot import (
     CoefficientDisplay,
@@ -141,12 +135,6 @@ def test_sites_that_stand_out_are_marked_and_never_hidden(spread):
     assert_allclose([part.sum() for part in display.flow], [0.4, 0.1, 0.5])
 
 
-def test_an_ensemble_has_no_flow(spread, data):
-    kept = aggregate(spread.local_models_, data.X[:300], method="ensemble")
-    with refused("no_flow"):
-        FlowDisplay.from_aggregation(kept)
-
-
 # -- coefficients --------------------------------------------------------------------------------
 
 
@@ -165,13 +153,10 @@ def test_forest_plots_show_estimates_and_intervals(found, block):
     assert ("expert 0 against 1" in drawn(display)) == (block == "gate")
 
 
-def test_marks_of_one_feature_do_not_cover_each_other(found):
+def test_marks_do_not_cover_each_other_and_of_many_terms_the_clearest_are_shown(found):
     display = CoefficientDisplay.from_inference(found)
     places = [point.get_ydata()[0] for point in display.points_.values()]
     assert len(set(places)) == len(places) == 6
-
-
-def test_only_the_clearest_terms_are_shown_where_there_are_many(found):
     display = CoefficientDisplay.from_inference(found, n_terms=2)
     rows = [e for e in found.table() if e.block == "expert" and e.term != "intercept"]
     clearest = {t: max(abs(e.z) for e in rows if e.term == t) for t in ("x0", "x1", "x2")}
@@ -294,16 +279,12 @@ def test_residuals_of_the_truth_are_standard_normal_where_experts_overlap():
         assert_allclose(y, data.y[mine])
 
 
-def test_residuals_of_counts_have_unit_variance():
+def test_residuals_of_counts_have_unit_variance_and_those_of_classes_are_refused():
     data = simulate(2000, 2, 2, family="poisson", random_state=0)
     display = ResidualDisplay.from_estimator(data.truth, data.X, data.y)
     assert_allclose(display.residual.var(), 1, atol=0.1)
-
-
-def test_residuals_of_classes_are_refused():
     truth = simulate(10, 2, 2, family="logistic", random_state=0).truth
-    with refused("no_residuals"):
-        ResidualDisplay.from_estimator(truth, np.zeros((2, 2)), [0, 1])
+    refused("no_residuals").by(ResidualDisplay.from_estimator, truth, np.zeros((2, 2)), [0, 1])
 
 
 # -- traces --------------------------------------------------------------------------------------
@@ -327,30 +308,24 @@ def test_convergence_of_merging_and_refining(spread):
 
 
 def test_nothing_to_show_is_said(spread, est, data):
-    with refused("no_fit_to_plot", TypeError):
-        ConvergenceDisplay.from_fit(spread)
+    kept = aggregate(spread.local_models_, data.X[:300], method="ensemble")
+    refused("no_flow").by(FlowDisplay.from_aggregation, kept)
+    refused("no_fit_to_plot", TypeError).by(ConvergenceDisplay.from_fit, spread)
     merged = aggregate(spread.local_models_, data.X[:300], method="weighted_average")
     with refused("no_iterations", method="weighted_average"):
         ConvergenceDisplay.from_aggregation(merged)
-    with refused("no_rounds"):
-        ConvergenceDisplay.from_aggregation(merged, refine=True)
+    refused("no_rounds").by(ConvergenceDisplay.from_aggregation, merged, refine=True)
 
 
 @pytest.mark.parametrize(("scored", "merged"), [(True, True), (True, False), (False, True)])
 def test_the_choice_of_k_is_marked(data, scored, merged):
     values = zip([-90.0, -10.0, -9.0, -8.5], [1.0, 0.2, 0.02, 0.015], strict=True)
-    chosen = Selection(
-        tuple(
-            Candidate(
-                K,
-                simulate(10, K, 1, random_state=0).truth,
-                Score(value, 1.0 * K, 50.0) if scored else None,
-                cost if merged else np.nan,
-            )
-            for K, (value, cost) in enumerate(values, 1)
-        ),
-        "bic" if scored else "elbow",
-    )
+    candidates = []
+    for K, (value, cost) in enumerate(values, 1):
+        score = Score(value, 1.0 * K, 50.0) if scored else None
+        truth = simulate(10, K, 1, random_state=0).truth
+        candidates.append(Candidate(K, truth, score, cost if merged else np.nan))
+    chosen = Selection(tuple(candidates), "bic" if scored else "elbow")
     display = SelectionDisplay.from_selection(chosen)
     expected = (["bic", "icl"] if scored else []) + (["cost"] if merged else [])
     assert list(display.lines_) == expected
@@ -420,18 +395,12 @@ def test_frames_are_read_by_name(data):
     ],
 )
 def test_mistakes_are_named(est, data, display, args, code, facts):
-    with refused(code, ValueError, **facts):
-        display.from_estimator(est, data.X, **args)
+    refused(code, ValueError, **facts).by(display.from_estimator, est, data.X, **args)
 
 
-def test_what_is_no_model_and_what_are_no_rows_of_it(est, data):
-    with refused("no_model_to_plot", TypeError, kind="str"):
-        GateEffectDisplay.from_estimator("x", data.X)
-    with refused("x_shape", ValueError, features=3):
-        GateEffectDisplay.from_estimator(est, data.X[:, :2])
-
-
-def test_without_matplotlib_there_is_a_sentence(est, monkeypatch):
+def test_no_model_no_rows_of_it_and_no_matplotlib_are_named(est, data, monkeypatch):
+    draw = GateEffectDisplay.from_estimator
+    refused("no_model_to_plot", TypeError, kind="str").by(draw, "x", data.X)
+    refused("x_shape", ValueError, features=3).by(draw, est, data.X[:, :2])
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with refused("no_matplotlib", ImportError):
-        ConvergenceDisplay.from_fit(est)
+    refused("no_matplotlib", ImportError).by(ConvergenceDisplay.from_fit, est)

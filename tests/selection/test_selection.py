@@ -1,6 +1,5 @@
 """Choice of the number of experts."""
 
-import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from commandline import call, fails, fine
+from commandline import call, fails, fine, told
 from numpy.testing import assert_allclose, assert_array_equal
 from refusals import codes, refused
 from sklearn.linear_model import LinearRegression
@@ -90,9 +89,8 @@ def by_hand(model, X, y, weight):
 def test_criteria_are_those_of_a_loop_over_the_rows():
     data = simulate(400, 2, 2, softness=1.0, random_state=0)
     weight = np.random.default_rng(0).uniform(0.5, 2.0, 400)
-    found = select_n_experts(
-        data.X, data.y, [1, 2, 3], estimator=MoERegressor(**FAST), sample_weight=weight
-    )
+    how = {"estimator": MoERegressor(**FAST), "sample_weight": weight}
+    found = select_n_experts(data.X, data.y, [1, 2, 3], **how)
     for c, n_parameters in zip(found.candidates, [4, 11, 18], strict=True):
         log_likelihood, entropy = by_hand(c.model, data.X, data.y, weight)
         bic = -2 * log_likelihood + n_parameters * np.log(weight.sum())
@@ -104,10 +102,10 @@ def test_criteria_are_those_of_a_loop_over_the_rows():
     assert found.candidates[1].entropy > 1
 
 
-def test_the_number_of_a_separated_mixture_is_found(found):
+def test_the_number_of_a_separated_mixture_is_found(found, over):
     assert found.n_experts == found.best("icl").n_experts == 3
-    assert found.best_model.n_experts == 3
-    assert found.best_estimator.n_experts == 3
+    assert found.best_model.n_experts == found.best_estimator.n_experts == 3
+    assert over.n_experts == over.best("elbow").n_experts == 3  # and over shards, by both rules
 
 
 def test_one_expert_is_least_squares_and_can_be_chosen():
@@ -123,10 +121,8 @@ def test_one_expert_is_least_squares_and_can_be_chosen():
 @pytest.mark.parametrize("family", ["logistic", "multinomial", "poisson"])
 def test_other_families(family):
     data = simulate(600, 2, 2, family=family, random_state=0)
-    if family == "poisson":
-        est = MoERegressor(family="poisson", **FAST)
-        y = data.y
-    else:
+    est, y = MoERegressor(family="poisson", **FAST), data.y
+    if family != "poisson":
         est, y = MoEClassifier(**FAST), np.array(["a", "b", "c"])[data.y.astype(int)]
     for c in select_n_experts(data.X, y, [1, 2], estimator=est).candidates:
         assert_allclose(c.log_likelihood, c.estimator.log_density(data.X, y).sum(), rtol=1e-10)
@@ -173,22 +169,16 @@ def test_the_elbow_is_the_largest_second_difference_of_log_cost():
 
 def test_gaps_between_numbers_do_not_look_like_elbows():
     straight = [np.exp(-K) for K in (1, 2, 4, 5)]
-    numbers = [
-        replace(c, n_experts=K)
-        for c, K in zip(candidates([0.0] * 4, straight), (1, 2, 4, 5), strict=True)
-    ]
+    pairs = zip(candidates([0.0] * 4, straight), (1, 2, 4, 5), strict=True)
+    numbers = [replace(c, n_experts=K) for c, K in pairs]
     assert_allclose(Selection(tuple(numbers), "elbow").bend[1:-1], 0, atol=1e-12)
 
 
-def test_a_slight_bend_is_called_slight():
+def test_a_slight_bend_is_called_slight_and_costs_of_nothing_are_no_trouble():
     found = Selection(candidates([0.0] * 3, [1.0, 0.7, 0.6]), "elbow")
     assert found.n_experts == 2
     assert codes(found.notes) == ["slight_bend"] and found.notes[0].facts == {"experts": 2}
-
-
-def test_costs_of_nothing_are_no_trouble():
-    found = Selection(candidates([0.0] * 4, [1.0, 1e-17, 0.0, 0.0]), "elbow")
-    assert found.n_experts == 2
+    assert Selection(candidates([0.0] * 4, [1.0, 1e-17, 0.0, 0.0]), "elbow").n_experts == 2
 
 
 def test_notes_name_the_end_of_the_range_and_a_likelihood_that_falls():
@@ -197,6 +187,8 @@ def test_notes_name_the_end_of_the_range_and_a_likelihood_that_falls():
     assert [note.facts["experts"] for note in found.notes] == [4, 3]
     warnings = [row["warnings"] for row in found.records()]
     assert warnings == [(), (), (Warn.LESS_LIKELY(fewer=2),), ()]
+    backwards = Selection(candidates([-3.0, -2.0, -1.0])[::-1])  # they are put in order
+    assert [c.n_experts for c in backwards.candidates] == [1, 2, 3]
 
 
 def test_the_text_is_a_table_with_a_mark_at_the_best(found):
@@ -208,20 +200,14 @@ def test_the_text_is_a_table_with_a_mark_at_the_best(found):
     assert "* 3 experts, by BIC." in lines
 
 
-def test_candidates_are_put_in_order():
-    some = candidates([-3.0, -2.0, -1.0])
-    assert [c.n_experts for c in Selection(some[::-1]).candidates] == [1, 2, 3]
+ZERO = {"name": "n_experts", "value": 0}
 
 
 @pytest.mark.parametrize(
     ("call", "code", "facts"),
     [
         (lambda X, y: select_n_experts(X, y, []), "no_numbers", {}),
-        (
-            lambda X, y: select_n_experts(X, y, [0, 1]),
-            "not_whole",
-            {"name": "n_experts", "value": 0},
-        ),
+        (lambda X, y: select_n_experts(X, y, [0, 1]), "not_whole", ZERO),
         (lambda X, y: select_n_experts(X, y, 3), "one_number", {"value": 3}),
         (lambda X, y: select_n_experts(X, y, criterion="aic"), "not_one_of", {"value": "aic"}),
         (lambda X, y: select_n_experts(X, y, criterion="elbow"), "elbow_on_rows", {}),
@@ -230,16 +216,10 @@ def test_candidates_are_put_in_order():
     ],
 )
 def test_mistakes_are_named(data, call, code, facts):
-    with refused(code, (ValueError, TypeError), **facts):
-        call(data.X, data.y)
+    refused(code, (ValueError, TypeError), **facts).by(call, data.X, data.y)
 
 
 # -- shards and sites ----------------------------------------------------------------------------
-
-
-def test_both_rules_find_the_number_over_shards(over):
-    assert over.n_experts == 3
-    assert over.best("elbow").n_experts == 3
 
 
 def test_scores_of_shards_are_those_of_all_rows(over, data):
@@ -254,8 +234,7 @@ def test_the_elbow_asks_nobody(shards):
     found = select_over_shards(shards, range(2, 5), estimator=est, criterion="elbow")
     assert found.n_experts == 3
     assert all(c.score is None for c in found.candidates)
-    with refused("no_likelihoods"):
-        found.best("bic")
+    refused("no_likelihoods").by(found.best, "bic")
 
 
 @pytest.mark.parametrize("how", [{"refine": "auto"}, {"method": "em"}])
@@ -309,10 +288,8 @@ def test_the_order_of_sites_changes_nothing(messages, data):
     models = [c.model for c in found.candidates]
     parts = np.array_split(np.arange(1500), 3)
     answers = {f"s{m}": candidate_scores(models, data.X[p], data.y[p]) for m, p in enumerate(parts)}
-    backwards = dict(reversed(answers.items()))
-    assert [c.bic for c in found.scored(answers).candidates] == [
-        c.bic for c in found.scored(backwards).candidates
-    ]
+    one, other = (found.scored(said) for said in (answers, dict(reversed(answers.items()))))
+    assert [c.bic for c in one.candidates] == [c.bic for c in other.candidates]
 
 
 def test_a_site_in_two_halves_changes_nothing(messages, data):
@@ -344,10 +321,8 @@ def test_local_fits_with_too_few_rows_are_mentioned(messages, data):
 def test_answers_about_other_models_are_refused(messages, data):
     found = select_from_messages(messages, data.X[:300], [1, 2, 3])
     some = candidate_scores([found.candidates[0].model], data.X, data.y)
-    with refused("scores_count", site="lyon", models=1, wanted=3):
-        found.scored({"lyon": some})
-    with refused("no_scores"):
-        found.scored({})
+    refused("scores_count", site="lyon", models=1, wanted=3).by(found.scored, {"lyon": some})
+    refused("no_scores").by(found.scored, {})
 
 
 @pytest.mark.slow
@@ -379,23 +354,18 @@ def files(data, tmp_path):
 
 
 def test_the_command_says_what_python_says(files):
-    out = fine("select", files, "--target", "y", "--experts", "2-4", "--n-jobs", "1", "--json")
-    report = json.loads(out.stdout)
-    shards = shards_from([str(files)], target="y")
-    found = select_over_shards(shards, [2, 3, 4])
+    report = told("select", files, "--target", "y", "--experts", "2-4", "--n-jobs", "1")
+    found = select_over_shards(shards_from([str(files)], target="y"), [2, 3, 4])
     assert report["n_experts"] == found.n_experts == 3
     assert report["elbow"] == found.best("elbow").n_experts
     assert_allclose([row["bic"] for row in report["table"]], [c.bic for c in found.candidates])
     assert report["table"][0]["bend"] is None
 
 
-def test_the_command_prints_the_table(files):
+def test_the_command_prints_the_table_and_refuses_numbers_that_are_none(files):
     out = fine("select", files, "--target", "y", "--experts", "2,3,4", *ELBOW)
     assert "* 3 experts, by the elbow of R_c." in out.stdout
     assert "BIC" not in out.stdout
-
-
-def test_the_command_refuses_numbers_that_are_none(files):
     out = call("select", files, "--target", "y", "--experts", "2-x")
     assert out.exit_code == 2 and "'2-x'" in out.stderr
     fails("select", files, "--target", "y", "--experts", "2,3", *ELBOW, code="elbow_too_few")
@@ -411,9 +381,7 @@ def inbox(data, tmp_path):
 
 
 def test_the_elbow_of_messages_is_that_of_python(inbox, tmp_path):
-    report = json.loads(
-        fine("elbow", inbox, "--experts", "1-4", "--n-support", "500", "--json").stdout
-    )
+    report = told("elbow", inbox, "--experts", "1-4", "--n-support", "500")
     messages = [LocalModel.load(tmp_path / f"{name}.moe.json") for name in ("lyon", "nantes")]
     found = select_from_messages(messages, 500, range(1, 5))
     assert report["n_experts"] == report["elbow"] == found.n_experts == 3

@@ -1,9 +1,9 @@
 """The paper's study: reading its CSVs, its figures, its claims, and the pages that show them."""
 
-import csv
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from itertools import product
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,7 +13,7 @@ from PIL import Image
 from scipy import special
 
 from otmoe.distributed.consensus import Consensus
-from paper import claims, figures, study, tables, theory, traces, writing
+from paper import claims, figures, tables, theory, traces, writing
 from paper.findings import ESTIMATORS, METRICS, Findings, Place, slope
 from paper.learning import learning_times
 from paper.study import Part, run, wanted
@@ -27,39 +27,22 @@ def study_rows(**worse):
     """Return made-up rows: errors fall as 1/N, and are larger by the factors given."""
     rows = []
     levels = 1 + np.random.default_rng(0).random(TRUTHS)
-    for kind in ("hard", "soft"):
-        for n in SIZES:
-            for truth in range(TRUTHS):
-                level = levels[truth] * 1000 / n
-                for M in (1, *SITES, 16):
-                    for name, (method, refine) in ESTIMATORS.items():
-                        if (name == "G") != (M == 1):
-                            continue
-                        error = level * worse.get(name, 1.0)
-                        rows.append(
-                            {
-                                "kind": kind,
-                                "rows": str(n),
-                                "truth": str(truth),
-                                "sites": str(M),
-                                "method": method,
-                                "refine": refine,
-                                "rounds": "3",
-                                **{m: str(error) for m in ("transport", "mse_total", "rpe")},
-                                "below_truth": str(error / 1000),
-                                "mse_gate": str(error),
-                                "mse_coef": str(error),
-                                "ari": str(1 - error / 1000),
-                                "site_bytes": "100",
-                                "same_optimum": "True",
-                                "learning_seconds": str(4.0 if name == "G" else 1.0 + M / 100),
-                                "other_cores_busy": "0.5",
-                                "device": "cpu",
-                                "machine": "a machine",
-                                "python": "3",
-                                "numpy": "2",
-                            }
-                        )
+    machine = {"device": "cpu", "machine": "a machine", "python": "3", "numpy": "2"}
+    same = {"rounds": "3", "site_bytes": "100", "same_optimum": "True", "other_cores_busy": "0.5"}
+    errors = ("transport", "mse_total", "rpe", "mse_gate", "mse_coef")
+    cases = product(("hard", "soft"), SIZES, range(TRUTHS), (1, *SITES, 16), ESTIMATORS.items())
+    for kind, n, truth, M, (name, (method, refine)) in cases:
+        if (name == "G") != (M == 1):
+            continue
+        error = levels[truth] * 1000 / n * worse.get(name, 1.0)
+        where = {"kind": kind, "rows": str(n), "truth": str(truth), "sites": str(M)}
+        found = {
+            **dict.fromkeys(errors, str(error)),
+            "below_truth": str(error / 1000),
+            "ari": str(1 - error / 1000),
+            "learning_seconds": str(4.0 if name == "G" else 1.0 + M / 100),
+        }
+        rows.append({**where, "method": method, "refine": refine, **found, **same, **machine})
     return rows
 
 
@@ -67,10 +50,8 @@ def trace_rows():
     for n in ("1000", "4000"):
         for start, values in ((traces.OURS, (2, 1)), (traces.RANDOM, (9, 3, 1, 1))):
             for i, value in enumerate(values):
-                yield {"rows": n, "truth": "0", "start": start} | {
-                    "iteration": str(i),
-                    "objective": str(value),
-                }
+                step = {"iteration": str(i), "objective": str(value)}
+                yield {"rows": n, "truth": "0", "start": start} | step
 
 
 def made(timing=False, **worse):
@@ -248,14 +229,10 @@ def test_learning_time_is_that_of_shards_side_by_side(seconds, n_together, expec
     assert learning_times(fit) == (4.0, expected)
 
 
-def test_a_small_study_runs_resumes_and_is_shown(tmp_path, monkeypatch):
-    monkeypatch.setattr(study, "ProcessPoolExecutor", ThreadPoolExecutor)
-    monkeypatch.setattr(study, "EXPERTS", 2)
-    monkeypatch.setattr(study, "FEATURES", 3)
-    monkeypatch.setattr(study, "TEST", 1000)
+def test_a_small_study_runs_resumes_and_is_shown(tmp_path):
     path = tmp_path / "study.csv"
-    part = Part("hard", 4000, 1, (2, 4))
-    run([part], path, None, 1, "cpu", console())
+    part = Part("hard", 4000, 1, (2, 4), experts=2, features=3, test=1000)
+    run([part], path, None, 1, "cpu", console(), ThreadPoolExecutor)
     findings = Findings.read(tmp_path)
     lines = path.read_text().splitlines(keepends=True)
     keys = ("kind", "rows", "truth", "sites", "method", "refine")
@@ -269,21 +246,19 @@ def test_a_small_study_runs_resumes_and_is_shown(tmp_path, monkeypatch):
     (table,) = [tables.medians(findings, "hard", n) for n in findings.sizes()]
     assert len(table[2]) == 1 + 2 * (len(ESTIMATORS) - 1)
     path.write_text("".join(lines[:-3]))
-    run([part], path, None, 1, "cpu", console())
+    run([part], path, None, 1, "cpu", console(), ThreadPoolExecutor)
     assert len(path.read_text().splitlines()) == len(lines)
 
 
-def test_traces_fall_and_are_not_done_twice(tmp_path, monkeypatch):
-    monkeypatch.setattr(traces, "SITES", 2)
-    monkeypatch.setattr(traces, "FEATURES", 3)
-    path = tmp_path / "mm_traces.csv"
-    traces.run(path, (4000,), 1)
+def test_traces_fall_and_are_not_done_twice(tmp_path):
+    path, sizes = tmp_path / "mm_traces.csv", {"sites": 2, "features": 3}
+    traces.run(path, (4000,), 1, **sizes)
     rows = read(path)
     for start in (traces.OURS, traces.RANDOM):
         objective = [float(row["objective"]) for row in rows if row["start"] == start]
         assert np.all(np.diff(objective) <= 1e-9 * objective[0])
     before = path.read_bytes()
-    traces.run(path, (4000,), 1)
+    traces.run(path, (4000,), 1, **sizes)
     assert path.read_bytes() == before
 
 
@@ -310,9 +285,6 @@ def test_no_row_of_the_study_is_there_twice():
         path = writing.DOCS.parent / "paper" / "results" / f"{name}.csv"
         if not path.exists():
             continue
-        with path.open(newline="") as file:
-            keys = [
-                (r["kind"], r["rows"], r["truth"], r["sites"], r["method"], r["refine"])
-                for r in csv.DictReader(file)
-            ]
+        names = ("kind", "rows", "truth", "sites", "method", "refine")
+        keys = [tuple(row[name] for name in names) for row in read(path)]
         assert len(keys) == len(set(keys))

@@ -29,21 +29,14 @@ def message(K=2, p=3, C=None, number=1.5):
     """Return the text of a message with K experts and p columns, of C classes."""
     row = [number] * p
     experts = [row] * K if C is None else [[row] * (C - 1) + [[0] * p]] * K
-    return json.dumps(
-        {
-            "otmoe": "local model",
-            "schema_version": 1,
-            "site": "Nantes",
-            "n_samples": 300,
-            "log_likelihood": -421,
-            "fit": {"converged": True, "status": "converged"},
-            "model": {
-                "family": "poisson" if C is None else "multinomial",
-                "gate": {"coef": [row] * (K - 1) + [[0] * p]},
-                "experts": {"coef": experts},
-            },
-        }
-    )
+    model = {
+        "family": "poisson" if C is None else "multinomial",
+        "gate": {"coef": [row] * (K - 1) + [[0] * p]},
+        "experts": {"coef": experts},
+    }
+    about = {"otmoe": "local model", "schema_version": 1, "site": "Nantes", "n_samples": 300}
+    fit = {"log_likelihood": -421, "fit": {"converged": True, "status": "converged"}}
+    return json.dumps(about | fit | {"model": model})
 
 
 TEXT = message()
@@ -117,15 +110,13 @@ def test_features_of_a_file_of_their_own_are_limited(tmp_path):
 
 @pytest.mark.parametrize("wrong", [0, -1, 1.5, "100", None])
 def test_an_impossible_limit_is_refused(wrong):
-    with refused("not_whole", name="limits.values", value=wrong):
-        Limits(values=wrong)
+    refused("not_whole", name="limits.values", value=wrong).by(Limits, values=wrong)
 
 
 def test_what_is_made_here_is_not_limited():
     model = random_model(np.random.default_rng(0), 101, 1)
     sent = LocalModel("Lyon", model, 10.0, -1.0, True, "converged")
-    with refused("limit", limit="experts", most=100):
-        LocalModel.from_json(sent.to_json())
+    refused("limit", limit="experts", most=100).by(LocalModel.from_json, sent.to_json())
     assert LocalModel.from_json(sent.to_json(), limits=Limits(experts=101)).model.n_experts == 101
 
 
@@ -139,9 +130,8 @@ def test_the_documentation_has_every_limit():
     text = (Path(__file__).parents[2] / "docs" / "message.md").read_text(encoding="utf-8")
     (section,) = re.findall(r"^## Limits\n(.*?)^## ", text, flags=re.DOTALL | re.MULTILINE)
     documented = dict(re.findall(r"^\| `(\w+)` \| ([\d,]+) \|", section, flags=re.MULTILINE))
-    assert {name: int(most.replace(",", "")) for name, most in documented.items()} == {
-        limit.name: getattr(Limits(), limit.name) for limit in fields(Limits)
-    }
+    found = {name: int(most.replace(",", "")) for name, most in documented.items()}
+    assert found == {limit.name: getattr(Limits(), limit.name) for limit in fields(Limits)}
 
 
 # -- files that are too large, or no files -----------------------------------------------------

@@ -43,16 +43,13 @@ def test_a_linear_program_that_fails_is_named(monkeypatch):
 
 
 def test_a_model_of_numbers_is_no_classifier(rng):
-    with refused("not_a_classifier"):
-        MoEClassifier.from_model(random_model(rng))
+    refused("not_a_classifier").by(MoEClassifier.from_model, random_model(rng))
 
 
 def test_a_model_is_asked_for_what_it_can_predict(rng):
     model = MoEClassifier(1).fit(rng.normal(size=(30, 1)), np.arange(30) % 2).model_
-    with refused("quantiles_of_classes"):
-        Predictor(model, quantiles=(0.5,))
-    with refused("other_features"):
-        spec_of(model, FeatureSpec.of_names(["age"]))
+    refused("quantiles_of_classes").by(Predictor, model, quantiles=(0.5,))
+    refused("other_features").by(spec_of, model, FeatureSpec.of_names(["age"]))
 
 
 def test_one_expert_has_no_gate_to_show():
@@ -61,16 +58,14 @@ def test_one_expert_has_no_gate_to_show():
 
     data = simulate(200, 1, 2, random_state=0)
     found = observed_inference(em(data.X, data.y, 1).model, data.X, data.y)
-    with refused("no_gate"):
-        CoefficientDisplay.from_inference(found, block="gate")
+    refused("no_gate").by(CoefficientDisplay.from_inference, found, block="gate")
 
 
 # -- the shell ---------------------------------------------------------------------------------
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def folder(own_folder):
     data = simulate(60, 1, 2, random_state=0)
     save_model(data.truth, "model.json")
     begin(data.truth, {"Lyon": 60}, Scaling.of(data.X)).save("state.json")
@@ -80,6 +75,7 @@ def folder(tmp_path, monkeypatch):
 FIT = ["fit", "rows.parquet", "--target", "y", "--experts", 1, "--site", "Lyon", "-o", "m.json"]
 RUN = ["run", "rows.parquet", "--target", "y", "--experts", 1, "-o", "m.json"]
 START = ["refine", "start", "model.json", "*.moe.json", "--state", "s.json", "-o", "s.json"]
+FILES = ["simulate", "-o", "new", "--rows", 3, "--files", 4]
 STEP = ["refine", "step", "state.json", "*.reply.json", "-o", "state.json", "--force"]
 
 
@@ -91,11 +87,7 @@ STEP = ["refine", "step", "state.json", "*.reply.json", "-o", "state.json", "--f
         ([*FIT, "--classes", "a,b"], "shell_classes_family", {}),
         ([*FIT, "--features", "f.json", "--columns", "x0"], "shell_features_or_columns", {}),
         (["features", *FIT[1:4], "--columns", "y,x0", "-o", "f.json"], "shell_roles", {}),
-        (
-            ["simulate", "-o", "new", "--rows", 3, "--files", 4],
-            "shell_files_rows",
-            {"files": 4, "rows": 3},
-        ),
+        (FILES, "shell_files_rows", {"files": 4, "rows": 3}),
         (START, "shell_two_files", {}),
         (STEP, "shell_three_files", {}),
     ],

@@ -43,8 +43,7 @@ def test_all_old_options_are_known_somewhere():
 
 
 @pytest.mark.parametrize(
-    ("command", "name"),
-    [("fit", "--site"), ("aggregate", "--support"), ("elbow", "--support")],
+    ("command", "name"), [("fit", "--site"), ("aggregate", "--support"), ("elbow", "--support")]
 )
 def test_a_name_that_a_command_still_has_is_none(command, name):
     assert said(name) not in call(command, "data", name, "Lyon").stderr

@@ -23,7 +23,7 @@ from otmoe.text.sentences import Error, Finding
 from otmoe.workers.gather import HERE, NEXT, Event, Failure, Next, TasksFailed, Workers, gather
 from otmoe.workers.pools import local_workers
 
-STALL = 6.0  # seconds without an end after which tasks are given up: long, for a busy machine
+STALL = 1.0  # seconds without an end after which tasks are given up, by workers that have started
 N = 8
 NAMES = [f"task {i}" for i in range(N)]
 PROCESSES = Workers(local_workers(2))
@@ -39,30 +39,31 @@ def squares(delay=0.0):
     return square
 
 
-def weak(folder, error, times, who=3):
-    """Square, but the first few attempts at one task raise; every attempt leaves a file."""
-
-    def square(i):
-        n = sum(name.startswith(f"{i}-") for name in os.listdir(folder))
-        Path(folder, f"{i}-{n}").touch()
-        if i == who and n < times:
-            raise error
-        return i * i
-
-    return square
-
-
-def deadly(folder, times, who=(3,)):
-    """Square, but the first few workers that come to one task are killed."""
+def failing(folder, fail, times, who):
+    """Square, but the first few attempts at some tasks fail; every attempt leaves a file."""
 
     def square(i):
         n = sum(name.startswith(f"{i}-") for name in os.listdir(folder))
         Path(folder, f"{i}-{n}").touch()
         if i in who and n < times:
-            os.kill(os.getpid(), signal.SIGKILL)
+            fail()
         return i * i
 
     return square
+
+
+def weak(folder, error, times, who=(3,)):
+    """Square, but the first few attempts at one task raise."""
+
+    def fail():
+        raise error
+
+    return failing(folder, fail, times, who)
+
+
+def deadly(folder, times, who=(3,)):
+    """Square, but the first few workers that come to one task are killed."""
+    return failing(folder, lambda: os.kill(os.getpid(), signal.SIGKILL), times, who)
 
 
 def hanging(who, seconds=600.0):
@@ -72,6 +73,27 @@ def hanging(who, seconds=600.0):
         return i * i
 
     return square
+
+
+def until(condition, what, seconds=120):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, what
+        time.sleep(0.05)
+
+
+def started(make, n_workers=2):
+    """Return a pool all of whose processes run: STALL need not allow for their start."""
+
+    def place(_):
+        time.sleep(0.05)
+        return os.getpid()
+
+    pool, places = make(), set()
+    until(
+        lambda: places.update(pool.map(place, range(4))) or len(places) == n_workers, "no workers"
+    )
+    return pool
 
 
 def attempts(folder, i):
@@ -103,22 +125,14 @@ def test_results_are_in_the_order_of_the_tasks(workers):
 
 
 def test_no_tasks_need_no_pool():
-    def refuse():
-        raise AssertionError("no pool is needed")
-
-    assert gather(squares(), [], [], Workers(refuse)) == ([], [])
+    assert gather(squares(), [], [], Workers(lambda: pytest.fail("no pool is needed"))) == ([], [])
     assert gather(squares(), [], []) == ([], [])
 
 
 def test_progress_counts_every_task_once(workers, tmp_path):
     reports = []
-    gather(
-        weak(tmp_path, ValueError("no"), 9),
-        range(N),
-        NAMES,
-        workers,
-        progress=lambda *report: reports.append(report),
-    )
+    told = {"progress": lambda *report: reports.append(report)}
+    gather(weak(tmp_path, ValueError("no"), 9), range(N), NAMES, workers, **told)
     assert [report[:2] for report in reports] == [(n + 1, N) for n in range(N)]
     assert sorted(report[2] for report in reports) == NAMES
 
@@ -210,9 +224,8 @@ def test_without_retries_the_killer_is_still_told_from_the_others(tmp_path):
 
 
 def test_a_task_that_breaks_its_pool_by_itself_has_failed_at_once(tmp_path):
-    workers = Workers(
-        local_workers(1), retries=0
-    )  # pools may not break, so that it runs alone next
+    # pools may not break, so that it runs alone next
+    workers = Workers(local_workers(1), retries=0)
     found, failures = gather(deadly(tmp_path, 99), range(N), NAMES, workers)
     assert found == all_but(3) and failures == [Failure("task 3", Finding.WORKER_DIED())]
     assert attempts(tmp_path, 3) == 2  # once among the others, once by itself
@@ -286,7 +299,8 @@ def test_the_pool_of_the_user_cannot_be_replaced(tmp_path):
 
 @pytest.mark.parametrize("who", [(2,), (0, 1)])
 def test_a_task_that_hangs_is_named_and_the_others_are_done(who):
-    found, failures = gather(hanging(who), range(N), NAMES, replace(PROCESSES, timeout=STALL))
+    ready = Workers(partial(started, PROCESSES.executor), timeout=STALL)
+    found, failures = gather(hanging(who), range(N), NAMES, ready)
     assert found == all_but(*who)
     assert failures == [Failure(f"task {i}", Finding.NOTHING_ENDED(seconds=STALL)) for i in who]
 
@@ -298,7 +312,8 @@ def test_no_process_of_a_standard_pool_is_left_hanging():
         pools.append(ProcessPoolExecutor(2))
         return pools[-1]
 
-    found, failures = gather(time.sleep, [0, 600], ["short", "long"], Workers(make, timeout=STALL))
+    workers = Workers(make, timeout=2 * STALL)  # they are forked, which takes no time
+    found, failures = gather(time.sleep, [0, 600], ["short", "long"], workers)
     assert found == [None, None] and [failure.name for failure in failures] == ["long"]
     assert len(pools) == 2
     until(lambda: not multiprocessing.active_children(), "a process is left")
@@ -369,13 +384,6 @@ def in_group(group):
     return found
 
 
-def until(condition, what, seconds=120):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, what
-        time.sleep(0.05)
-
-
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at /proc")
 @pytest.mark.parametrize("pool", ["loky", "standard"])
 @pytest.mark.parametrize("all_of_them", [False, True], ids=["parent", "terminal"])
@@ -383,14 +391,10 @@ def test_ctrl_c_ends_the_run_and_leaves_no_process(tmp_path, pool, all_of_them):
     script, folder = tmp_path / "script.py", tmp_path / "workers"
     script.write_text(textwrap.dedent(SCRIPT))
     folder.mkdir()
-    child = subprocess.Popen(
-        [sys.executable, str(script), str(folder), pool],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
-    )
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, str(script), str(folder), pool]
+    child = subprocess.Popen(command, start_new_session=True, env=env, **pipes)
     try:
         until(lambda: len(list(folder.iterdir())) == 2 or child.poll() is not None, "no workers")
         assert child.poll() is None, child.stderr.read()

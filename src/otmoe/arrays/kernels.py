@@ -1,3 +1,5 @@
+# Long because loops are written out for the compiler: kernels share next to nothing, and what they
+# share would not be inlined.
 """Compiled kernels for NumPy arrays, called where :mod:`otmoe.arrays.numerics` offers them.
 
 They release the GIL and start no threads of their own: the caller runs them on a thread pool over

@@ -154,13 +154,19 @@ def sample_rows(prob: Floats, rng: np.random.Generator) -> Floats:
 
 
 def row_blocks(
-    n_rows: int, n_columns: int, *, on_device: bool = False, least: int = 296
+    n_rows: int,
+    n_columns: int,
+    *,
+    on_device: bool = False,
+    least: int = 296,
+    block_bytes: int | None = None,
 ) -> Iterator[slice]:
     """Cut `n_rows` into blocks that fit the cache; the cuts depend on the shape alone.
 
-    A block has at least `least` rows, however wide they are.
+    A block has at least `least` rows, however wide they are, and `block_bytes` in all, unless the
+    machine decides.
     """
-    budget = _DEVICE_BLOCK_BYTES if on_device else BLOCK_BYTES
+    budget = block_bytes or (_DEVICE_BLOCK_BYTES if on_device else BLOCK_BYTES)
     size = max(budget // (8 * max(n_columns, 1)), least)
     if size > 296:
         # Not a multiple of a page: columns that start at one offset in it compete for cache sets.

@@ -31,7 +31,7 @@ from otmoe.cli.words import told
 from otmoe.data.shards import FileShard, joined
 from otmoe.data.shards.memory import checked
 from otmoe.distributed.task import Task, fit_local, labels_of
-from otmoe.documents.message import MOST_SHARED
+from otmoe.documents.message_record import MOST_SHARED
 from otmoe.likelihood.fit import MAX_ITER
 from otmoe.model.target import CLASSES, Target
 from otmoe.text.progress import fit_progress

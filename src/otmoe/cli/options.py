@@ -22,7 +22,7 @@ from otmoe.aggregation.support import N_SUPPORT
 from otmoe.cli.common import Decorator, Failed, Names, option, several, usage
 from otmoe.cli.executors import EXECUTORS
 from otmoe.data.shards import Shard
-from otmoe.estimators.distributed import DistributedMoE
+from otmoe.estimators.shards import DistributedMoE
 from otmoe.model.target import CLASSES, regression_families
 from otmoe.text.sentences import Error
 

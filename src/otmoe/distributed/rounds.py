@@ -10,15 +10,10 @@ import numpy as np
 
 from otmoe.data.shards import Shard
 from otmoe.distributed.task import rows_of
+from otmoe.likelihood.answers import SiteInformation, site_information
 from otmoe.likelihood.fit import ALPHA
 from otmoe.likelihood.information import observed_information
-from otmoe.likelihood.rounds import (
-    Refinement,
-    SiteInformation,
-    advance,
-    judged,
-    site_information,
-)
+from otmoe.likelihood.rounds import Refinement, advance, judged
 from otmoe.likelihood.rows import Scaling
 from otmoe.model.mixture import MoE
 from otmoe.model.target import Target

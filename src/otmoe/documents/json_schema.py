@@ -12,7 +12,7 @@ from typing import Any
 from pydantic.json_schema import GenerateJsonSchema
 
 from otmoe.data.features import FeaturesFileRecord
-from otmoe.documents.message import LocalModelRecord
+from otmoe.documents.message_record import LocalModelRecord
 from otmoe.documents.model import experts_record
 from otmoe.documents.model_file import ModelFileRecord
 from otmoe.documents.reply import ReplyRecord

@@ -8,25 +8,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import InitVar, dataclass, field, replace
 from numbers import Integral
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from array_api_compat import is_array_api_obj
 
 from otmoe.arrays.numerics import Floats, to_numpy
-from otmoe.data.features import FeatureSpec, FeaturesRecord
+from otmoe.data.features import FeatureSpec
 from otmoe.data.sketch import N_COMPONENTS, Sketch
-from otmoe.documents.grams import GramsRecord, check_grams, grams_document, grams_of
+from otmoe.documents.grams import grams_document, grams_of
+from otmoe.documents.message_record import MOST_SHARED, checked_record
 from otmoe.documents.model import (
-    ModelRecord,
-    check_model,
     features_of,
     features_part,
     model_document,
     model_of,
     versions_used,
 )
-from otmoe.documents.sketch import SketchRecord, check_sketch, document_of, sketch_of
+from otmoe.documents.sketch import document_of, sketch_of
 from otmoe.likelihood.fit import Fit
 from otmoe.likelihood.grams import Grams
 from otmoe.likelihood.rows import take_rows
@@ -34,103 +33,17 @@ from otmoe.model.gate import SoftmaxGate
 from otmoe.model.mixture import MoE
 from otmoe.text.arguments import check_weight, generator
 from otmoe.text.document import Document
-from otmoe.text.errors import InvalidInput, fail
+from otmoe.text.errors import InvalidInput
 from otmoe.text.html import html_lines
 from otmoe.text.notices import Notice
-from otmoe.text.records import (
-    Line,
-    List,
-    Map,
-    Matrix,
-    Number,
-    Positive,
-    Record,
-    Site,
-    Told,
-    Version,
-    as_notice,
-    notice_document,
-    typed,
-)
+from otmoe.text.records import as_notice, notice_document
 from otmoe.text.sentences import Error
-from otmoe.text.strict_json import BRACES, UNLIMITED, Limits, path_of, shown, sizes_of
+from otmoe.text.strict_json import BRACES, UNLIMITED, Limits, shown, sizes_of
 
 PARTS = ("model", "features", "constant_features", "grams", "sketch", "support")
 """Fields of a message whose bytes are counted apart."""
 
-MOST_SHARED = 10_000
-"""Rows of x in a message, at most."""
-
 # -- fields --------------------------------------------------------------------------------------
-
-
-class FitRecord(Record):
-    """How a fit ended."""
-
-    converged: bool
-    status: Told
-    warnings: List[Told] = []
-
-
-class LocalModelRecord(Record):
-    """What a site sends."""
-
-    otmoe: Literal["local model"]
-    schema_version: Version
-    site: Site
-    n_samples: Positive
-    log_likelihood: Number
-    fit: FitRecord
-    constant_features: Map[str, Number] = {}
-    features: FeaturesRecord | None = None
-    model: ModelRecord
-    grams: GramsRecord | None = None
-    sketch: SketchRecord | None = None
-    support: Matrix | None = None
-    versions: Map[Line, Line] = {}
-
-
-def _checked(document: dict[str, Any], source: str, limits: Limits) -> LocalModelRecord:
-    """Return a document as a record whose parts agree, or say what is wrong with it."""
-    record = typed(LocalModelRecord, document, source)
-    check_model(record.model, record.features, source, limits)
-    _check_constant(record, source)
-    if record.grams is not None:
-        _check_grams(record.grams, record, source)
-    if record.sketch is not None:
-        check_sketch(record.sketch, _names(record.model), source)
-    if record.support is not None:
-        _check_support(record.support, len(_names(record.model)), source)
-    return record
-
-
-def _check_grams(grams: GramsRecord, record: LocalModelRecord, source: str) -> None:
-    shape = np.shape(record.model.experts["coef"])
-    size = shape[-1] * (shape[1] - 1 if len(shape) == 3 else 1)
-    check_grams(grams, shape[0], size, record.n_samples, source)
-
-
-def _check_constant(record: LocalModelRecord, source: str) -> None:
-    known = set(_names(record.model))
-    for name in record.constant_features:
-        if name not in known:
-            place = path_of(("constant_features", name))
-            fail(source, place, Error.NOT_A_FEATURE)
-
-
-def _check_support(rows: list[list[float]], d: int, source: str) -> None:
-    if not 0 < len(rows) <= MOST_SHARED:
-        fail(source, "support", Error.SUPPORT_ROWS, rows=len(rows), most=MOST_SHARED)
-    for i, row in enumerate(rows):
-        if len(row) != d:
-            sizes = {"length": len(row), "wanted": d}
-            fail(source, f"support[{i}]", Error.LENGTH_OF_FEATURES, **sizes)
-
-
-def _names(model: ModelRecord) -> list[str]:
-    """Return the names of the features, given or made up as `MoE.terms` does."""
-    d = len(model.gate.coef[0]) - 1
-    return [f"x{j}" for j in range(d)] if model.feature_names is None else model.feature_names
 
 
 # -- the message ---------------------------------------------------------------------------------
@@ -208,7 +121,7 @@ class LocalModel(Document):
         if not checked:  # else it was, on its way from a file
             if isinstance(self.model.gate, SoftmaxGate):
                 object.__setattr__(self, "model", self.model.frozen())
-            _checked(self.document(), f"site {shown(self.site)}", UNLIMITED)
+            checked_record(self.document(), f"site {shown(self.site)}", UNLIMITED)
 
     @classmethod
     def from_fit(
@@ -353,7 +266,7 @@ class LocalModel(Document):
     @classmethod
     def from_document(cls, document: dict[str, Any], source: str, limits: Limits) -> Self:
         """Return the message of a parsed document, checked."""
-        record = _checked(document, source, limits)
+        record = checked_record(document, source, limits)
         model = model_of(record.model)
         sketch, support = record.sketch, record.support
         return cls(

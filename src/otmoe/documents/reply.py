@@ -17,7 +17,7 @@ from otmoe.documents.sums import (
     information_document,
     information_of,
 )
-from otmoe.likelihood.rounds import FeatureMoments, SiteInformation
+from otmoe.likelihood.answers import FeatureMoments, SiteInformation
 from otmoe.text.document import Document
 from otmoe.text.records import Line, List, Map, Row, Site, Version, typed
 from otmoe.text.strict_json import UNLIMITED, Limits, shown

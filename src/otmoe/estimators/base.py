@@ -1,32 +1,21 @@
-"""What the scikit-learn estimators share: parameters, fitting, densities, tables."""
+"""What the scikit-learn estimators share: parameters and fitting."""
 
 from __future__ import annotations
 
 import warnings
-from abc import abstractmethod
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import validate_data
 
-from otmoe.arrays.numerics import Array, namespace, to_numpy
-from otmoe.documents.message import LocalModel
-from otmoe.inference import (
-    Inference,
-    Kind,
-    Text,
-    check_kind,
-    fitted_inference,
-    observed_inference,
-)
+from otmoe.arrays.numerics import Array, to_numpy
+from otmoe.estimators.fitted import FittedMoE
 from otmoe.likelihood.fit import Fit, em
 from otmoe.model.mixture import MoE
 from otmoe.model.target import Target
 from otmoe.text.arguments import (
-    as_table,
     check_offset,
     check_weight,
     check_whole,
@@ -34,26 +23,21 @@ from otmoe.text.arguments import (
     float_types,
     generator,
 )
-from otmoe.text.errors import InferenceError, InvalidInput
+from otmoe.text.errors import InvalidInput
 from otmoe.text.notices import OtmoeWarning
 from otmoe.text.progress import fit_progress
 from otmoe.text.sentences import Error, Warn
 
 if TYPE_CHECKING:
-    import pandas as pd
+    pass
 
 
 class FitWarning(OtmoeWarning, ConvergenceWarning):
     """What one should know about a fit; `notices` has it with codes."""
 
 
-class BaseMoE(BaseEstimator):
+class BaseMoE(FittedMoE):
     """A thin shell around :func:`otmoe.likelihood.fit.em` and :class:`otmoe.model.mixture.MoE`."""
-
-    model_: MoE
-    fit_: Fit
-
-    # -- fitting ------------------------------------------------------------------------------
 
     def _fit(self, X: Array, y: Array, sample_weight: Any, offset: Any, target: Target) -> Self:
         """Fit to validated X and encoded y."""
@@ -124,18 +108,6 @@ class BaseMoE(BaseEstimator):
             raise explained(error, X) from error
         return X, y
 
-    def _check_rows(self, X: Any) -> Array:
-        """Validate rows to be predicted or scored."""
-        check_is_fitted(self)
-        try:
-            return validate_data(self, X, dtype=float_types(X), reset=False)
-        except ValueError as error:
-            raise explained(error, X) from error
-
-    @abstractmethod
-    def _check_target(self, y: Any, X: Array) -> Array:
-        """Validate and encode the target of rows to be scored."""
-
     def _gate_columns(self) -> tuple[int, ...] | None:
         """Translate `gate_features` to columns of the design."""
         features = self.gate_features
@@ -178,214 +150,3 @@ class BaseMoE(BaseEstimator):
         if model.feature_names is not None:
             self.feature_names_in_ = np.array(model.feature_names, dtype=object)
         return self
-
-    # -- using --------------------------------------------------------------------------------
-
-    def log_density(self, X: Any, y: Any, offset: Any = None) -> Array:
-        """Return log f(y | x).
-
-        Parameters
-        ----------
-        X : array-like of shape (n, d)
-        y : array-like of shape (n,)
-        offset : array-like of shape (n,), optional
-            Known part of the experts' linear predictors, such as the log of an exposure.
-
-        Returns
-        -------
-        ndarray of shape (n,)
-        """
-        X = self._check_rows(X)
-        return self.model_.log_density(X, self._check_target(y, X), check_offset(offset, X))
-
-    def predict_expert_proba(self, X: Any, y: Any = None, offset: Any = None) -> Array:
-        """Return the probability of each expert: the gate's, or the posterior where y is known.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, d)
-        y : array-like of shape (n,), optional
-        offset : array-like of shape (n,), optional
-            As in :meth:`log_density`.
-
-        Returns
-        -------
-        ndarray of shape (n, K)
-        """
-        X = self._check_rows(X)
-        if y is None:
-            return self.model_.gate_prob(X)
-        return self.model_.responsibilities(X, self._check_target(y, X), check_offset(offset, X))
-
-    def predict_expert(self, X: Any, y: Any = None, offset: Any = None) -> Array:
-        """Return the most probable expert: by the gate, or by the posterior where y is known.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, d)
-        y : array-like of shape (n,), optional
-        offset : array-like of shape (n,), optional
-            As in :meth:`log_density`.
-
-        Returns
-        -------
-        ndarray of int of shape (n,)
-        """
-        prob = self.predict_expert_proba(X, y, offset)
-        return namespace(prob).argmax(prob, axis=1)
-
-    def aic(self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None) -> float:
-        """Return Akaike's information criterion on these rows (lower is better)."""
-        log_likelihood, _ = self._log_likelihood(X, y, sample_weight, offset)
-        return -2 * log_likelihood + 2 * self.model_.n_parameters
-
-    def bic(self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None) -> float:
-        """Return the Bayesian information criterion on these rows (lower is better)."""
-        log_likelihood, n = self._log_likelihood(X, y, sample_weight, offset)
-        return -2 * log_likelihood + float(np.log(n)) * self.model_.n_parameters
-
-    def _log_likelihood(
-        self, X: Any, y: Any, sample_weight: Any, offset: Any
-    ) -> tuple[float, float]:
-        """Return the log-likelihood of some rows and their total weight."""
-        log_density = to_numpy(self.log_density(X, y, offset))
-        weight = check_weight(sample_weight, log_density[:, None])
-        if weight is None:
-            return float(log_density.sum()), float(len(log_density))
-        return float(weight @ log_density), float(weight.sum())
-
-    # -- inference ----------------------------------------------------------------------------
-
-    def inference(
-        self,
-        X: Any = None,
-        y: Any = None,
-        sample_weight: Any = None,
-        offset: Any = None,
-        *,
-        kind: Kind = "information",
-    ) -> Inference:
-        """Return standard errors, tests and intervals.
-
-        Without rows they come from the last step of the fit. With the rows that were fitted it is
-        one pass over them; other rows, and a model that was merged in one round and is not at the
-        maximum of their likelihood, are refused.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, d), optional
-        y : array-like of shape (n,), optional
-        sample_weight : array-like of shape (n,), optional
-        offset : array-like of shape (n,), optional
-            As in :meth:`log_density`.
-        kind : {"information", "sandwich"}
-            From the observed information, or robust to a model that is not quite right, which
-            needs the rows.
-
-        Returns
-        -------
-        Inference
-        """
-        check_is_fitted(self)
-        check_kind(kind)
-        if X is None:
-            if kind == "sandwich":
-                raise InferenceError(Error.ROWS_FOR_SANDWICH)
-            return self._known_inference()
-        X = self._check_rows(X)
-        return observed_inference(
-            self.model_,
-            X,
-            self._check_target(y, X),
-            sample_weight=check_weight(sample_weight, X),
-            offset=check_offset(offset, X),
-            alpha=self.alpha,
-            kind=kind,
-            n_jobs=self.n_jobs,
-        )
-
-    def _known_inference(self) -> Inference:
-        """Return what is known about standard errors without rows."""
-        if not hasattr(self, "fit_"):
-            raise InferenceError(Error.NO_EVIDENCE)
-        return fitted_inference(self.fit_, self.model_)
-
-    def summary(
-        self,
-        X: Any = None,
-        y: Any = None,
-        sample_weight: Any = None,
-        offset: Any = None,
-        *,
-        kind: Kind = "information",
-        level: float = 0.95,
-    ) -> Text:
-        """Return coefficients with standard errors, z, p values and intervals, as text.
-
-        Short for ``inference(...).summary(level)``; the parameters are those of :meth:`inference`.
-        """
-        return self.inference(X, y, sample_weight, offset, kind=kind).summary(level)
-
-    # -- sending ------------------------------------------------------------------------------
-
-    def to_message(
-        self,
-        site: str,
-        X: Any = None,
-        *,
-        sketch: bool | int = False,
-        share: int = 0,
-        sample_weight: Any = None,
-        random_state: Any = 0,
-    ) -> LocalModel:
-        """Return all that this site sends, to be saved or merged with others.
-
-        Nothing about single rows, unless asked for by `share`.
-
-        Parameters
-        ----------
-        site : str
-            Name of the site, up to 200 characters.
-        X : array-like of shape (n, d), optional
-            The rows of the fit, which are not kept after it; for a sketch or for sharing.
-        sketch : bool or int
-            Whether to send a :class:`~otmoe.data.sketch.Sketch` of X, from which points can be
-            drawn at which models are compared; or of how many components at most, instead of four.
-        share : int
-            Number of rows of X to send for the same purpose, drawn at random.
-        sample_weight : array-like of shape (n,), optional
-            The weights of the fit, for the sketch.
-        random_state : int, Generator or None
-
-        Returns
-        -------
-        LocalModel
-        """
-        check_is_fitted(self)
-        if not hasattr(self, "fit_"):
-            raise InvalidInput(Error.NO_FIT_TO_SEND)
-        names, classes = self.model_.feature_names, self.model_.classes
-        message = LocalModel.from_fit(self.fit_, site, names, classes)
-        if not (sketch or share):
-            return message
-        if X is None:
-            raise InvalidInput(Error.X_MISSING)
-        return message.with_support(
-            self._check_rows(X),
-            sketch=sketch,
-            share=share,
-            sample_weight=sample_weight,
-            random_state=random_state,
-        )
-
-    # -- reading ------------------------------------------------------------------------------
-
-    def expert_table(self) -> pd.DataFrame:
-        """Return the experts' coefficients and dispersions, a column per expert. Needs pandas."""
-        check_is_fitted(self)
-        return as_table(self.model_.experts.named_parameters(self.model_.terms))
-
-    def gate_table(self) -> pd.DataFrame:
-        """Return the gate's coefficients, a column per expert. Needs pandas."""
-        check_is_fitted(self)
-        return as_table(dict(zip(self.model_.terms, self.model_.gate.coef.T, strict=True)))

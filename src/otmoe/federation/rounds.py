@@ -31,8 +31,9 @@ from otmoe.documents.message import LocalModel
 from otmoe.documents.reply import RefineReply
 from otmoe.documents.request import RefineRequest
 from otmoe.documents.state import RefineState
+from otmoe.likelihood.answers import site_information
 from otmoe.likelihood.fit import ALPHA
-from otmoe.likelihood.rounds import Refinement, advance, site_information
+from otmoe.likelihood.rounds import Refinement, advance
 from otmoe.likelihood.rows import Rows, Scaling
 from otmoe.model.mixture import MoE
 from otmoe.model.target import Target

@@ -1,7 +1,7 @@
 """Standard errors, tests and intervals for a model at its maximum (maths 15)."""
 
 from otmoe.inference.covariance import Covariance, distance_to_maximum, one_round_refusal
-from otmoe.inference.estimates import Estimate, MeanInterval, WaldTest
+from otmoe.inference.estimates import Estimate, MeanInterval, StandardErrors, WaldTest
 from otmoe.inference.observed import (
     check_floor,
     check_kind,
@@ -11,7 +11,7 @@ from otmoe.inference.observed import (
     refined_inference,
 )
 from otmoe.inference.parameters import Parameter
-from otmoe.inference.result import Inference, Kind, StandardErrors
+from otmoe.inference.result import Inference, Kind
 from otmoe.inference.summary import Text
 
 __all__ = [

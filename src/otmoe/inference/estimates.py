@@ -48,6 +48,24 @@ class Estimate(Parameter):
 
 
 @dataclass(frozen=True)
+class StandardErrors:
+    """Standard errors, arranged as the parameters are; 0 for what is fixed, NaN if unknown.
+
+    Attributes
+    ----------
+    gate : ndarray of shape (K, p)
+        Of the coefficients relative to the last expert.
+    coef : ndarray of shape (K, p), or (K, C, p) for C classes
+    log_var : ndarray of shape (K,), or None
+        Of the logarithms of the variances; times the variance, that of the variance itself.
+    """
+
+    gate: Floats
+    coef: Floats
+    log_var: Floats | None = None
+
+
+@dataclass(frozen=True)
 class WaldTest:
     """A test that several linear combinations of the parameters have given values.
 

@@ -14,6 +14,7 @@ from otmoe.inference.covariance import Covariance
 from otmoe.inference.estimates import (
     Estimate,
     MeanInterval,
+    StandardErrors,
     WaldTest,
     estimates,
     of_variance,
@@ -27,24 +28,6 @@ from otmoe.text.notices import Notice
 from otmoe.text.sentences import Error
 
 Kind = Literal["information", "sandwich"]
-
-
-@dataclass(frozen=True)
-class StandardErrors:
-    """Standard errors, arranged as the parameters are; 0 for what is fixed, NaN if unknown.
-
-    Attributes
-    ----------
-    gate : ndarray of shape (K, p)
-        Of the coefficients relative to the last expert.
-    coef : ndarray of shape (K, p), or (K, C, p) for C classes
-    log_var : ndarray of shape (K,), or None
-        Of the logarithms of the variances; times the variance, that of the variance itself.
-    """
-
-    gate: Floats
-    coef: Floats
-    log_var: Floats | None = None
 
 
 @dataclass(frozen=True)

@@ -132,6 +132,8 @@ class Rows:
         The identity unless given.
     pool : Executor, optional
         Threads over which sums of blocks are spread.
+    block_bytes : int, optional
+        Size of a block; by default one that fits the cache.
     """
 
     X: Array
@@ -140,6 +142,7 @@ class Rows:
     offset: Array | None = None
     scaling: Scaling = Scaling()
     pool: Executor | None = field(default=None, repr=False)
+    block_bytes: int | None = field(default=None, repr=False)
 
     def __len__(self) -> int:
         return int(self.X.shape[0])
@@ -162,7 +165,8 @@ class Rows:
     def slices(self) -> Iterator[slice]:
         """Cut the rows into blocks; the cuts depend on the shape alone."""
         on_device = not isinstance(self.X, np.ndarray)
-        return row_blocks(len(self), self.X.shape[1] + 1, on_device=on_device)
+        n, p = len(self), self.X.shape[1] + 1
+        return row_blocks(n, p, on_device=on_device, block_bytes=self.block_bytes)
 
     def block(self, rows: slice) -> Block:
         """Read one block."""

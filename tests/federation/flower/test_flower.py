@@ -139,23 +139,13 @@ def fed(folder):
 
 
 def node(folder, name, **more):
-    return {
-        "site": name,
-        "data": str(folder / f"{name}.parquet"),
-        "sketch": True,
-        "refine": True,
-        **more,
-    }
+    rows = str(folder / f"{name}.parquet")
+    return {"site": name, "data": rows, "sketch": True, "refine": True, **more}
 
 
 def config(folder, output, **more):
-    return {
-        "features": str(folder / "features.json"),
-        "sketch": True,
-        "output": str(folder / output),
-        "timeout": 120.0,
-        **more,
-    }
+    files = {"features": str(folder / "features.json"), "output": str(folder / output)}
+    return {**files, "sketch": True, "timeout": 120.0, **more}
 
 
 def refined(folder, messages, rounds):

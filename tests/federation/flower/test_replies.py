@@ -10,19 +10,11 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from refusals import refused
 
-from otmoe import (
-    FeatureSpec,
-    LocalModel,
-    aggregate,
-    load_model,
-    observed_inference,
-    simulate,
-)
+from otmoe import FeatureSpec, LocalModel, aggregate, load_model, observed_inference, simulate
 from otmoe.documents.reply import RefineReply
 from otmoe.documents.request import RefineRequest
 from otmoe.documents.state import RefineState
 from otmoe.federation.flower import app as flower
-from otmoe.federation.flower import nodes
 from otmoe.federation.requests import Offer, Request, message_for
 from otmoe.federation.rounds import begin, request_of, step
 from otmoe.likelihood.fit import em
@@ -58,19 +50,29 @@ class Grid:
         return [] if reply is None else [reply]
 
 
+def records(**parts):
+    """Return what a node does that sends these records, whatever it is asked."""
+    return lambda query: flwr.Message(flwr.RecordDict(parts), reply_to=query)
+
+
 def record(**fields):
-    return lambda query: flwr.Message(
-        flwr.RecordDict({"otmoe": flwr.ConfigRecord(fields)}), reply_to=query
-    )
+    return records(otmoe=flwr.ConfigRecord(fields))
+
+
+def numbers():
+    return flwr.MetricRecord({"message": 1.0})
+
+
+def spoilt(old, new):
+    return lambda text: record(message=text.replace(old, new).encode())
 
 
 def site(folder, name, **config):
     """Return what a node with the real ClientApp does."""
     app = flower.client_app()
     config = {"site": name, "data": str(folder / f"{name}.parquet")} | config
-    context = flwr.Context(
-        run_id=1, node_id=1, node_config=config, state=flwr.RecordDict(), run_config={}
-    )
+    known = {"node_config": config, "state": flwr.RecordDict(), "run_config": {}}
+    context = flwr.Context(run_id=1, node_id=1, **known)
     return lambda query: app(query, context)
 
 
@@ -98,79 +100,44 @@ def lyon(folder, asked):
 
 @pytest.fixture
 def config(folder, tmp_path):
-    return {
-        "target": "y",
-        "experts": 2,
-        "n-init": 3,
-        "features": str(folder / "features.json"),
-        "support": str(folder / "support.parquet"),
-        "output": str(tmp_path / "out"),
-    }
+    files = {"features": folder / "features.json", "support": folder / "support.parquet"}
+    files = {name: str(path) for name, path in files.items()}
+    return {"target": "y", "experts": 2, "n-init": 3, "output": str(tmp_path / "out")} | files
 
 
 @pytest.fixture(autouse=True)
-def inside_a_run(monkeypatch):
-    """Make messages possible, which Flower allows in its own processes only; and do not sleep."""
+def inside_a_run():
+    """Make messages possible, which Flower allows in its own processes only."""
     identity = pytest.importorskip("flwr.supercore.task_identity").TaskIdentity
     identity.run_id, identity.node_id, identity.task_id = 1, 1, 1
-    monkeypatch.setattr(nodes, "POLL", 0.01)
+
+
+DIVIDED = "<class 'ZeroDivisionError'>"
 
 
 def failed(query):
-    return flwr.Message(flwr.Error(code=2, reason="<class 'ZeroDivisionError'>"), reply_to=query)
+    return flwr.Message(flwr.Error(code=2, reason=DIVIDED), reply_to=query)
 
 
 def unpacked(query):
     raise KeyError("no such object")
 
 
+NAN, PART, SAID = {"value": "NaN"}, {"part": "message"}, {"reason": "y is text"}
+ONE = {"experts": 1, "wanted": 2}
 BAD = {
     "truncated": (lambda text: record(message=text[:-20].encode()), "json_cut", {}),
-    "not a number": (
-        lambda text: record(
-            message=text.replace('"n_samples": 500.0', '"n_samples": NaN').encode()
-        ),
-        "field_nan",
-        {"value": "NaN"},
-    ),
-    "text, no bytes": (lambda text: record(message=text), "node_part", {"part": "message"}),
-    "no record": (
-        lambda text: lambda query: flwr.Message(flwr.RecordDict({}), reply_to=query),
-        "node_part",
-        {"part": "message"},
-    ),
-    "another record": (
-        lambda text: (
-            lambda query: flwr.Message(
-                flwr.RecordDict({"otmoe": flwr.MetricRecord({"message": 1.0})}), reply_to=query
-            )
-        ),
-        "node_part",
-        {"part": "message"},
-    ),
-    "an error of its own": (
-        lambda text: record(error="y is text"),
-        "node_error",
-        {"reason": "y is text"},
-    ),
+    "not a number": (spoilt('"n_samples": 500.0', '"n_samples": NaN'), "field_nan", NAN),
+    "text, no bytes": (lambda text: record(message=text), "node_part", PART),
+    "no record": (lambda text: records(), "node_part", PART),
+    "another record": (lambda text: records(otmoe=numbers()), "node_part", PART),
+    "an error of its own": (lambda text: record(error="y is text"), "node_error", SAID),
     "words that forge lines": (lambda text: record(error=FORGED), "node_error", {}),
-    "an error of Flower's": (
-        lambda text: failed,
-        "node_error",
-        {"reason": "<class 'ZeroDivisionError'>"},
-    ),
+    "an error of Flower's": (lambda text: failed, "node_error", {"reason": DIVIDED}),
     "cannot be unpacked": (lambda text: unpacked, "node_failed", {}),
     "never": (lambda text: lambda query: None, "node_late", {"seconds": 0.3}),
-    "other features": (
-        lambda text: record(message=text.replace('"age"', '"size"').encode()),
-        "node_features",
-        {},
-    ),
-    "one expert": (
-        lambda text: record(message=answer_of_one(text)),
-        "node_experts",
-        {"experts": 1, "wanted": 2},
-    ),
+    "other features": (spoilt('"age"', '"size"'), "node_features", {}),
+    "one expert": (lambda text: record(message=answer_of_one(text)), "node_experts", ONE),
 }
 FORGED = "no\n\x1b[2J\rINFO : all is well" + "!" * 10_000
 THEIR_WORDS = {
@@ -303,10 +270,8 @@ def test_a_site_name_is_no_path(folder, config, tmp_path):
     name = "../../\u00e9tage/.x"
     offered = {"data": str(folder / "lyon.parquet"), "site": name}
     flower.serve(Grid({1: site(folder, name, **offered)}), config)
-    assert sorted(path.name for path in tmp_path.rglob("*.json")) == [
-        "001-_\u00e9tage_x.moe.json",
-        "model.json",
-    ]
+    names = sorted(path.name for path in tmp_path.rglob("*.json"))
+    assert names == ["001-_\u00e9tage_x.moe.json", "model.json"]
 
 
 # -- the node ------------------------------------------------------------------------------------
@@ -320,9 +285,8 @@ def reply_of(folder, asked, **config):
 def test_the_server_learns_why_a_fit_failed(folder, asked):
     _, failures = reply_of(folder, asked, data="nowhere.parquet")
     assert failures[0].cause.code == "node_error"
-    assert failures[0].cause.text == Error.NOT_THERE.value.format(
-        path=os.path.abspath("nowhere.parquet")
-    )
+    path = os.path.abspath("nowhere.parquet")
+    assert failures[0].cause.text == Error.NOT_THERE.value.format(path=path)
 
 
 def test_unless_the_site_does_not_want_to_say(folder, asked):
@@ -373,12 +337,8 @@ def test_refine_rounds_end_at_the_fit_of_all_rows_and_equal_those_by_files(
     assert_array_equal(load_model(out / "model.json").to_vector(), result.model.to_vector())
     # the same from the files that were kept: every request, and the end
     support = SPEC.encode(pd.read_parquet(folder / "support.parquet"))
-    again = begin(
-        load_model(out / "merged.json"),
-        {"lyon": 500, "nantes": 400},
-        Scaling.of(support),
-        features=SPEC,
-    )
+    merged, sizes = load_model(out / "merged.json"), {"lyon": 500, "nantes": 400}
+    again = begin(merged, sizes, Scaling.of(support), features=SPEC)
     for number in range(1, state.refinement.rounds + 1):
         asked = RefineRequest.load(out / "rounds" / f"round{number}.request.json")
         assert asked.to_json() == request_of(again).to_json()
@@ -418,8 +378,7 @@ def test_too_few_rows_are_not_summed_up(folder, config):
     strict = site(folder, "nantes", refine=True, **{"rows-per-parameter": 40})
     grid = refining(folder, nodes={2: honest_first(honest, strict)})
     why = Error.FEW_ROWS_PER_PARAMETER.value.format(rows=400, parameters=11, wanted=40)
-    with refused("fits_failed", failures=f"node 2: {why}"):
-        flower.serve(grid, config | {"refine": 1})
+    refused("fits_failed", failures=f"node 2: {why}").by(flower.serve, grid, config | {"refine": 1})
 
 
 def changed(folder, **fields):

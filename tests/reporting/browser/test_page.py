@@ -64,12 +64,8 @@ def many(rng):
     result = aggregate(sites_of(data.truth, 8, rng), data.X, method="weighted_average")
     n = 1000
     weight = rng.dirichlet(np.ones(n))
-    sites = [
-        replace(
-            result.sites[m % 8], site=f"hospital {m}", weight=float(weight[m]), n_samples=m + 1.0
-        )
-        for m in range(n)
-    ]
+    known = [{"site": f"hospital {m}", "weight": float(weight[m])} for m in range(n)]
+    sites = [replace(result.sites[m % 8], **known[m], n_samples=m + 1.0) for m in range(n)]
     sent = [replace(result.messages[m % 8], site=f"hospital {m}") for m in range(n)]
     return replace(result, sites=tuple(sites), messages=tuple(sent))
 
@@ -193,9 +189,8 @@ def test_the_flow_has_every_site_and_every_band(visit, pages):
     drawn = sum(int(np.sum(site.weight * site.mass * 300 > 0.02)) for site in about.sites)
     assert abs(len(texts(chrome, "#flow path.link")) - drawn) <= 2
     labels = texts(chrome, "#flow text")
-    assert [label[:8] for label in labels if label.startswith("expert")] == [
-        f"expert {k}" for k in range(3)
-    ]
+    experts = [label[:8] for label in labels if label.startswith("expert")]
+    assert experts == [f"expert {k}" for k in range(3)]
     # what arrives at an expert is what leaves for it
     bands = chrome.execute_script(
         "return [...document.querySelectorAll('#flow path.link')]"
@@ -316,10 +311,8 @@ def test_the_gate_is_that_of_the_model(name, visit, pages):
     np.testing.assert_allclose(found, model.gate_prob(moved), rtol=1e-9)
     features = model.n_features
     assert len(texts(chrome, "#gate .multiples svg")) == features
-    assert (
-        chrome.execute_script("return document.querySelectorAll('#gate svg rect').length")
-        >= 44 * 44
-    )
+    cells = chrome.execute_script("return document.querySelectorAll('#gate svg rect').length")
+    assert cells >= 44 * 44
 
 
 def test_the_forest_has_every_coefficient(visit, pages):

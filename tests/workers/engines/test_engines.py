@@ -28,12 +28,8 @@ if not (find_spec("distributed") or find_spec("ray")):
 N_FILES = 6
 
 # What dask, distributed and ray warn about in themselves is theirs to fix.
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore::FutureWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+THEIRS = "ResourceWarning DeprecationWarning FutureWarning pytest.PytestUnraisableExceptionWarning"
+pytestmark = [pytest.mark.filterwarnings(f"ignore::{name}") for name in THEIRS.split()]
 
 
 @pytest.fixture(scope="module")
@@ -47,15 +43,9 @@ def shards(tmp_path_factory):
 
 
 def model_of(shards, executor, **options):
-    return fit_shards(
-        shards,
-        2,
-        options={"n_init": 3},
-        n_support=300,
-        random_state=0,
-        workers=Workers(executor, timeout=240),  # only there to stop hanging
-        **options,
-    )
+    workers = Workers(executor, timeout=240)  # only there to stop hanging
+    known = {"options": {"n_init": 3}, "n_support": 300, "random_state": 0}
+    return fit_shards(shards, 2, workers=workers, **known, **options)
 
 
 @pytest.fixture(scope="module")
@@ -66,14 +56,9 @@ def expected(shards):
 @pytest.fixture(scope="module")
 def dask():
     distributed = pytest.importorskip("distributed")
-    cluster = distributed.LocalCluster(
-        n_workers=2,
-        threads_per_worker=1,
-        processes=True,
-        host="127.0.0.1",
-        dashboard_address=None,
-        silence_logs=50,
-    )
+    size = {"n_workers": 2, "threads_per_worker": 1, "processes": True}
+    quiet = {"host": "127.0.0.1", "dashboard_address": None, "silence_logs": 50}
+    cluster = distributed.LocalCluster(**size, **quiet)
     with cluster, distributed.Client(cluster) as client:
         yield client.get_executor(pure=False)
 
@@ -84,14 +69,8 @@ def ray():
     from otmoe.workers.ray import RayExecutor
 
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    ray.init(
-        "local",
-        num_cpus=2,
-        include_dashboard=False,
-        _node_ip_address="127.0.0.1",
-        log_to_driver=False,
-        logging_level="ERROR",
-    )
+    quiet = {"include_dashboard": False, "log_to_driver": False, "logging_level": "ERROR"}
+    ray.init("local", num_cpus=2, _node_ip_address="127.0.0.1", **quiet)
     with RayExecutor() as executor:
         yield executor
     ray.shutdown()
@@ -172,10 +151,8 @@ def test_what_fails_is_named_on_every_executor(processes, tmp_path):
     assert found == [0, None, None, 9, None, 25, 36, 49]
     killed, *others = failures
     assert killed.name == "task 1"
-    assert others == [
-        Failure("task 2", Finding.TASK_ERROR(why="y is text")),
-        Failure("task 4", Finding.TASK_ERROR(why="OSError: the disk is away")),
-    ]
+    causes = {"task 2": "y is text", "task 4": "OSError: the disk is away"}
+    assert others == [Failure(name, Finding.TASK_ERROR(why=why)) for name, why in causes.items()]
 
 
 def test_a_task_that_hangs_is_named_on_every_executor(processes):

@@ -17,7 +17,7 @@ RECORD = "otmoe"
 """The record of a query, and of a reply."""
 
 POLL = 1.0
-"""Seconds between two looks at what has come."""
+"""Seconds between two looks at what has come, unless time is up before."""
 
 _GRACE = 60.0  # seconds for which Flower keeps a query that nobody waits for
 _LONGEST = 500  # characters of a node's words that are shown
@@ -44,7 +44,12 @@ def connected(grid: Any, nodes: int, wait: float) -> list[Any]:
         found = sorted(grid.get_nodes(), key=lambda node: node.node_id)
         if len(found) >= nodes or time.monotonic() >= end:
             return found
-        time.sleep(POLL)
+        _pause(end)
+
+
+def _pause(end: float) -> None:
+    """Sleep until the next look is due."""
+    time.sleep(min(POLL, max(end - time.monotonic(), 0.0)))
 
 
 def who(node: Any) -> str:
@@ -117,7 +122,7 @@ def exchange(
                 failures.append(Failure(name, _cause(error, name)))
             del waiting[number]
         if waiting:
-            time.sleep(POLL)
+            _pause(end)
     return replies, failures
 
 

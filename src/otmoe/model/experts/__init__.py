@@ -1,9 +1,10 @@
 """Expert families: what they predict, how they are fitted, how far apart they are."""
 
-from otmoe.model.experts.base import Derivatives, Experts, FitStatistics, Response
+from otmoe.model.experts.base import Experts
 from otmoe.model.experts.gaussian import GaussianExperts
 from otmoe.model.experts.glm import CanonicalExperts, LogisticExperts, PoissonExperts
 from otmoe.model.experts.softmax import MultinomialExperts
+from otmoe.model.experts.values import Derivatives, FitStatistics, Response
 
 FAMILIES: dict[str, type[Experts]] = {
     family.family: family

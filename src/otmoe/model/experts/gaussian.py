@@ -13,7 +13,8 @@ from scipy import special
 from otmoe.arrays.nearest import nearest_square
 from otmoe.arrays.newton import solve_psd
 from otmoe.arrays.numerics import Array, Floats, like, namespace, to_numpy
-from otmoe.model.experts.base import Derivatives, Experts, FitStatistics, Response
+from otmoe.model.experts.base import Experts
+from otmoe.model.experts.values import Derivatives, FitStatistics, Response
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,8 @@ from scipy import special, stats
 from otmoe.arrays.nearest import nearest_linear
 from otmoe.arrays.newton import NewtonPoint, newton, solve_psd
 from otmoe.arrays.numerics import Array, Floats, like, namespace, to_numpy
-from otmoe.model.experts.base import Derivatives, Experts, FitStatistics, Response
+from otmoe.model.experts.base import Experts
+from otmoe.model.experts.values import Derivatives, FitStatistics, Response
 
 _LARGEST_LOG_MEAN = 300.0  # a Poisson mean beyond e^300 overflows in sums before a step is refused
 _LARGEST_DRAWN = 1e15  # NumPy draws no counts beyond 1e18; from here on they are their mean

@@ -9,8 +9,8 @@ from typing import ClassVar, Self
 import numpy as np
 
 from otmoe.arrays.numerics import Array, Floats, like, namespace, sample_rows, times, to_numpy
-from otmoe.model.experts.base import Derivatives, Response, bounded
 from otmoe.model.experts.glm import NewtonExperts
+from otmoe.model.experts.values import Derivatives, Response, bounded
 from otmoe.text.errors import InvalidType
 from otmoe.text.sentences import Error
 

@@ -1,5 +1,5 @@
-# One file holds the sentences of all errors, however long: so that prose can be improved, and
-# the same thing is said in the same words everywhere.
+# Long because one file holds the sentences of all errors: so that prose can be improved, and the
+# same thing is said in the same words everywhere.
 """What is wrong and what to do: the sentences of all errors."""
 
 from enum import unique

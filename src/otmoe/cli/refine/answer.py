@@ -1,0 +1,98 @@
+"""``otmoe refine answer``: what a site replies."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from time import perf_counter
+from typing import Literal
+
+import click
+
+from otmoe import shards_from
+from otmoe.cli import options
+from otmoe.cli.common import Command, check_output, data, option, output, say, warn
+from otmoe.cli.inspect import parts_of, parts_table, reply_privacy, total_of
+from otmoe.data.shards import ROWS_PER_PARAMETER, joined
+from otmoe.data.shards.memory import checked
+from otmoe.documents.request import RefineRequest
+from otmoe.evaluation.prediction import spec_of
+from otmoe.federation.rounds import reply_from
+from otmoe.text.sentences import Warn
+
+
+@click.command(
+    cls=Command,
+    epilog="""\b
+Example:
+  otmoe refine answer round1.request.json lyon.parquet --target y --site Lyon \\
+      -o lyon.round1.reply.json
+  otmoe inspect lyon.round1.reply.json
+
+Give the rows, the weights and the name of the site's fit. Look at the reply before you send it.""",
+)
+@click.argument("request", type=click.Path(path_type=Path))
+@data
+@options.target()
+@options.weight
+@options.missing()
+@option("--site", metavar="NAME", required=True, section="Reply", help="Name of the site, as sent.")
+@output("Reply to write, JSON.")
+def answer(
+    request: Path,
+    data: tuple[str, ...],
+    target: str,
+    weight: str | None,
+    missing: Literal["error", "drop"],
+    site: str,
+    output: Path,
+    force: bool,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Answer a REQUEST from the rows of one site.
+
+    All of DATA is one site, read into memory. The reply holds sums over its rows: log-likelihood,
+    score and information. No row leaves.
+    """
+    check_output(output, force)
+    begun = perf_counter()
+    asked = RefineRequest.load(request)
+    shards = shards_from(
+        list(data),
+        target=target,
+        features=spec_of(asked.model, asked.features),
+        weight=weight,
+        missing=missing,
+    )
+    reply, rows = reply_from(asked, joined(shards, checked(site)))
+    reply.save(output)
+    parts = parts_of(reply.document())
+    size = output.stat().st_size
+    if len(rows.X) < ROWS_PER_PARAMETER * asked.model.n_parameters:
+        warn(reply_privacy(reply))
+    if rows.dropped:
+        warn(Warn.ROWS_DROPPED(rows=rows.dropped))
+    report = {
+        "command": "refine answer",
+        "output": str(output),
+        "site": site,
+        "round": reply.round,
+        "digest": reply.digest,
+        "rows": int(rows.X.shape[0]),
+        "dropped": rows.dropped,
+        "n_samples": reply.content.n_samples,
+        "log_likelihood": reply.content.information.log_likelihood,
+        "parts": [vars(part) for part in parts],
+        "bytes": size,
+        "seconds": perf_counter() - begun,
+    }
+    say(
+        report,
+        as_json,
+        quiet,
+        f"{site}: answered round {reply.round} from {report['rows']:,} rows",
+        parts_table(parts),
+        total_of(size, parts),
+        reply_privacy(reply),
+        f"written to {output}; nothing has been sent",
+    )

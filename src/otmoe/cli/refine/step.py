@@ -1,0 +1,164 @@
+"""``otmoe refine step``: the replies of a round, and what is made of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from otmoe import save_model
+from otmoe.aggregation.record import refined_document
+from otmoe.cli import options
+from otmoe.cli.common import Command, Failed, check_output, few, option, output, say, usage, warn
+from otmoe.cli.inbox import paths_of
+from otmoe.cli.tables import experts_table, listed
+from otmoe.documents.reply import RefineReply
+from otmoe.documents.state import RefineState
+from otmoe.federation.rounds import request_of, step
+from otmoe.inference import Inference
+from otmoe.text.errors import InferenceError
+from otmoe.text.records import notice_document
+from otmoe.text.sentences import Error, Warn
+
+REQUEST = "round{}.request.json"
+"""Name of a request, unless another one is given."""
+
+ESTIMATED = ("estimate", "se", "z", "p", "low", "high")
+"""What --json says about a parameter."""
+
+
+@click.command(
+    "step",
+    cls=Command,
+    epilog="""\b
+Examples:
+  otmoe refine step state.json "*.round1.reply.json" -o refined.json
+  otmoe refine step state.json replies --allow-missing --summary -o refined.json
+
+STATE and the files it makes are written whole or not at all; a round that was taken is over, and
+its replies are refused.""",
+)
+@click.argument("state", type=click.Path(path_type=Path))
+@click.argument("replies", nargs=-1, required=True, metavar="REPLIES...")
+@option(
+    "--allow-missing",
+    is_flag=True,
+    section="Sites",
+    help="Take the step without sites that have not replied, and name them.",
+)
+@option(
+    "--request",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    section="Output",
+    help="The next request to write; by default such as round2.request.json, beside STATE.",
+)
+@option(
+    "--summary",
+    is_flag=True,
+    section="Output",
+    help="Print standard errors, tests and intervals once it is done.",
+)
+@options.model_only
+@output("Model file to write, JSON, once it is done.")
+def take_step(
+    state: Path,
+    replies: tuple[str, ...],
+    allow_missing: bool,
+    request: Path | None,
+    summary: bool,
+    model_only: bool,
+    output: Path,
+    force: bool,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Take a step from the REPLIES of all sites.
+
+    It makes the next request or, when it is done, the model. REPLIES are files, folders of them,
+    or patterns in quotes. A site that has not replied is named, and nothing is changed.
+    """
+    before = RefineState.load(state)
+    if before.done:
+        status = str(before.refinement.status)
+        raise Failed(Error.SHELL_ROUNDS_OVER, where=str(state), status=status)
+    request = request or state.with_name(REQUEST.format(before.refinement.rounds + 2))
+    for path in (output, request):
+        check_output(path, force)
+    if len({path.resolve() for path in (state, output, request)}) < 3:
+        raise usage(Error.SHELL_THREE_FILES)
+    found = [RefineReply.load(path) for path in paths_of(replies)]
+    after = step(before, found, allow_missing=allow_missing)
+    done = after.refinement
+    gone = [site for r, site in done.missing if r == done.rounds]
+    report: dict[str, Any] = {
+        "command": "refine step",
+        "state": str(state),
+        "round": done.rounds,
+        "status": notice_document(done.status),
+        "decrement": done.decrement,
+        "converged": done.converged,
+        "done": after.done,
+        "missing": gone,
+        "output": str(output if after.done else request),
+        "bytes": sum(path.stat().st_size for path in paths_of(replies)),
+    }
+    lines: list[Any] = [str(done.status)]
+    # What is made of the step comes first and the state last: until then, it has not been taken.
+    if after.done:
+        lines += _finish(after, output, summary, model_only, report)
+    else:
+        request_of(after).save(request)
+        lines.append(f"the next request is {request}; send it to {few(after.sites)}")
+    after.save(state)
+    if gone:
+        warn(Warn.SHELL_NO_REPLY(sites=tuple(gone), names=few(gone)))
+    say(report, as_json, quiet, *lines)
+
+
+def _finish(
+    state: RefineState, output: Path, summary: bool, model_only: bool, report: dict[str, Any]
+) -> list[Any]:
+    """Write the model, and return what to say about it."""
+    known = state.refinement
+    assert known.best is not None  # at least one round has been answered
+    sites = [site for site in state.sites if site not in state.absent]
+    about: dict[str, Any] = {
+        "made by": "otmoe refine",
+        "rounds": known.rounds,
+        "status": str(known.status),
+        "sites": few(sites),
+        "number of sites": len(sites),
+        "rows": known.best.n_samples,
+    }
+    if known.missing:
+        about["missing"] = few(f"{site} (round {r})" for r, site in known.missing)
+    aggregation = None
+    if state.aggregation is not None and not model_only:
+        aggregation = refined_document(state.aggregation, known, state.rounds, state.sites)
+    save_model(known.model, output, about, state.features, aggregation)
+    if state.absent:
+        warn(Warn.SHELL_MISSED(sites=state.absent, names=few(state.absent)))
+    if not known.converged:
+        warn(Warn.SHELL_NOT_AT_MAXIMUM())
+    mass = known.best.information.mass / known.best.n_samples
+    lines = [listed([("model", str(output))]), experts_table(known.model, mass.tolist())]
+    try:
+        inference = state.inference()
+    except InferenceError as error:
+        warn(Warn.SHELL_NO_INFERENCE(why=str(error)))
+        return lines
+    report["estimates"] = _estimates(inference)
+    if summary:
+        return [*lines, str(inference.summary())]
+    for words in inference.warnings:
+        warn(words)
+    return lines
+
+
+def _estimates(inference: Inference) -> list[dict[str, Any]]:
+    return [
+        {"parameter": name, **{key: float(getattr(row, key)) for key in ESTIMATED}}
+        for name, row in zip(inference.names, inference.table(), strict=True)
+    ]

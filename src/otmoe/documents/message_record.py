@@ -1,0 +1,100 @@
+"""The fields of what a site sends, and how they have to agree."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+
+from otmoe.data.features import FeaturesRecord
+from otmoe.documents.grams import GramsRecord, check_grams
+from otmoe.documents.model import ModelRecord, check_model
+from otmoe.documents.sketch import SketchRecord, check_sketch
+from otmoe.text.errors import fail
+from otmoe.text.records import (
+    Line,
+    List,
+    Map,
+    Matrix,
+    Number,
+    Positive,
+    Record,
+    Site,
+    Told,
+    Version,
+    typed,
+)
+from otmoe.text.sentences import Error
+from otmoe.text.strict_json import Limits, path_of
+
+MOST_SHARED = 10_000
+"""Rows of x in a message, at most."""
+
+
+class FitRecord(Record):
+    """How a fit ended."""
+
+    converged: bool
+    status: Told
+    warnings: List[Told] = []
+
+
+class LocalModelRecord(Record):
+    """What a site sends."""
+
+    otmoe: Literal["local model"]
+    schema_version: Version
+    site: Site
+    n_samples: Positive
+    log_likelihood: Number
+    fit: FitRecord
+    constant_features: Map[str, Number] = {}
+    features: FeaturesRecord | None = None
+    model: ModelRecord
+    grams: GramsRecord | None = None
+    sketch: SketchRecord | None = None
+    support: Matrix | None = None
+    versions: Map[Line, Line] = {}
+
+
+def checked_record(document: dict[str, Any], source: str, limits: Limits) -> LocalModelRecord:
+    """Return a document as a record whose parts agree, or say what is wrong with it."""
+    record = typed(LocalModelRecord, document, source)
+    check_model(record.model, record.features, source, limits)
+    _check_constant(record, source)
+    if record.grams is not None:
+        _check_grams(record.grams, record, source)
+    if record.sketch is not None:
+        check_sketch(record.sketch, _names(record.model), source)
+    if record.support is not None:
+        _check_support(record.support, len(_names(record.model)), source)
+    return record
+
+
+def _check_grams(grams: GramsRecord, record: LocalModelRecord, source: str) -> None:
+    shape = np.shape(record.model.experts["coef"])
+    size = shape[-1] * (shape[1] - 1 if len(shape) == 3 else 1)
+    check_grams(grams, shape[0], size, record.n_samples, source)
+
+
+def _check_constant(record: LocalModelRecord, source: str) -> None:
+    known = set(_names(record.model))
+    for name in record.constant_features:
+        if name not in known:
+            place = path_of(("constant_features", name))
+            fail(source, place, Error.NOT_A_FEATURE)
+
+
+def _check_support(rows: list[list[float]], d: int, source: str) -> None:
+    if not 0 < len(rows) <= MOST_SHARED:
+        fail(source, "support", Error.SUPPORT_ROWS, rows=len(rows), most=MOST_SHARED)
+    for i, row in enumerate(rows):
+        if len(row) != d:
+            sizes = {"length": len(row), "wanted": d}
+            fail(source, f"support[{i}]", Error.LENGTH_OF_FEATURES, **sizes)
+
+
+def _names(model: ModelRecord) -> list[str]:
+    """Return the names of the features, given or made up as `MoE.terms` does."""
+    d = len(model.gate.coef[0]) - 1
+    return [f"x{j}" for j in range(d)] if model.feature_names is None else model.feature_names

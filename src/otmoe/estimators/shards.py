@@ -1,0 +1,264 @@
+"""What estimators share that fit shards of the rows and merge the local models."""
+
+from __future__ import annotations
+
+import warnings
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any, Literal, Self
+
+import numpy as np
+from joblib import effective_n_jobs
+from sklearn.base import clone
+from sklearn.utils.validation import check_is_fitted
+
+from otmoe.aggregation import Aggregation
+from otmoe.arrays.numerics import Array, to_numpy
+from otmoe.data.shards import RowsShard, Shard, split
+from otmoe.distributed.fit import METHODS_OF_SHARDS, DistributedFit, fit_shards
+from otmoe.distributed.passes import inference_shards
+from otmoe.documents.message import LocalModel
+from otmoe.estimators.base import BaseMoE, FitWarning
+from otmoe.inference import Inference, Kind
+from otmoe.model.gate import SoftmaxGate
+from otmoe.model.mixture import MoE
+from otmoe.model.target import Target
+from otmoe.text.arguments import check_offset, check_weight, check_whole, generator
+from otmoe.text.errors import InvalidInput, InvalidType
+from otmoe.text.notices import Notice
+from otmoe.text.progress import fit_progress
+from otmoe.text.sentences import Error, Warn
+from otmoe.workers.gather import Progress, Workers
+from otmoe.workers.pools import local_workers
+
+
+class DistributedMoE(BaseMoE):
+    """Split the rows, fit each shard, merge the local models."""
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        for name in ("n_shards", "n_support"):
+            check_whole(name, getattr(self, name))
+        if self.method not in METHODS_OF_SHARDS:
+            raise InvalidInput(
+                Error.NOT_ONE_OF,
+                name="method",
+                value=self.method,
+                choices=sorted(METHODS_OF_SHARDS),
+            )
+
+    def __sklearn_clone__(self) -> Self:
+        # An executor cannot be copied: clones share it.
+        executor = self.executor
+        parameters = self.get_params(deep=False) | {"executor": None}
+        copy = type(self)(**{name: clone(v, safe=False) for name, v in parameters.items()})
+        return copy.set_params(executor=executor)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Nor can it be saved: it stays behind.
+        return {**super().__getstate__(), "executor": None}
+
+    def _fit(self, X: Array, y: Array, sample_weight: Any, offset: Any, target: Target) -> Self:
+        columns = self._gate_columns()
+        weight, offset = check_weight(sample_weight, X), check_offset(offset, X)
+        n_rows = self._check_enough(X, weight)
+        rng = generator(self.random_state)
+        p = X.shape[1] + 1
+        blank = MoE(
+            SoftmaxGate.blank(self.n_experts, p, columns),
+            target.blank(self.n_experts, p),
+        )
+        rows = np.arange(X.shape[0]) if weight is None else np.flatnonzero(to_numpy(weight) > 0)
+        parts = split(n_rows, self.n_shards, blank.n_parameters, rng)
+        width = len(str(len(parts)))
+        shards = [
+            RowsShard(f"shard {m + 1:0{width}d}", X, y, weight, offset, rows[part])
+            for m, part in enumerate(parts)
+        ]
+        fit = self._fit_all(shards, target, columns, rng, self._workers(len(shards)))
+        trouble = []
+        if len(shards) < self.n_shards:
+            trouble.append(Warn.FEWER_SHARDS(shards=len(shards), wanted=self.n_shards))
+        self._keep_distributed(fit, trouble, stacklevel=4)
+        return self
+
+    def _fit_all(
+        self,
+        shards: Sequence[Shard],
+        target: Target,
+        columns: tuple[int, ...] | None,
+        rng: np.random.Generator,
+        workers: Workers,
+        progress: Progress | None = None,
+        on_error: Literal["raise", "skip"] = "raise",
+    ) -> DistributedFit:
+        """Fit the shards and merge the local models."""
+        names = getattr(self, "feature_names_in_", None)
+        with fit_progress(self.verbose > 0, {"shards": len(shards)}) as report:
+            return fit_shards(
+                shards,
+                self.n_experts,
+                target=target,
+                method=self.method,
+                refine=self.refine,
+                feature_names=None if names is None else tuple(map(str, names)),
+                n_support=self.n_support,
+                options={
+                    "gate_columns": columns,
+                    "alpha": self.alpha,
+                    "n_init": self.n_init,
+                    "max_iter": self.max_iter,
+                    "tol": self.tol,
+                },
+                workers=workers,
+                on_error=on_error,
+                random_state=rng,
+                n_jobs=self.n_jobs,
+                progress=progress
+                or (report and (lambda done, total, name: report("shards", done, np.nan))),
+            )
+
+    def _workers(self, n_shards: int, retries: int = 2, timeout: float | None = None) -> Workers:
+        """Return what runs the local fits."""
+        n_workers = min(effective_n_jobs(self.n_jobs), n_shards)
+        own = self.executor is None and n_workers > 1
+        return Workers(local_workers(n_workers) if own else self.executor, retries, timeout)
+
+    def fit_shards(
+        self,
+        shards: Any,
+        *,
+        retries: int = 2,
+        timeout: float | None = None,
+        on_error: Literal["raise", "skip"] = "raise",
+        progress: Progress | None = None,
+    ) -> Self:
+        """Fit rows that are elsewhere: every shard is read and fitted by a worker.
+
+        The rows never come here: a worker sends its local model, and some rows of X as support
+        points.
+
+        Parameters
+        ----------
+        shards : sequence of Shard
+            From :func:`otmoe.shards_from`.
+        retries : int
+            Further attempts at a shard whose worker died or whose file could not be reached.
+        timeout : float, optional
+            Seconds without any shard ending after which those that run are given up.
+        on_error : {"raise", "skip"}
+            Raise an error that names the shards that failed and why, or go on without them and
+            name them in `failures_`.
+        progress : callable, optional
+            Called as progress(shards done, shards in all, name of the one that has just ended).
+
+        Returns
+        -------
+        self
+        """
+        self._check_parameters()
+        shards = list(shards)
+        if not shards:
+            raise InvalidInput(Error.NO_SHARDS)
+        self._names_from(shards[0])
+        workers = self._workers(len(shards), retries, timeout)
+        target = self._target_of(shards, workers, on_error)
+        columns, rng = self._gate_columns(), generator(self.random_state)
+        fit = self._fit_all(shards, target, columns, rng, workers, progress, on_error)
+        self._keep_distributed(fit, [], stacklevel=3)
+        return self
+
+    def inference_shards(
+        self,
+        shards: Any,
+        *,
+        kind: Kind = "information",
+        retries: int = 2,
+        timeout: float | None = None,
+    ) -> Inference:
+        """Return standard errors, tests and intervals from rows that are elsewhere.
+
+        Two passes over the rows, three for the sandwich; none of them moves. A model that is not at
+        the maximum of their likelihood is refused: fit with `refine` or ``method="em"``.
+
+        Parameters
+        ----------
+        shards : sequence of Shard
+            Those that were fitted.
+        kind : {"information", "sandwich"}
+            From the observed information, or robust to a model that is not quite right.
+        retries, timeout
+            As in :meth:`fit_shards`.
+
+        Returns
+        -------
+        Inference
+        """
+        check_is_fitted(self)
+        shards = list(shards)
+        return inference_shards(
+            shards,
+            self.model_,
+            alpha=self.alpha,
+            kind=kind,
+            workers=self._workers(len(shards), retries, timeout),
+        )
+
+    def _known_inference(self) -> Inference:
+        return self.aggregation_.inference()
+
+    def _names_from(self, shard: Shard) -> None:
+        """Take number and names of the features from a shard."""
+        for name in ("feature_names_in_", "n_features_in_", "features_"):
+            if hasattr(self, name):
+                delattr(self, name)
+        if shard.features is not None:
+            self.features_ = shard.features
+            self.feature_names_in_ = np.array(shard.features.feature_names, dtype=object)
+            self.n_features_in_ = len(self.feature_names_in_)
+        else:
+            self.n_features_in_ = int(shard.read().X.shape[1])
+
+    @abstractmethod
+    def _target_of(
+        self, shards: Sequence[Shard], workers: Workers, on_error: Literal["raise", "skip"]
+    ) -> Target:
+        """Return what y is in the shards."""
+
+    def _keep_distributed(
+        self, fit: DistributedFit, trouble: list[Notice], *, stacklevel: int
+    ) -> None:
+        """Store what was fitted and say, in one warning, what the user should know about it."""
+        aggregation = fit.aggregation
+        self.aggregation_: Aggregation = aggregation
+        self.local_models_: tuple[LocalModel, ...] = fit.local_models
+        self.n_shards_ = len(fit.local_models)
+        self.failures_ = fit.failures
+        self.refitted_ = fit.refitted
+        self.timings_ = dict(fit.timings)
+        self.n_rows_, self.dropped_ = fit.n_rows, fit.dropped
+        self.model_ = aggregation.model
+        self.n_iter_ = max(len(aggregation.trace) - 1, 1)
+        self.converged_ = aggregation.converged and all(m.converged for m in fit.local_models)
+        found = [w for w in aggregation.warnings if w.code != Warn.SUPPORT_SHORT.code]
+        found += trouble
+        for failure in fit.failures:
+            facts = {"name": failure.name, "cause": failure.cause}
+            found.append(Warn.SHARD_FAILED(sites=(failure.name,), **facts))
+        if fit.dropped:
+            found.append(Warn.ROWS_DROPPED(rows=fit.dropped))
+        for name, why in aggregation.left_out.items():
+            found.append(Warn.SHARD_LEFT_OUT(sites=(name,), name=name, why=why))
+        stopped = [m.site for m in fit.local_models if not m.converged]
+        if stopped:
+            found.append(Warn.SHARDS_STOPPED(sites=tuple(stopped), names=stopped))
+        lacking = {str(w): w for m in fit.local_models for w in m.warnings}
+        if lacking:
+            found.append(Warn.SOME_SHARDS(warning=lacking[min(lacking)]))
+        self.warnings_ = tuple(found)
+        if found:
+            warnings.warn(FitWarning(type(self).__name__, found), stacklevel=stacklevel)
+
+    def to_message(self, site: str, *args: Any, **kwargs: Any) -> LocalModel:
+        """Refuse: a merged model is no local one."""
+        raise InvalidType(Error.MERGED_NOT_LOCAL)

@@ -1,0 +1,90 @@
+"""Refine rounds: what a site answers, its log-likelihood, score and information (maths 14)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from otmoe.arrays.numerics import Floats, block_sum, to_numpy
+from otmoe.likelihood.information import Information, observed_information
+from otmoe.likelihood.rows import Rows, Scaling
+from otmoe.model.mixture import MoE
+
+
+@dataclass(frozen=True)
+class FeatureMoments:
+    """Moments of a site's features.
+
+    Attributes
+    ----------
+    mean, var : ndarray of shape (d,)
+    """
+
+    mean: Floats
+    var: Floats
+
+
+@dataclass(frozen=True)
+class SiteInformation:
+    """What a site says about a model.
+
+    Attributes
+    ----------
+    site : str
+    information : Information
+        On the scale of the question, base measure included in the log-likelihood.
+    n_samples : float
+        Sum of the weights.
+    moments : FeatureMoments, optional
+        Of the site's features; they do not change, so that one round is enough.
+    """
+
+    site: str
+    information: Information = field(repr=False)
+    n_samples: float
+    moments: FeatureMoments | None = field(default=None, repr=False)
+
+
+def site_information(
+    site: str, model: MoE, scaling: Scaling, rows: Rows, *, moments: bool = True
+) -> SiteInformation:
+    """Return what a site says about a model, in one pass over its rows.
+
+    Parameters
+    ----------
+    site : str
+    model : MoE
+        On the user's scale.
+    scaling : Scaling
+        Of the parameters in which score and information are expressed.
+    rows : Rows
+        On the user's scale.
+    moments : bool
+        Whether to add the moments of the features.
+    """
+    there = replace(rows, scaling=scaling)
+    found = observed_information(scaling.from_user(model), there)
+    base = there.log_base(model.experts)
+    return SiteInformation(
+        site,
+        replace(found, log_likelihood=found.log_likelihood + base),
+        rows.total_weight,
+        _moments(rows) if moments else None,
+    )
+
+
+def _moments(rows: Rows) -> FeatureMoments:
+    """Return weighted mean and variance of the features."""
+    slices = list(rows.slices())
+    shift = to_numpy(rows.X[:1, :])[0].astype(np.float64)
+
+    def sums(some: slice) -> Floats:
+        X = to_numpy(rows.X[some, :]) - shift
+        if rows.weight is None:
+            return np.stack([X.sum(axis=0), np.einsum("nd,nd->d", X, X)])
+        weight = to_numpy(rows.weight[some])
+        return np.stack([weight @ X, np.einsum("n,nd,nd->d", weight, X, X)])
+
+    first, second = block_sum(sums, iter(slices), rows.pool) / rows.total_weight
+    return FeatureMoments(shift + first, np.maximum(second - first**2, 0.0))
