@@ -15,6 +15,71 @@ import numpy as np
 _TILE = 256
 
 
+@numba.njit(nogil=True, cache=True, inline="always", fastmath={"reassoc", "contract", "nsz"})
+def _tile_gram(
+    features: np.ndarray, weights: np.ndarray, start: int, stop: int, first: int, out: np.ndarray
+) -> None:
+    """Add one tile of rows to weighted Gram matrices; its weights begin at column `first`."""
+    p = features.shape[0]
+    n_weights = weights.shape[0]
+    last = n_weights - 1
+    for i in range(p):
+        xi = features[i, start:stop]
+        for j in range(i, p, 2):
+            two = j + 1 < p
+            xj = features[j, start:stop]
+            xk = features[min(j + 1, p - 1), start:stop]
+            q = 0
+            while n_weights - q >= 3:  # three or four left: a padded five is no slower
+                w0 = weights[q, first : first + stop - start]
+                w1 = weights[q + 1, first : first + stop - start]
+                w2 = weights[q + 2, first : first + stop - start]
+                w3 = weights[min(q + 3, last), first : first + stop - start]
+                w4 = weights[min(q + 4, last), first : first + stop - start]
+                a0 = a1 = a2 = a3 = a4 = 0.0
+                b0 = b1 = b2 = b3 = b4 = 0.0
+                for r in range(stop - start):
+                    u = xi[r] * xj[r]
+                    v = xi[r] * xk[r]
+                    a0 += u * w0[r]
+                    a1 += u * w1[r]
+                    a2 += u * w2[r]
+                    a3 += u * w3[r]
+                    a4 += u * w4[r]
+                    b0 += v * w0[r]
+                    b1 += v * w1[r]
+                    b2 += v * w2[r]
+                    b3 += v * w3[r]
+                    b4 += v * w4[r]
+                out[q, i, j] += a0
+                out[q + 1, i, j] += a1
+                out[q + 2, i, j] += a2
+                if q + 3 <= last:
+                    out[q + 3, i, j] += a3
+                if q + 4 <= last:
+                    out[q + 4, i, j] += a4
+                if two:
+                    out[q, i, j + 1] += b0
+                    out[q + 1, i, j + 1] += b1
+                    out[q + 2, i, j + 1] += b2
+                    if q + 3 <= last:
+                        out[q + 3, i, j + 1] += b3
+                    if q + 4 <= last:
+                        out[q + 4, i, j + 1] += b4
+                q += 5
+            while q < n_weights:
+                w0 = weights[q, first : first + stop - start]
+                a0 = b0 = 0.0
+                for r in range(stop - start):
+                    u = xi[r] * w0[r]
+                    a0 += u * xj[r]
+                    b0 += u * xk[r]
+                out[q, i, j] += a0
+                if two:
+                    out[q, i, j + 1] += b0
+                q += 1
+
+
 @numba.njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz"})
 def weighted_gram(features: np.ndarray, weights: np.ndarray, out: np.ndarray) -> None:
     """Add the upper triangle of ``features @ diag(w) @ features.T`` to `out`, for every weight w.
@@ -29,66 +94,55 @@ def weighted_gram(features: np.ndarray, weights: np.ndarray, out: np.ndarray) ->
     out : ndarray of shape (J, p, p)
         Only entries with i <= j are written.
     """
-    p, n = features.shape
-    n_weights = weights.shape[0]
-    last = n_weights - 1
+    for start in range(0, features.shape[1], _TILE):
+        stop = min(start + _TILE, features.shape[1])
+        _tile_gram(features, weights, start, stop, start, out)
+
+
+@numba.njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz"})
+def pair_gram(
+    features: np.ndarray,
+    t: np.ndarray,
+    less: np.ndarray,
+    more: np.ndarray,
+    where: np.ndarray,
+    out: np.ndarray,
+) -> None:
+    """Add Gram matrices whose weights are products of two factors each, formed tile by tile.
+
+    The weight of pair (a, b), a <= b, is ``t_a t_b - less_a less_b + more_e`` with e = where[a, b].
+
+    Parameters
+    ----------
+    features : ndarray of shape (p, n), C-contiguous
+    t : ndarray of shape (A, n)
+    less : ndarray of shape (G, n)
+        Only pairs with b < G have this term.
+    more : ndarray of shape (E, n)
+    where : ndarray of int of shape (A, A)
+        -1 for pairs without such a term.
+    out : ndarray of shape (A (A + 1) / 2, p, p)
+        Pairs in the order (0, 0), (0, 1), ...; only entries with i <= j are written.
+    """
+    n_factors, n = t.shape
+    n_less = less.shape[0]
+    weights = np.empty((out.shape[0], _TILE))
     for start in range(0, n, _TILE):
         stop = min(start + _TILE, n)
-        for i in range(p):
-            xi = features[i, start:stop]
-            for j in range(i, p, 2):
-                two = j + 1 < p
-                xj = features[j, start:stop]
-                xk = features[min(j + 1, p - 1), start:stop]
-                q = 0
-                while n_weights - q >= 3:  # three or four left: a padded five is no slower
-                    w0 = weights[q, start:stop]
-                    w1 = weights[q + 1, start:stop]
-                    w2 = weights[q + 2, start:stop]
-                    w3 = weights[min(q + 3, last), start:stop]
-                    w4 = weights[min(q + 4, last), start:stop]
-                    a0 = a1 = a2 = a3 = a4 = 0.0
-                    b0 = b1 = b2 = b3 = b4 = 0.0
+        q = 0
+        for a in range(n_factors):
+            for b in range(a, n_factors):
+                e = where[a, b]
+                for r in range(stop - start):
+                    weights[q, r] = t[a, start + r] * t[b, start + r]
+                if b < n_less:
                     for r in range(stop - start):
-                        u = xi[r] * xj[r]
-                        v = xi[r] * xk[r]
-                        a0 += u * w0[r]
-                        a1 += u * w1[r]
-                        a2 += u * w2[r]
-                        a3 += u * w3[r]
-                        a4 += u * w4[r]
-                        b0 += v * w0[r]
-                        b1 += v * w1[r]
-                        b2 += v * w2[r]
-                        b3 += v * w3[r]
-                        b4 += v * w4[r]
-                    out[q, i, j] += a0
-                    out[q + 1, i, j] += a1
-                    out[q + 2, i, j] += a2
-                    if q + 3 <= last:
-                        out[q + 3, i, j] += a3
-                    if q + 4 <= last:
-                        out[q + 4, i, j] += a4
-                    if two:
-                        out[q, i, j + 1] += b0
-                        out[q + 1, i, j + 1] += b1
-                        out[q + 2, i, j + 1] += b2
-                        if q + 3 <= last:
-                            out[q + 3, i, j + 1] += b3
-                        if q + 4 <= last:
-                            out[q + 4, i, j + 1] += b4
-                    q += 5
-                while q < n_weights:
-                    w0 = weights[q, start:stop]
-                    a0 = b0 = 0.0
+                        weights[q, r] -= less[a, start + r] * less[b, start + r]
+                if e >= 0:
                     for r in range(stop - start):
-                        u = xi[r] * w0[r]
-                        a0 += u * xj[r]
-                        b0 += u * xk[r]
-                    out[q, i, j] += a0
-                    if two:
-                        out[q, i, j + 1] += b0
-                    q += 1
+                        weights[q, r] += more[e, start + r]
+                q += 1
+        _tile_gram(features, weights, start, stop, 0, out)
 
 
 @numba.njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz"})

@@ -13,6 +13,7 @@ from otmoe.arrays.numerics import Floats
 
 _NEAR = 0.01  # decrement at which the information hardly changes any more
 _NOTHING = 1e-290  # information that counts as none: its reciprocal might overflow
+_FLAT = 1e-4  # least curvature that is believed where others are negative
 _EXACT = 1e-16  # decrement at which another step changes nothing that can be seen
 
 RANK_TOLERANCE = 1e-11
@@ -191,7 +192,11 @@ def newton(
 
 
 def damped_step(point: NewtonPoint, damping: float) -> tuple[Floats, float, float]:
-    """Return the step, the undamped decrement and the damping that made the system definite."""
+    """Return the step, the undamped decrement and the damping.
+
+    Where the information is not positive definite, its eigenvalues count by their size: the step
+    leaves a saddle or a minimum as fast as it approaches a maximum.
+    """
     g, information = point.score, point.information
     scale = _units(information)
     H = information * scale[:, None] * scale  # unit diagonal: blocks of any units are comparable
@@ -203,7 +208,7 @@ def damped_step(point: NewtonPoint, damping: float) -> tuple[Floats, float, floa
     values, vectors, b = _spectrum(H, g * scale)
     decrement = _decrement(values, b)
     if not np.isfinite(decrement):
-        damping = max(damping, -1.5 * values[0])
+        values = np.maximum(np.abs(values), _FLAT)
     return scale * (vectors @ (b / (values + damping))), decrement, damping
 
 

@@ -259,7 +259,7 @@ def weighted_gram(X: Array, weights: Array) -> Array:
         p = X.shape[1]
         out = np.zeros((weights.shape[1], p, p))
         kernels.weighted_gram(np.ascontiguousarray(X.T), np.ascontiguousarray(weights.T), out)
-        rows, columns = _upper(p)
+        rows, columns = upper(p)
         out[:, columns, rows] = out[:, rows, columns]
         return out
     triton = _triton() if getattr(X, "is_cuda", False) else None
@@ -269,7 +269,7 @@ def weighted_gram(X: Array, weights: Array) -> Array:
 
 
 @cache
-def _upper(p: int) -> tuple[Floats, Floats]:
+def upper(p: int) -> tuple[Floats, Floats]:
     """Return rows and columns of the entries above the diagonal."""
     return np.triu_indices(p, 1)
 

@@ -23,10 +23,11 @@ from otmoe.distributed.passes import em_shards
 from otmoe.distributed.rounds import check_rounds, refine_shards
 from otmoe.distributed.task import LocalFit, Task, fit_local, labels_of
 from otmoe.documents.message import LocalModel
-from otmoe.likelihood.fit import ALPHA
 from otmoe.likelihood.rows import Scaling
 from otmoe.likelihood.search import Clock
+from otmoe.model.experts import FAMILIES
 from otmoe.model.mixture import MoE
+from otmoe.model.ridge import Ridge
 from otmoe.model.target import Target
 from otmoe.text.arguments import generator
 from otmoe.text.errors import InvalidInput, ShardError
@@ -212,8 +213,10 @@ class _Plan:
     on_error: OnError
 
     @property
-    def alpha(self) -> float:
-        return float(self.options.get("alpha", ALPHA))
+    def ridge(self) -> Ridge:
+        options = self.options
+        family = FAMILIES[self.target.family]
+        return Ridge.of(family, options.get("alpha"), options.get("expert_alpha"))
 
     def gather(
         self, tasks: Sequence[Task], progress: Progress | None = None
@@ -231,7 +234,7 @@ class _Plan:
             return start
 
     def maximised(self, shards: Sequence[Shard], start: MoE, **bounds: Any) -> Any:
-        how: dict[str, Any] = {"target": self.target, "alpha": self.alpha, "workers": self.workers}
+        how: dict[str, Any] = {"target": self.target, "ridge": self.ridge, "workers": self.workers}
         return em_shards(shards, start, **how, **bounds)
 
 
@@ -307,7 +310,7 @@ def _rounds(
         rounds,
         scaling=Scaling.of(aggregation.support),
         target=plan.target,
-        alpha=plan.alpha,
+        ridge=plan.ridge,
         workers=plan.workers,
         on_error=plan.on_error,
     )

@@ -16,13 +16,14 @@ from otmoe.arrays.numerics import Floats
 from otmoe.data.shards import Shard
 from otmoe.distributed.task import rows_of
 from otmoe.inference import Inference, Kind, check_floor, check_kind, inference
-from otmoe.likelihood.fit import ALPHA, MAX_ITER, TOL, Fit, finished
+from otmoe.likelihood.fit import MAX_ITER, TOL, Fit, finished
 from otmoe.likelihood.information import Information, observed_information, score_outer
 from otmoe.likelihood.iterations import Report
 from otmoe.likelihood.rows import Moments, Rows, Scaling
 from otmoe.likelihood.search import Clock, Search
-from otmoe.likelihood.statistics import Statistics, e_step, penalty_matrix
+from otmoe.likelihood.statistics import Statistics, e_step
 from otmoe.model.mixture import MoE
+from otmoe.model.ridge import Ridge
 from otmoe.model.target import Target
 from otmoe.workers.gather import HERE, Progress, TasksFailed, Workers, gather
 
@@ -149,7 +150,7 @@ def em_shards(
     init: MoE,
     *,
     target: Target | None = None,
-    alpha: float = ALPHA,
+    ridge: Ridge | None = None,
     max_iter: int = MAX_ITER,
     tol: float = TOL,
     workers: Workers = HERE,
@@ -167,7 +168,9 @@ def em_shards(
         Where to begin, on the user's scale.
     target : Target, optional
         What the shards' y is; by default the model's response.
-    alpha, max_iter, tol
+    ridge : Ridge, optional
+        By default that of the family.
+    max_iter, tol
         Of :func:`otmoe.likelihood.fit.em`.
     workers : Workers
     progress : callable, optional
@@ -191,7 +194,9 @@ def em_shards(
         return lambda i, value: progress(i, max_iter, f"{stage}: {value + base:.2f}")
 
     passes = ShardPasses(shards, scaling, target, workers)
-    search = Search(passes, alpha, max_iter, tol, total)
+    search = Search(
+        passes, Ridge.of(init.experts) if ridge is None else ridge, max_iter, tol, total
+    )
     run = search.run([scaling.from_user(init)], report, clock)
     return finished(run, search, scaling, correlation, base, counted.n_rows, clock)
 
@@ -201,7 +206,7 @@ def inference_shards(
     model: MoE,
     *,
     target: Target | None = None,
-    alpha: float = ALPHA,
+    ridge: Ridge | None = None,
     kind: Kind = "information",
     workers: Workers = HERE,
 ) -> Inference:
@@ -217,8 +222,8 @@ def inference_shards(
         On the user's scale, at the maximum of their likelihood.
     target : Target, optional
         What the shards' y is; by default the model's response.
-    alpha : float
-        As in the fit.
+    ridge : Ridge, optional
+        By default that of the family.
     kind : {"information", "sandwich"}
     workers : Workers
 
@@ -239,7 +244,7 @@ def inference_shards(
         model,
         information,
         total,
-        penalty=penalty_matrix(here, alpha),
+        penalty=(Ridge.of(model.experts) if ridge is None else ridge).matrix(here),
         scaling=scaling,
         outer=passes.outer(here) if kind == "sandwich" else None,
         log_likelihood=information.log_likelihood + base,

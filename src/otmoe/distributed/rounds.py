@@ -11,11 +11,11 @@ import numpy as np
 from otmoe.data.shards import Shard
 from otmoe.distributed.task import rows_of
 from otmoe.likelihood.answers import SiteInformation, site_information
-from otmoe.likelihood.fit import ALPHA
 from otmoe.likelihood.information import observed_information
 from otmoe.likelihood.rounds import Refinement, advance, judged
 from otmoe.likelihood.rows import Scaling
 from otmoe.model.mixture import MoE
+from otmoe.model.ridge import Ridge
 from otmoe.model.target import Target
 from otmoe.text.errors import InvalidInput
 from otmoe.text.sentences import Error
@@ -76,7 +76,7 @@ def refine_shards(
     *,
     scaling: Scaling,
     target: Target | None = None,
-    alpha: float = ALPHA,
+    ridge: Ridge | None = None,
     workers: Workers = HERE,
     on_error: Literal["raise", "skip"] = "raise",
     progress: Progress | None = None,
@@ -97,8 +97,8 @@ def refine_shards(
         Some standardisation of the features, such as that of support points.
     target : Target, optional
         What the shards' y is; by default the model's response.
-    alpha : float
-        As in :func:`otmoe.likelihood.fit.em`.
+    ridge : Ridge, optional
+        By default that of the family.
     workers : Workers
     on_error : {"raise", "skip"}
         Whether a shard that does not answer stops everything, or the round goes on without it and
@@ -108,7 +108,7 @@ def refine_shards(
     """
     check_rounds(rounds)
     target = Target.of(model) if target is None else target
-    state = Refinement(model, scaling, alpha)
+    state = Refinement(model, scaling, Ridge.of(model.experts) if ridge is None else ridge)
     names = [shard.name for shard in shards]
 
     def asked(function: Callable[[Question], Any], moments: bool = False) -> list[Any]:

@@ -36,6 +36,7 @@ from otmoe.documents.sums import (
 from otmoe.inference import Inference, refined_inference
 from otmoe.likelihood.rounds import Best, Refinement
 from otmoe.model.mixture import MoE
+from otmoe.model.ridge import Ridge
 from otmoe.text.document import Document
 from otmoe.text.errors import fail
 from otmoe.text.records import (
@@ -78,6 +79,7 @@ class StateRecord(Record):
     schema_version: Version
     most_rounds: Rounds | None  # none: as many as it takes
     alpha: NotNegative
+    expert_alpha: NotNegative = 0.0
     sites: Map[Site, Positive]
     rounds: Rounds
     radius: Positive | None  # none: infinite
@@ -182,7 +184,8 @@ class RefineState(Document):
         state, best, how = self.refinement, self.refinement.best, self.aggregation
         return {
             "most_rounds": None if self.rounds == "auto" else self.rounds,
-            "alpha": float(state.alpha),
+            "alpha": float(state.ridge.gate),
+            "expert_alpha": float(state.ridge.experts),
             "sites": dict(self.sites),
             "rounds": state.rounds,
             "radius": float(state.radius) if state.radius != np.inf else None,
@@ -206,7 +209,7 @@ class RefineState(Document):
         state = Refinement(
             model,
             scaling_of(record.scaling),
-            record.alpha,
+            Ridge(record.alpha, record.expert_alpha),
             record.rounds,
             None
             if best is None

@@ -55,6 +55,7 @@ class BaseMoE(FittedMoE):
                 init=self._warm_model(target, columns),
                 gate_columns=columns,
                 alpha=self.alpha,
+                expert_alpha=self.expert_alpha,
                 n_init=self.n_init,
                 max_iter=self.max_iter,
                 tol=self.tol,
@@ -87,9 +88,12 @@ class BaseMoE(FittedMoE):
 
     def _check_parameters(self) -> None:
         for name in ("n_experts", "n_init", "max_iter"):
-            check_whole(name, getattr(self, name))
-        for name in ("alpha", "tol"):
+            if name != "n_init" or self.n_init is not None:
+                check_whole(name, getattr(self, name))
+        for name in ("alpha", "expert_alpha", "tol"):
             value = getattr(self, name)
+            if value is None and name != "tol":
+                continue
             if not np.isscalar(value) or not np.isreal(value) or not 0 <= value < np.inf:  # type: ignore[operator]
                 raise InvalidInput(Error.NEGATIVE, name=name, value=value)
 

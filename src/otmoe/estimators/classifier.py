@@ -13,8 +13,7 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from otmoe.arrays.numerics import Array, Floats, namespace, to_numpy
 from otmoe.estimators.base import BaseMoE
-from otmoe.likelihood.fit import ALPHA, MAX_ITER, TOL
-from otmoe.likelihood.starts import UNINFORMATIVE
+from otmoe.likelihood.fit import MAX_ITER, TOL
 from otmoe.model.mixture import MoE
 from otmoe.model.target import Target
 from otmoe.text.arguments import generator
@@ -36,12 +35,16 @@ class MoEClassifier(ClassifierMixin, BaseMoE):
         All classes, declared where the training rows may lack some. None: those seen in y.
     gate_features : None, "intercept" or list of str or int, default=None
         Features the gate sees: all, none (constant gate), or some by name or index.
-    alpha : float
+    alpha : float, optional
         Centred ridge on the gate, ``alpha / 2 * sum_k |A_k - mean A|^2``, taken from the summed
         log-likelihood on standardised features; it keeps a separated gate finite. 0 for plain
-        maximum likelihood.
-    n_init : int
-        Number of starts tried on a subsample.
+        maximum likelihood; by default 1.
+    expert_alpha : float, optional
+        Ridge on the slopes of the experts, in the same way; it keeps separable classes
+        finite.
+        0 for plain maximum likelihood; by default 3.
+    n_init : int, optional
+        Number of independent searches for the maximum; by default 3, and 6 where rows are few.
     max_iter : int
         Largest number of passes over the rows.
     tol : float
@@ -89,8 +92,9 @@ class MoEClassifier(ClassifierMixin, BaseMoE):
         *,
         classes: Any = None,
         gate_features: Any = None,
-        alpha: float = ALPHA,
-        n_init: int = UNINFORMATIVE.n_init,
+        alpha: float | None = None,
+        expert_alpha: float | None = None,
+        n_init: int | None = None,
         max_iter: int = MAX_ITER,
         tol: float = TOL,
         warm_start: bool = False,
@@ -102,6 +106,7 @@ class MoEClassifier(ClassifierMixin, BaseMoE):
         self.classes = classes
         self.gate_features = gate_features
         self.alpha = alpha
+        self.expert_alpha = expert_alpha
         self.n_init = n_init
         self.max_iter = max_iter
         self.tol = tol

@@ -13,8 +13,7 @@ from otmoe.distributed.fit import classes_of
 from otmoe.estimators.classifier import MoEClassifier
 from otmoe.estimators.regressor import MoERegressor
 from otmoe.estimators.shards import DistributedMoE
-from otmoe.likelihood.fit import ALPHA, MAX_ITER, TOL
-from otmoe.likelihood.starts import INFORMATIVE, UNINFORMATIVE
+from otmoe.likelihood.fit import MAX_ITER, TOL
 from otmoe.model.target import Target
 from otmoe.workers.gather import Workers
 
@@ -44,7 +43,7 @@ class DistributedMoERegressor(DistributedMoE, MoERegressor):
         Runs the local fits: an executor, or a function without arguments that makes one, so that
         one whose worker died can be replaced. By default `n_jobs` processes, or this one if that
         is 1. Clones share it, saved estimators lack it.
-    family, gate_features, alpha, n_init, max_iter, tol, random_state, verbose
+    family, gate_features, alpha, expert_alpha, n_init, max_iter, tol, random_state, verbose
         As in :class:`MoERegressor`.
     n_jobs : int, optional
         Processes for the local fits and threads for the aggregation; None means 1, -1 all cores.
@@ -97,8 +96,9 @@ class DistributedMoERegressor(DistributedMoE, MoERegressor):
         executor: Any = None,
         family: str = "gaussian",
         gate_features: Any = None,
-        alpha: float = ALPHA,
-        n_init: int = INFORMATIVE.n_init,
+        alpha: float | None = None,
+        expert_alpha: float | None = None,
+        n_init: int | None = None,
         max_iter: int = MAX_ITER,
         tol: float = TOL,
         n_jobs: int | None = None,
@@ -114,6 +114,7 @@ class DistributedMoERegressor(DistributedMoE, MoERegressor):
         self.family = family
         self.gate_features = gate_features
         self.alpha = alpha
+        self.expert_alpha = expert_alpha
         self.n_init = n_init
         self.max_iter = max_iter
         self.tol = tol
@@ -153,7 +154,7 @@ class DistributedMoEClassifier(DistributedMoE, MoEClassifier):
         Runs the local fits: an executor, or a function without arguments that makes one, so that
         one whose worker died can be replaced. By default `n_jobs` processes, or this one if that
         is 1. Clones share it, saved estimators lack it.
-    classes, gate_features, alpha, n_init, max_iter, tol, random_state, verbose
+    classes, gate_features, alpha, expert_alpha, n_init, max_iter, tol, random_state, verbose
         As in :class:`MoEClassifier`.
     n_jobs : int, optional
         Processes for the local fits and threads for the aggregation; None means 1, -1 all cores.
@@ -204,8 +205,9 @@ class DistributedMoEClassifier(DistributedMoE, MoEClassifier):
         executor: Any = None,
         classes: Any = None,
         gate_features: Any = None,
-        alpha: float = ALPHA,
-        n_init: int = UNINFORMATIVE.n_init,
+        alpha: float | None = None,
+        expert_alpha: float | None = None,
+        n_init: int | None = None,
         max_iter: int = MAX_ITER,
         tol: float = TOL,
         n_jobs: int | None = None,
@@ -221,6 +223,7 @@ class DistributedMoEClassifier(DistributedMoE, MoEClassifier):
         self.classes = classes
         self.gate_features = gate_features
         self.alpha = alpha
+        self.expert_alpha = expert_alpha
         self.n_init = n_init
         self.max_iter = max_iter
         self.tol = tol

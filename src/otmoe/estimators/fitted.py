@@ -161,6 +161,7 @@ class FittedMoE(BaseEstimator):
             sample_weight=check_weight(sample_weight, X),
             offset=check_offset(offset, X),
             alpha=self.alpha,
+            expert_alpha=self.expert_alpha,
             kind=kind,
             n_jobs=self.n_jobs,
         )

@@ -11,8 +11,7 @@ from sklearn.utils.validation import check_array, check_consistent_length, colum
 
 from otmoe.arrays.numerics import Array, Floats
 from otmoe.estimators.base import BaseMoE
-from otmoe.likelihood.fit import ALPHA, MAX_ITER, TOL
-from otmoe.likelihood.starts import INFORMATIVE
+from otmoe.likelihood.fit import MAX_ITER, TOL
 from otmoe.model.experts import FAMILIES
 from otmoe.model.mixture import MoE
 from otmoe.model.target import Target
@@ -37,12 +36,17 @@ class MoERegressor(RegressorMixin, BaseMoE):
         other in :data:`otmoe.model.experts.FAMILIES`.
     gate_features : None, "intercept" or list of str or int, default=None
         Features the gate sees: all, none (constant gate), or some by name or index.
-    alpha : float
+    alpha : float, optional
         Centred ridge on the gate, ``alpha / 2 * sum_k |A_k - mean A|^2``, taken from the summed
         log-likelihood on standardised features; it keeps a separated gate finite. 0 for plain
-        maximum likelihood.
-    n_init : int
-        Number of starts tried on a subsample.
+        maximum likelihood; by default 0.03.
+    expert_alpha : float, optional
+        Ridge on the slopes of the experts, in the same way; it keeps slopes finite where an
+        expert has few events.
+        0 for plain maximum likelihood; by default 0.3 for counts. Gaussian experts need
+        none.
+    n_init : int, optional
+        Number of independent searches for the maximum; by default 3, and 6 where rows are few.
     max_iter : int
         Largest number of passes over the rows.
     tol : float
@@ -89,8 +93,9 @@ class MoERegressor(RegressorMixin, BaseMoE):
         *,
         family: str = "gaussian",
         gate_features: Any = None,
-        alpha: float = ALPHA,
-        n_init: int = INFORMATIVE.n_init,
+        alpha: float | None = None,
+        expert_alpha: float | None = None,
+        n_init: int | None = None,
         max_iter: int = MAX_ITER,
         tol: float = TOL,
         warm_start: bool = False,
@@ -102,6 +107,7 @@ class MoERegressor(RegressorMixin, BaseMoE):
         self.family = family
         self.gate_features = gate_features
         self.alpha = alpha
+        self.expert_alpha = expert_alpha
         self.n_init = n_init
         self.max_iter = max_iter
         self.tol = tol

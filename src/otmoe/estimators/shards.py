@@ -22,6 +22,7 @@ from otmoe.estimators.base import BaseMoE, FitWarning
 from otmoe.inference import Inference, Kind
 from otmoe.model.gate import SoftmaxGate
 from otmoe.model.mixture import MoE
+from otmoe.model.ridge import Ridge
 from otmoe.model.target import Target
 from otmoe.text.arguments import check_offset, check_weight, check_whole, generator
 from otmoe.text.errors import InvalidInput, InvalidType
@@ -106,6 +107,7 @@ class DistributedMoE(BaseMoE):
                 options={
                     "gate_columns": columns,
                     "alpha": self.alpha,
+                    "expert_alpha": self.expert_alpha,
                     "n_init": self.n_init,
                     "max_iter": self.max_iter,
                     "tol": self.tol,
@@ -199,7 +201,7 @@ class DistributedMoE(BaseMoE):
         return inference_shards(
             shards,
             self.model_,
-            alpha=self.alpha,
+            ridge=Ridge.of(self.model_.experts, self.alpha, self.expert_alpha),
             kind=kind,
             workers=self._workers(len(shards), retries, timeout),
         )

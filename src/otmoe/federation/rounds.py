@@ -32,10 +32,10 @@ from otmoe.documents.reply import RefineReply
 from otmoe.documents.request import RefineRequest
 from otmoe.documents.state import RefineState
 from otmoe.likelihood.answers import site_information
-from otmoe.likelihood.fit import ALPHA
 from otmoe.likelihood.rounds import Refinement, advance
 from otmoe.likelihood.rows import Rows, Scaling
 from otmoe.model.mixture import MoE
+from otmoe.model.ridge import Ridge
 from otmoe.model.target import Target
 from otmoe.text.errors import MessageError, ShardError
 from otmoe.text.sentences import Error
@@ -50,7 +50,7 @@ def begin(
     scaling: Scaling,
     rounds: int | str = "auto",
     *,
-    alpha: float = ALPHA,
+    ridge: Ridge | None = None,
     features: FeatureSpec | None = None,
     aggregation: AggregationRecord | None = None,
 ) -> RefineState:
@@ -66,15 +66,16 @@ def begin(
         Some standardisation of the features, such as that of support points.
     rounds : int or "auto"
         "auto" stops a thousandth of a standard error from the maximum.
-    alpha : float
-        As in :func:`otmoe.likelihood.fit.em`.
+    ridge : Ridge, optional
+        By default that of the family.
     features : FeatureSpec, optional
         How columns become the model's features.
     aggregation : AggregationRecord, optional
         How the model was merged, as its file has it; the state keeps it.
     """
     rows = {site: float(n) for site, n in sites.items()}
-    return RefineState(Refinement(model, scaling, alpha), rows, rounds, features, aggregation)
+    ridge = Ridge.of(model.experts) if ridge is None else ridge
+    return RefineState(Refinement(model, scaling, ridge), rows, rounds, features, aggregation)
 
 
 def check_merged(

@@ -15,12 +15,13 @@ from otmoe.inference.covariance import (
 )
 from otmoe.inference.parameters import parameters
 from otmoe.inference.result import Inference, Kind
-from otmoe.likelihood.fit import ALPHA, Fit
+from otmoe.likelihood.fit import Fit
 from otmoe.likelihood.information import Information, observed_information, score_outer
 from otmoe.likelihood.rounds import Refinement
 from otmoe.likelihood.rows import Rows, Scaling
-from otmoe.likelihood.statistics import on_floor, penalty_matrix
+from otmoe.likelihood.statistics import on_floor
 from otmoe.model.mixture import MoE
+from otmoe.model.ridge import Ridge
 from otmoe.text.arguments import renamed
 from otmoe.text.errors import InferenceError, InvalidInput
 from otmoe.text.notices import Notice
@@ -51,7 +52,7 @@ def inference(
         Sum of the weights.
     penalty : ndarray of shape (P, P), optional
         Matrix of the ridge that the model was fitted with, from
-        :func:`otmoe.likelihood.statistics.penalty_matrix`.
+        :meth:`otmoe.model.ridge.Ridge.matrix`.
     scaling : Scaling
         The scale of `information`, `penalty` and `outer`; by default the user's.
     outer : ndarray of shape (P, P), optional
@@ -92,7 +93,8 @@ def observed_inference(
     *,
     sample_weight: Array | None = None,
     offset: Array | None = None,
-    alpha: float = ALPHA,
+    alpha: float | None = None,
+    expert_alpha: float | None = None,
     kind: Kind = "information",
     n_jobs: int | None = None,
 ) -> Inference:
@@ -110,8 +112,8 @@ def observed_inference(
         is one row that counts double.
     offset : array of shape (n,), optional
         As in the fit.
-    alpha : float
-        Centred ridge of the gate, as in the fit.
+    alpha, expert_alpha : float, optional
+        Ridges, as in the fit; by default those of the family.
     kind : {"information", "sandwich"}
         The inverse of the observed information, which is right if the model is; or the sandwich,
         which is right for what the model estimates even if it is not.
@@ -133,7 +135,7 @@ def observed_inference(
         model,
         information,
         rows.total_weight,
-        penalty=penalty_matrix(here, alpha),
+        penalty=Ridge.of(model.experts, alpha, expert_alpha).matrix(here),
         scaling=rows.scaling,
         outer=outer,
         log_likelihood=information.log_likelihood + rows.log_base(model.experts),

@@ -14,11 +14,12 @@ from otmoe.arrays.threads import threads
 from otmoe.likelihood.information import Information
 from otmoe.likelihood.iterations import Report, Run
 from otmoe.likelihood.rows import Rows, Scaling
-from otmoe.likelihood.search import FEW, SOME, WARM_UP, Clock, Search, fitted_to_some, least_mass
-from otmoe.likelihood.starts import candidates, plan_for
-from otmoe.likelihood.statistics import VARIANCE_FLOOR, RowPasses, on_floor, penalty_matrix
+from otmoe.likelihood.search import FEW, WARM_UP, Agreement, Clock, Search, searched
+from otmoe.likelihood.stage import least_mass
+from otmoe.likelihood.statistics import VARIANCE_FLOOR, RowPasses, on_floor
 from otmoe.model.experts import FAMILIES
 from otmoe.model.mixture import MoE, reordering
+from otmoe.model.ridge import Ridge
 from otmoe.text.notices import Notice
 from otmoe.text.sentences import Status, Warn
 
@@ -26,7 +27,6 @@ Progress = Callable[[str, int, float], None]
 """Called as progress(stage, iteration, penalised log-likelihood)."""
 
 # Measured defaults; docs/benchmarks.md has the tables behind them.
-ALPHA = 0.03
 MAX_ITER = 300
 TOL = 1e-10
 
@@ -77,6 +77,8 @@ class Fit:
         Seconds spent on starts, EM, Newton steps.
     constant : dict
         Columns of X, from 0, that are constant in the rows of positive weight, and their value.
+    agreement : Agreement, optional
+        How sure the search is of this maximum; None where there was no search.
     evidence : Evidence, optional
         What the last Newton step knew, for standard errors; None where there was none.
     """
@@ -92,6 +94,7 @@ class Fit:
     warnings: tuple[Notice, ...] = ()
     timings: dict[str, float] = field(default_factory=dict, repr=False)
     constant: dict[int, float] = field(default_factory=dict, repr=False)
+    agreement: Agreement | None = None
     evidence: Evidence | None = field(default=None, repr=False)
 
     @property
@@ -108,7 +111,8 @@ def em(
     family: str = "gaussian",
     init: MoE | None = None,
     gate_columns: tuple[int, ...] | None = None,
-    alpha: float = ALPHA,
+    alpha: float | None = None,
+    expert_alpha: float | None = None,
     n_init: int | None = None,
     max_iter: int = MAX_ITER,
     tol: float = TOL,
@@ -121,8 +125,8 @@ def em(
 ) -> Fit:
     """Fit a mixture of experts by (penalised) maximum likelihood.
 
-    Starts are screened on a subsample; the best is improved on all rows by EM and finished by
-    Newton's method on the observed likelihood. Inside, X and y are standardised.
+    Independent searches and moves between maxima look for the highest one on some of the rows;
+    Newton's method on the observed likelihood finishes on all. Inside, X and y are standardised.
 
     Parameters
     ----------
@@ -137,10 +141,11 @@ def em(
         those of the fit.
     gate_columns : tuple of int, optional
         Columns of the design that the gate uses; 0 is the intercept, j is feature j - 1. None: all.
-    alpha : float
-        Centred ridge of the gate, on standardised features (maths 3).
+    alpha, expert_alpha : float, optional
+        Ridges of the gate and of the experts' slopes, on standardised features (maths 3 and 8); by
+        default those of the family.
     n_init : int, optional
-        Number of starts; by default 9, or 20 for the logistic and multinomial families.
+        Number of independent searches; by default 3, and 6 where rows are few.
     max_iter : int
         Bound on the passes over all rows.
     tol : float
@@ -163,6 +168,7 @@ def em(
     """
     rng = np.random.default_rng(random_state)
     blank = FAMILIES[family].blank(n_experts, X.shape[1] + 1, n_classes)
+    ridge = Ridge.of(blank if init is None else init.experts, alpha, expert_alpha)
     clock = Clock()
     with threads(n_jobs) as pool:
         rows, correlation = Rows(X, y, sample_weight, offset, pool=pool).standardised(blank)
@@ -172,25 +178,23 @@ def em(
         def report(stage: str) -> Report | None:
             return progress and (lambda i, value: progress(stage, i, value + constant))
 
-        # 1) starts, screened on a subsample
+        # 1) where the highest maximum is, found on some of the rows
+        agreement, warm_up = None, WARM_UP
         if init is not None:
-            starts = [scaling.from_user(init)]
+            start = scaling.from_user(init)
         else:
-            starts = candidates(blank, rows, gate_columns, alpha, n_init, rng, report("starts"))
+            start, agreement = searched(
+                rows, blank, gate_columns, ridge, n_init, rng, report("starts")
+            )
+            warm_up = FEW
         clock.lap("starts")
 
-        # 2) where rows are many, the best starts compete on some of them
-        warm_up = WARM_UP
-        if init is None and len(rows) >= 2 * SOME:
-            rivals = starts[: plan_for(blank).rivals]
-            starts = [fitted_to_some(rows, rivals, alpha, rng), *starts]
-            warm_up = FEW
+        # 2) to it, on all rows
+        search = Search(RowPasses(rows), ridge, max_iter, tol, rows.total_weight, warm_up)
+        run = search.run([start], report, clock)
 
-        # 3) to the maximum on all rows
-        search = Search(RowPasses(rows), alpha, max_iter, tol, rows.total_weight, warm_up)
-        run = search.run(starts, report, clock)
-
-    return finished(run, search, scaling, correlation, constant, len(rows), clock)
+    fit = finished(run, search, scaling, correlation, constant, len(rows), clock)
+    return replace(fit, agreement=agreement)
 
 
 def finished(
@@ -230,11 +234,11 @@ def finished(
         warnings=_warnings(run, n_rows, search.total_weight, correlation),
         timings=clock.laps,
         constant=scaling.constant,
-        evidence=_evidence(run, search.alpha, order, scaling),
+        evidence=_evidence(run, search.ridge, order, scaling),
     )
 
 
-def _evidence(run: Run, alpha: float, order: Floats, scaling: Scaling) -> Evidence | None:
+def _evidence(run: Run, ridge: Ridge, order: Floats, scaling: Scaling) -> Evidence | None:
     """Return what the last Newton step knew, in the order of the finished model."""
     found = run.information
     if found is None or on_floor(run.model):
@@ -246,7 +250,7 @@ def _evidence(run: Run, alpha: float, order: Floats, scaling: Scaling) -> Eviden
         np.linalg.solve(T.T, np.linalg.solve(T.T, found.matrix).T),
         found.mass[order],
     )
-    return Evidence(information, penalty_matrix(run.model.take(order), alpha), scaling)
+    return Evidence(information, ridge.matrix(run.model.take(order)), scaling)
 
 
 def _minimum_norm(model: MoE, correlation: Floats) -> MoE:

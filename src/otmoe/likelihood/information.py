@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,9 +13,9 @@ from otmoe.arrays.numerics import (
     namespace,
     scaled,
     to_numpy,
-    weighted_gram,
     weighted_sum,
 )
+from otmoe.arrays.pairs import Form, pair_gram
 from otmoe.likelihood.rows import Block, Rows
 from otmoe.model.experts import Derivatives
 from otmoe.model.mixture import MoE, Posterior
@@ -118,9 +117,10 @@ def _block_scores(model: MoE, block: Block) -> _Scores:
 
 def _block_outer(model: MoE, block: Block) -> Floats:
     found = _block_scores(model, block)
-    A, C, s = len(found.linear), len(found.constant), found.score
+    A, C = len(found.linear), len(found.constant)
     free = _free_entries(model, A, C)
-    return _pair_matrix(block.X, A, C, lambda a, b: s[a] * s[b])[np.ix_(free, free)]
+    form = Form(found.score, [], [], np.full((A + C, A + C), -1))
+    return _pair_matrix(block.X, A, C, form)[np.ix_(free, free)]
 
 
 def _block_information(model: MoE, block: Block, with_matrix: bool) -> Information:
@@ -155,28 +155,31 @@ def _block_information(model: MoE, block: Block, with_matrix: bool) -> Informati
         return Information(log_likelihood, score[free], np.zeros((0, 0)), mass)
 
     # 2) the curvature of a row in every pair of predictors
-    def curvature(a: int, b: int) -> Array:
-        (i, d), (j, e) = predictors[a], predictors[b]
-        value = t[a] * t[b]
-        if d < 0 and e < 0:
-            value = value - pi[i, :] * pi[j, :]
-            if i == j:
-                value = value + pi[i, :] - r[i, :]
-        elif i == j and d < 0:
-            value = value - t[b]
-        elif i == j:
-            v = derivatives.curvature[min(d, e), max(d, e)].T
-            v = v[i, :]
-            value = value + r[i, :] * v - t[a] * derivatives.score[e].T[i, :]
-        return scaled(value, w)
-
-    matrix = _pair_matrix(X, A, C, curvature)
+    where = np.full((A + C, A + C), -1)
+    more: list[Array] = []
+    for a, (i, d) in enumerate(predictors):
+        for b in range(a, A + C):
+            j, e = predictors[b]
+            if i != j:
+                continue
+            where[a, b] = len(more)
+            if d < 0:
+                more.append(pi[i, :] - r[i, :] if e < 0 else -t[b])
+            else:
+                v = derivatives.curvature[min(d, e), max(d, e)].T
+                more.append(r[i, :] * v[i, :] - t[a] * derivatives.score[e].T[i, :])
+    root = None if w is None else w**0.5
+    form = Form(
+        [scaled(value, root) for value in t],
+        [scaled(pi[i, :], root) for i in range(model.n_experts - 1)],
+        [scaled(value, w) for value in more],
+        where,
+    )
+    matrix = _pair_matrix(X, A, C, form)
     return Information(log_likelihood, score[free], matrix[np.ix_(free, free)], mass)
 
 
-def _pair_matrix(
-    X: Array, n_linear: int, n_constant: int, value: Callable[[int, int], Array]
-) -> Floats:
+def _pair_matrix(X: Array, n_linear: int, n_constant: int, form: Form) -> Floats:
     """Return the matrix of a quadratic form in the predictors as one in all parameters.
 
     Parameters
@@ -184,8 +187,7 @@ def _pair_matrix(
     X : array of shape (n, p)
     n_linear, n_constant : int
         A predictors that are linear in x and C that are constants.
-    value : callable, (a, b) -> array of shape (n,)
-        The form's entry at every row; it is asked for a <= b only.
+    form : Form
 
     Returns
     -------
@@ -193,22 +195,22 @@ def _pair_matrix(
     """
     xp = namespace(X)
     A, C, p = n_linear, n_constant, X.shape[1]
-    pairs = [(a, b) for a in range(A) for b in range(a, A)]
-    gram = to_numpy(weighted_gram(X, xp.stack([value(a, b) for a, b in pairs]).T))
+    gram = pair_gram(X, form, A)
     matrix = np.zeros((A * p + C, A * p + C))
     blocks = matrix[: A * p, : A * p].reshape(A, p, A, p)
-    for (a, b), block in zip(pairs, gram, strict=True):
+    first, second = np.triu_indices(A)
+    for a, b, block in zip(first, second, gram, strict=True):
         blocks[a, :, b, :] = block
         blocks[b, :, a, :] = block
     if C:
-        mixed = weighted_sum(X, xp.stack([value(a, A + c) for a in range(A) for c in range(C)]).T)
+        pairs = [form.at(a, A + c) for a in range(A) for c in range(C)]
         corner = matrix[: A * p, A * p :].reshape(A, p, C)
-        corner[:] = to_numpy(mixed).reshape(A, C, p).swapaxes(1, 2)
+        corner[:] = to_numpy(weighted_sum(X, xp.stack(pairs).T)).reshape(A, C, p).swapaxes(1, 2)
         matrix[A * p :, : A * p] = matrix[: A * p, A * p :].T
-        for a in range(C):
-            for b in range(a, C):
-                total = float(xp.sum(value(A + a, A + b)))
-                matrix[A * p + a, A * p + b] = matrix[A * p + b, A * p + a] = total
+        for c in range(C):
+            for e in range(c, C):
+                total = float(xp.sum(form.at(A + c, A + e)))
+                matrix[A * p + c, A * p + e] = matrix[A * p + e, A * p + c] = total
     return matrix
 
 

@@ -18,9 +18,9 @@ from otmoe.likelihood.statistics import (
     Statistics,
     m_step,
     on_floor,
-    penalty_matrix,
 )
 from otmoe.model.mixture import MoE
+from otmoe.model.ridge import Ridge
 
 Report = Callable[[int, float], None]
 """Called as report(iteration, penalised log-likelihood)."""
@@ -86,7 +86,7 @@ def run_em(
     passes: Passes,
     model: MoE,
     *,
-    alpha: float,
+    ridge: Ridge,
     max_iter: int,
     tol: float = 0.0,
     report: Report | None = None,
@@ -96,7 +96,7 @@ def run_em(
     The pass over the rows that judges a step also collects the statistics of the next one. A step
     that lowers the penalised log-likelihood (the gate's Newton step may overshoot) is halved.
     """
-    penalty = penalty_matrix(model, alpha)
+    penalty = ridge.matrix(model)
 
     def at(model: MoE) -> tuple[Statistics, float]:
         statistics = passes.statistics(model)
@@ -107,7 +107,7 @@ def run_em(
     trace = [value]
     converged = False
     while len(trace) <= max_iter and not converged:
-        candidate = m_step(model, statistics, alpha)
+        candidate = m_step(model, statistics, ridge)
         found, candidate_value = at(candidate)
         for _ in range(10):
             if candidate_value >= value:
@@ -129,13 +129,13 @@ def run_newton(
     passes: Passes,
     model: MoE,
     *,
-    alpha: float,
+    ridge: Ridge,
     max_iter: int,
     tol: float,
     report: Report | None = None,
 ) -> Run:
     """Maximise the penalised log-likelihood by damped Newton steps, one pass over the rows each."""
-    penalty = penalty_matrix(model, alpha)
+    penalty = ridge.matrix(model)
     floor = min(VARIANCE_FLOOR, model.experts.smallest_dispersion) * (1 - 1e-9)
 
     def evaluate(theta: Floats, near: NewtonPoint | None = None) -> NewtonPoint:
@@ -165,13 +165,13 @@ def run_newton(
     )
 
 
-def warm_up(rows: Rows, model: MoE, alpha: float) -> Run:
+def warm_up(rows: Rows, model: MoE, ridge: Ridge) -> Run:
     """Return a start led close to its maximum on these rows, which may be some of all.
 
     From where fewer rows have led, EM first takes the way that Newton's method would overshoot.
     """
     passes = RowPasses(rows)
-    run = run_em(passes, model, alpha=alpha, max_iter=_FEW, tol=NEGLIGIBLE)
+    run = run_em(passes, model, ridge=ridge, max_iter=_FEW, tol=NEGLIGIBLE)
     if not newton_serves(run.model):
         return run
-    return run.then(run_newton(passes, run.model, alpha=alpha, max_iter=_MOST, tol=_CLOSE))
+    return run.then(run_newton(passes, run.model, ridge=ridge, max_iter=_MOST, tol=_CLOSE))

@@ -16,11 +16,10 @@ import numpy as np
 from otmoe.arrays.newton import NewtonPoint, bounded_step, length
 from otmoe.arrays.numerics import Floats
 from otmoe.likelihood.answers import SiteInformation
-from otmoe.likelihood.fit import ALPHA
 from otmoe.likelihood.information import Information
 from otmoe.likelihood.rows import Scaling
-from otmoe.likelihood.statistics import penalty_matrix
 from otmoe.model.mixture import MoE
+from otmoe.model.ridge import Ridge
 from otmoe.text.errors import InvalidInput
 from otmoe.text.notices import Notice
 from otmoe.text.sentences import Error, Status
@@ -66,8 +65,8 @@ class Refinement:
         What the sites are asked about next, on the user's scale; the answer, once it is done.
     scaling : Scaling
         Of the parameters in which sites answer.
-    alpha : float
-        Centred ridge of the gate, on features standardised over all sites.
+    ridge : Ridge
+        On features standardised over all sites.
     rounds : int
         Rounds that have been answered.
     best : Best, optional
@@ -86,7 +85,7 @@ class Refinement:
 
     model: MoE
     scaling: Scaling
-    alpha: float = ALPHA
+    ridge: Ridge
     rounds: int = 0
     best: Best | None = None
     pooled: Scaling | None = None
@@ -112,7 +111,7 @@ class Refinement:
         if self.pooled is None:
             raise InvalidInput(Error.NO_ROUND_YET)
         here = self.scaling.from_user(self.model)
-        return _penalty(here, self.scaling, self.pooled, self.alpha)
+        return _penalty(here, self.scaling, self.pooled, self.ridge)
 
     @property
     def status(self) -> Notice:
@@ -265,12 +264,12 @@ def _pooled_scaling(answers: Sequence[SiteInformation]) -> Scaling:
     return Scaling(mean, np.where(sd > 1e-10 * np.abs(mean), sd, 1.0))
 
 
-def _penalty(model: MoE, scaling: Scaling, pooled: Scaling, alpha: float) -> Floats:
+def _penalty(model: MoE, scaling: Scaling, pooled: Scaling, ridge: Ridge) -> Floats:
     """Return the penalty on features standardised by `pooled`, in parameters of `scaling`.
 
     The map from one standardisation to another is linear in the coefficients.
     """
-    there = penalty_matrix(model, alpha)
+    there = ridge.matrix(model)
     zero = model.with_vector(np.zeros(model.n_parameters))
     columns = [
         pooled.from_user(scaling.to_user(zero.with_vector(e))).to_vector()

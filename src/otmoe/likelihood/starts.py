@@ -9,16 +9,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import ceil
 
 import numpy as np
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 
-from otmoe.arrays.numerics import Floats, scaled, to_numpy
-from otmoe.likelihood.iterations import NEGLIGIBLE, Report, Run, run_em, warm_up
-from otmoe.likelihood.rows import Block, Rows
-from otmoe.likelihood.statistics import VARIANCE_FLOOR, RowPasses
+from otmoe.arrays.numerics import Floats, scaled
+from otmoe.likelihood.rows import Block
+from otmoe.likelihood.statistics import VARIANCE_FLOOR
 from otmoe.model.experts import Experts
 from otmoe.model.gate import SoftmaxGate
 from otmoe.model.mixture import MoE
@@ -49,21 +47,11 @@ class Plan:
     """
 
     n_init: int
-    subsample: int
+    few: int
+    some: int
+    moves: int
+    late: int
     ways: tuple[tuple[Callable[[Experts, Block, np.random.Generator], Floats], int], ...]
-    em: int
-    finalists: float
-    rivals: int
-
-
-def subsample(rows: Rows, size: int, rng: np.random.Generator) -> Rows:
-    """Return at most `size` rows of positive weight, drawn without replacement."""
-    index = np.arange(len(rows))
-    if rows.weight is not None:
-        index = index[to_numpy(rows.weight) > 0]
-    if len(index) > size:
-        index = np.sort(rng.choice(index, size, replace=False))
-    return rows.take(index)
 
 
 def k_planes(
@@ -144,20 +132,20 @@ def model_from_labels(
 # A number or a count tells its expert, so rows can be handed from plane to plane, and EM soon
 # shows what a start is worth. A class hardly does: more rows are needed, and convergence.
 INFORMATIVE = Plan(
-    n_init=9,
-    subsample=2000,
+    n_init=3,
+    few=2000,
+    some=10_000,
+    moves=60,
+    late=24,
     ways=((plane_labels, 15), (region_labels, 15), (region_labels, 1)),
-    em=20,
-    finalists=0.2,
-    rivals=1,
 )
 UNINFORMATIVE = Plan(
-    n_init=20,
-    subsample=5000,
+    n_init=3,
+    few=5000,
+    some=15_000,
+    moves=60,
+    late=24,
     ways=((region_labels, 1), (cluster_labels, 1)),
-    em=20,
-    finalists=1.0,
-    rivals=3,
 )
 
 
@@ -166,41 +154,18 @@ def plan_for(family: Experts | type[Experts]) -> Plan:
     return INFORMATIVE if family.informative_response else UNINFORMATIVE
 
 
-def candidates(
+def start_from(
     blank: Experts,
-    rows: Rows,
+    block: Block,
     columns: tuple[int, ...] | None,
-    alpha: float,
-    n_init: int | None,
     rng: np.random.Generator,
-    report: Report | None = None,
-) -> list[MoE]:
-    """Return `n_init` models fitted to a subsample, the most likely first."""
-    plan = plan_for(blank)
-    n_init = plan.n_init if n_init is None else n_init
-    block = subsample(rows, plan.subsample, rng).block(slice(None))
-    few = Rows(block.X[:, 1:], block.y, block.weight, block.offset)  # standardised for good
-
-    # 1) a short EM from each start
-    found: list[Run] = []
-    for attempt in range(n_init if blank.n_experts > 1 else 1):
-        first_labels, n_sweeps = plan.ways[attempt % len(plan.ways)]
-        experts, labels = k_planes(blank, block, first_labels(blank, block, rng), n_sweeps)
-        start = model_from_labels(experts, block, labels, columns)
-        found.append(run_em(RowPasses(few), start, alpha=alpha, max_iter=plan.em, tol=NEGLIGIBLE))
-        if report is not None:
-            best = max(map(_value, found))
-            report(len(found), best * rows.total_weight / few.total_weight)  # as for all rows
-
-    # 2) the best of them close to their maxima, and judged again
-    found.sort(key=_value, reverse=True)
-    last = ceil(plan.finalists * len(found))
-    found[:last] = [warm_up(few, run.model, alpha) for run in found[:last]]
-    return [run.model for run in sorted(found, key=_value, reverse=True)]
-
-
-def _value(run: Run) -> float:
-    return run.trace[-1]
+    attempt: int,
+) -> MoE:
+    """Return a model of first labels, made in one of the ways of the plan."""
+    ways = plan_for(blank).ways
+    first_labels, n_sweeps = ways[attempt % len(ways)]
+    experts, labels = k_planes(blank, block, first_labels(blank, block, rng), n_sweeps)
+    return model_from_labels(experts, block, labels, columns)
 
 
 def _roughly_fitted(experts: Experts, block: Block, weight: Floats) -> Experts:

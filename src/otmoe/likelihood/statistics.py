@@ -5,10 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from scipy import linalg
-
 from otmoe.arrays.numerics import (
-    Floats,
     block_sum,
     namespace,
     scaled,
@@ -20,16 +17,10 @@ from otmoe.likelihood.rows import Block, Rows
 from otmoe.model.experts import FitStatistics
 from otmoe.model.gate import GateStatistics
 from otmoe.model.mixture import MoE
+from otmoe.model.ridge import Ridge
 
 VARIANCE_FLOOR = 1e-6
 """Smallest variance of an expert, as a fraction of that of y."""
-
-EXPERT_RIDGE = 1e-5
-"""Ridge on the coefficients of experts without a variance, on standardised X.
-
-It is taken from the summed log-likelihood and moves nothing that the rows determine, but keeps
-finite what separable rows would send to infinity.
-"""
 
 
 @dataclass(frozen=True)
@@ -85,18 +76,11 @@ def _block_statistics(model: MoE, block: Block) -> Statistics:
     )
 
 
-def m_step(model: MoE, statistics: Statistics, alpha: float) -> MoE:
+def m_step(model: MoE, statistics: Statistics, ridge: Ridge) -> MoE:
     """Return the model after one step of the experts and one Newton step of the gate."""
     return MoE(
-        model.gate.step(statistics.gate, alpha),
-        model.experts.step(statistics.experts, floor=VARIANCE_FLOOR, ridge=EXPERT_RIDGE),
-    )
-
-
-def penalty_matrix(model: MoE, alpha: float) -> Floats:
-    """Return the matrix P of the penalty theta' P theta / 2 on the free parameters, (P, P)."""
-    return linalg.block_diag(
-        model.gate.penalty_matrix(alpha), model.experts.penalty_matrix(EXPERT_RIDGE)
+        model.gate.step(statistics.gate, ridge.gate),
+        model.experts.step(statistics.experts, floor=VARIANCE_FLOOR, ridge=ridge.held),
     )
 
 

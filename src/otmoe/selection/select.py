@@ -18,6 +18,7 @@ from otmoe.distributed.rounds import refine_shards
 from otmoe.documents.message import LocalModel
 from otmoe.estimators import DistributedMoERegressor, MoERegressor
 from otmoe.likelihood.rows import Rows, Scaling
+from otmoe.model.ridge import Ridge
 from otmoe.model.target import Target
 from otmoe.selection.result import Candidate, Selection, check_criterion
 from otmoe.selection.scores import ScoreTask, estimator_of, score, score_local
@@ -181,7 +182,8 @@ def select_over_shards(
     asked = found
     if rounds:
         scaling = Scaling.of(largest.support)
-        rest: dict[str, Any] = {"workers": workers, "alpha": est.alpha, "on_error": on_error}
+        ridge = Ridge.of(largest.model.experts, est.alpha, est.expert_alpha)
+        rest: dict[str, Any] = {"workers": workers, "ridge": ridge, "on_error": on_error}
 
         def refined(candidate: Candidate) -> Candidate:
             begin = perf_counter()

@@ -42,6 +42,8 @@ class Family(ABC):
     highest: ClassVar[float] = np.inf  # and its mean with it
     dispersions: ClassVar[tuple[str, ...]] = ()  # names of the constant predictors
     informative_response: ClassVar[bool] = True  # does one y tell its expert from the others?
+    alpha: ClassVar[float] = 0.03  # ridge of the gate, by default; docs/benchmarks.md has the table
+    expert_alpha: ClassVar[float] = 0.0  # the same of the experts' slopes
 
     # -- shape ------------------------------------------------------------------------------
 

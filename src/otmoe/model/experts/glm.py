@@ -19,8 +19,16 @@ from otmoe.arrays.numerics import Array, Floats, like, namespace, to_numpy
 from otmoe.model.experts.base import Experts
 from otmoe.model.experts.values import Derivatives, FitStatistics, Response
 
+_OF_INTERCEPT = 0.01  # of the ridge: enough where all rows are of one class
 _LARGEST_LOG_MEAN = 300.0  # a Poisson mean beyond e^300 overflows in sums before a step is refused
 _LARGEST_DRAWN = 1e15  # NumPy draws no counts beyond 1e18; from here on they are their mean
+
+
+def slopes(n_columns: int) -> Floats:
+    """Return how much of a ridge each coefficient bears: the intercept hardly any, (p,)."""
+    share = np.ones(n_columns)
+    share[0] = _OF_INTERCEPT
+    return share
 
 
 @dataclass(frozen=True)
@@ -84,7 +92,7 @@ class NewtonExperts(Experts):
 
     def expert_penalty_matrix(self, ridge: float) -> Floats:
         """Return the Hessian of one expert's ridge in its free coefficients."""
-        return ridge * np.eye(self.n_columns)
+        return np.diag(ridge * slopes(self.n_columns))
 
     def penalty_matrix(self, ridge: float) -> Floats:
         return np.kron(np.eye(self.n_experts), self.expert_penalty_matrix(ridge))
@@ -164,6 +172,8 @@ class LogisticExperts(CanonicalExperts):
     family: ClassVar[str] = "logistic"
     discrete: ClassVar[bool] = True
     classifies: ClassVar[bool] = True
+    alpha: ClassVar[float] = 1.0
+    expert_alpha: ClassVar[float] = 3.0
     lowest: ClassVar[float] = 0.0
     highest: ClassVar[float] = 1.0
     informative_response: ClassVar[bool] = False
@@ -211,6 +221,7 @@ class PoissonExperts(CanonicalExperts):
 
     family: ClassVar[str] = "poisson"
     discrete: ClassVar[bool] = True
+    expert_alpha: ClassVar[float] = 0.3
     lowest: ClassVar[float] = 0.0
 
     @staticmethod

@@ -9,7 +9,7 @@ from typing import ClassVar, Self
 import numpy as np
 
 from otmoe.arrays.numerics import Array, Floats, like, namespace, sample_rows, times, to_numpy
-from otmoe.model.experts.glm import NewtonExperts
+from otmoe.model.experts.glm import NewtonExperts, slopes
 from otmoe.model.experts.values import Derivatives, Response, bounded
 from otmoe.text.errors import InvalidType
 from otmoe.text.sentences import Error
@@ -37,6 +37,8 @@ class MultinomialExperts(NewtonExperts):
     family: ClassVar[str] = "multinomial"
     discrete: ClassVar[bool] = True
     classifies: ClassVar[bool] = True
+    alpha: ClassVar[float] = 1.0
+    expert_alpha: ClassVar[float] = 3.0
     lowest: ClassVar[float] = 0.0
     informative_response: ClassVar[bool] = False
 
@@ -100,7 +102,7 @@ class MultinomialExperts(NewtonExperts):
         # Centred over classes, as the gate's, so that it does not change when classes are renamed;
         # scaled so that two classes have the logistic family's.
         C, Q = self.n_classes, self.n_linear
-        return ridge * C / Q * np.kron(np.eye(Q) - 1 / C, np.eye(self.n_columns))
+        return ridge * C / Q * np.kron(np.eye(Q) - 1 / C, np.diag(slopes(self.n_columns)))
 
     def to_vector(self) -> Floats:
         return self.coef[:, :-1].ravel()

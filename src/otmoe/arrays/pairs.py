@@ -1,0 +1,73 @@
+"""Quadratic forms in the predictors of a row, summed over rows as forms in the parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from otmoe.arrays.numerics import Array, Floats, kernels, namespace, to_numpy, upper, weighted_gram
+
+
+@dataclass(frozen=True)
+class Form:
+    """A form at every row: entry (a, b), a <= b, is ``t_a t_b - less_a less_b + more_e``.
+
+    Attributes
+    ----------
+    t : sequence of arrays of shape (n,)
+    less : sequence of arrays of shape (n,)
+        Of the first predictors; other pairs do not have this term.
+    more : sequence of arrays of shape (n,)
+    where : ndarray of int of shape (A, A)
+        The e of each pair; -1 for those without this term.
+    """
+
+    t: Sequence[Array]
+    less: Sequence[Array]
+    more: Sequence[Array]
+    where: Floats
+
+    def at(self, a: int, b: int) -> Array:
+        """Return the entry (a, b), a <= b, at every row."""
+        value = self.t[a] * self.t[b]
+        if b < len(self.less):
+            value = value - self.less[a] * self.less[b]
+        if self.where[a, b] >= 0:
+            value = value + self.more[self.where[a, b]]
+        return value
+
+
+def pair_gram(X: Array, form: Form, n_linear: int) -> Floats:
+    """Return ``X.T @ diag(form_ab) @ X`` for every pair of the first predictors.
+
+    Parameters
+    ----------
+    X : array of shape (n, p)
+    form : Form
+    n_linear : int
+        Predictors that count, A.
+
+    Returns
+    -------
+    ndarray of shape (A (A + 1) / 2, p, p)
+        Pairs in the order (0, 0), (0, 1), ...
+    """
+    n, p = X.shape
+    first, second = np.triu_indices(n_linear)
+    if isinstance(X, np.ndarray) and kernels is not None:
+        out = np.zeros((len(first), p, p))
+        kernels.pair_gram(
+            np.ascontiguousarray(X.T),
+            np.array(form.t[:n_linear]).reshape(-1, n),
+            np.array(form.less).reshape(-1, n),
+            np.array(form.more).reshape(-1, n),
+            form.where,
+            out,
+        )
+        rows, columns = upper(p)
+        out[:, columns, rows] = out[:, rows, columns]
+        return out
+    weights = [form.at(int(a), int(b)) for a, b in zip(first, second, strict=True)]
+    return to_numpy(weighted_gram(X, namespace(X).stack(weights).T))

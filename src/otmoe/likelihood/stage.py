@@ -1,0 +1,127 @@
+"""Where candidates compete: some of the rows, or all of them (maths 12)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from otmoe.arrays.numerics import Floats, to_numpy
+from otmoe.likelihood.iterations import Run, newton_serves, run_em, run_newton
+from otmoe.likelihood.rows import Block, Rows
+from otmoe.likelihood.statistics import RowPasses
+from otmoe.model.mixture import MoE, Posterior
+from otmoe.model.ridge import Ridge
+
+_AFTER_SPLIT, _TO_MAXIMUM = 2, 40  # iterations of EM and of Newton's method
+_PER_COEFFICIENT, _PER_FACTOR = 3.0, 1.5  # rows for each coefficient, and for every factor e
+_NEAR, _EXACT = 1.0, 1e-3  # squared standard errors from a maximum, on some rows and on all
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Rows on which candidates are improved and compared.
+
+    Attributes
+    ----------
+    rows : Rows
+        Standardised.
+    ridge : Ridge
+    near : float
+        Squared standard errors from a maximum at which candidates are compared.
+    """
+
+    rows: Rows
+    ridge: Ridge
+    near: float = _NEAR
+
+    @classmethod
+    def of_some(cls, rows: Rows, size: int, ridge: Ridge, rng: np.random.Generator) -> Stage:
+        """Return at most `size` of the rows of positive weight, in memory and standardised."""
+        some = subsample(rows, size, rng)
+        block = some.block(slice(None))
+        flat = Rows(block.X[:, 1:], block.y, block.weight, block.offset)
+        return cls(flat, ridge, _NEAR if len(some) < len(rows) else _EXACT)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @cached_property
+    def block(self) -> Block:
+        """All rows of the stage at once."""
+        return self.rows.block(slice(None))
+
+    @cached_property
+    def weight(self) -> Floats:
+        """Weights of the rows, (n,)."""
+        found = self.rows.weight
+        return np.ones(len(self)) if found is None else np.asarray(found)
+
+    @property
+    def same_within(self) -> float:
+        """Nats between two candidates that count as one maximum."""
+        return max(self.near, 20 * _EXACT)
+
+    def posterior(self, model: MoE) -> Posterior:
+        """Return the E-step."""
+        block = self.block
+        return model.posterior(block.X, model.experts.observe(block.y), block.offset)
+
+    def em(self, model: MoE, n_iter: int, tol: float = 0.5) -> Run:
+        """Return a few iterations of EM."""
+        return run_em(RowPasses(self.rows), model, ridge=self.ridge, max_iter=n_iter, tol=tol)
+
+    def at_maximum(self, model: MoE, most: int = _TO_MAXIMUM, tol: float | None = None) -> Run:
+        """Return a model led so close to its maximum that it can be compared with others."""
+        tol = self.near if tol is None else tol
+        run = self.em(model, _AFTER_SPLIT, tol=0.0)
+        if not newton_serves(run.model):
+            return run.then(self.em(run.model, 3 * most))
+        passes = RowPasses(self.rows)
+        return run.then(run_newton(passes, run.model, ridge=self.ridge, max_iter=most, tol=tol))
+
+    def value(self, run: Run) -> float:
+        """Return the penalised log-likelihood; minus infinity where an expert is lost."""
+        return run.trace[-1] if self._kept(run) and np.isfinite(run.trace[-1]) else -np.inf
+
+    def _kept(self, run: Run) -> bool:
+        """Say whether all experts have rows enough."""
+        return bool(np.all(run.mass >= rows_needed(run.model, self.rows.total_weight)))
+
+    def same(self, a: Run, b: Run) -> bool:
+        """Say whether two runs ended in one maximum."""
+        return abs(a.trace[-1] - b.trace[-1]) <= self.same_within and self._kept(a) == self._kept(b)
+
+    def spread(self, model: MoE) -> float:
+        """Return the standard deviation of a row's log-likelihood, summed over the rows."""
+        values = self.posterior(model).log_density
+        return float(np.sqrt(np.cov(values, aweights=self.weight)) * self.weight.sum())
+
+
+def subsample(rows: Rows, size: int, rng: np.random.Generator) -> Rows:
+    """Return at most `size` rows of positive weight, drawn without replacement."""
+    index = np.arange(len(rows))
+    if rows.weight is not None:
+        index = index[to_numpy(rows.weight) > 0]
+    if len(index) > size:
+        index = np.sort(rng.choice(index, size, replace=False))
+    return rows.take(index)
+
+
+def rows_needed(model: MoE, total: float) -> Floats:
+    """Return the rows that each expert must have for its maximum to be believed, (K,).
+
+    A few rows that happen to lie close to a plane make a high and narrow maximum: the smaller its
+    variance beside the others', the more rows an expert must show.
+    """
+    factor = np.full(model.n_experts, _PER_COEFFICIENT)
+    variance = model.experts.dispersion
+    if variance is not None:
+        factor += _PER_FACTOR * np.log(variance.max() / np.maximum(variance, 1e-300))
+    return np.minimum(factor * model.experts.n_columns, total / (2 * model.n_experts))
+
+
+def least_mass(total: float, model: MoE) -> float:
+    """Rows below which an expert counts as lost: twice its coefficients, if there are as many."""
+    return min(2.0 * model.experts.n_columns, total / (5 * model.n_experts))

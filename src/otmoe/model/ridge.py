@@ -1,0 +1,54 @@
+"""The weak prior that keeps coefficients finite where rows do not (maths 3 and 8)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+from scipy import linalg
+
+from otmoe.arrays.numerics import Floats
+from otmoe.model.experts import Experts
+from otmoe.model.mixture import MoE
+
+_HOLD = 1e-5  # of experts' slopes where no prior is asked for: separable rows stay finite
+
+
+@dataclass(frozen=True)
+class Ridge:
+    """Ridges on standardised features, taken from the summed log-likelihood.
+
+    Attributes
+    ----------
+    gate : float
+        Of ``gate / 2 * sum_k |A_k - mean A|^2``.
+    experts : float
+        Of ``experts / 2 * sum_k |slopes of expert k|^2``, for families without a dispersion.
+    """
+
+    gate: float
+    experts: float
+
+    @classmethod
+    def of(
+        cls,
+        family: Experts | type[Experts],
+        alpha: float | None = None,
+        expert_alpha: float | None = None,
+    ) -> Self:
+        """Return what is asked for, and what the family's tables recommend for the rest."""
+        return cls(
+            family.alpha if alpha is None else float(alpha),
+            family.expert_alpha if expert_alpha is None else float(expert_alpha),
+        )
+
+    @property
+    def held(self) -> float:
+        """The ridge on the experts' slopes, which is never quite nothing."""
+        return max(self.experts, _HOLD)
+
+    def matrix(self, model: MoE) -> Floats:
+        """Return the matrix P of the penalty theta' P theta / 2 on the free parameters, (P, P)."""
+        return linalg.block_diag(
+            model.gate.penalty_matrix(self.gate), model.experts.penalty_matrix(self.held)
+        )
