@@ -1,1 +1,1 @@
-"""Shards on workers: local fits, consensus, refine rounds, exact passes."""
+"""Shards on workers: a shared search, local fits, refine rounds, exact passes."""

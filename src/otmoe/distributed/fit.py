@@ -1,4 +1,4 @@
-"""Shards to one model: local fits, consensus, aggregation, and the way to the maximum."""
+"""Shards to one model: a shared search, local fits, aggregation, and the way to the maximum."""
 
 from __future__ import annotations
 
@@ -10,17 +10,12 @@ import numpy as np
 
 from otmoe.aggregation import METHODS, Aggregation, merged
 from otmoe.aggregation.disagreement import THRESHOLD, likelihood_deviations
-from otmoe.aggregation.support import N_SUPPORT
+from otmoe.aggregation.support import N_SUPPORT, draw_support
 from otmoe.arrays.numerics import Floats
 from otmoe.data.shards import Shard
-from otmoe.distributed.consensus import (
-    Consensus,
-    fit_again_with_more_starts,
-    refit_from_consensus,
-    support_of,
-)
 from otmoe.distributed.passes import em_shards
 from otmoe.distributed.rounds import check_rounds, refine_shards
+from otmoe.distributed.start import searched_again, shared_start
 from otmoe.distributed.task import LocalFit, Task, fit_local, labels_of
 from otmoe.documents.message import LocalModel
 from otmoe.likelihood.rows import Scaling
@@ -40,9 +35,6 @@ METHODS_OF_SHARDS = (*METHODS, "em")
 
 OnError = Literal["raise", "skip"]
 
-TOGETHER = 30
-"""EM passes over many shards that bring a model near a maximum of their rows."""
-
 
 @dataclass(frozen=True)
 class DistributedFit:
@@ -55,10 +47,10 @@ class DistributedFit:
         All of them, those left out too.
     seconds : ndarray of shape (M,)
         Of each local fit, later attempts included, where it ran.
-    consensus : Consensus
-        How the shards fared that set out from what the others agree on.
+    start : MoE, optional
+        Where the local fits set out: the maximum of rows drawn from many shards.
     refitted : tuple of str
-        Shards that stood out and were fitted again with more starts.
+        Shards that stood out and searched for themselves.
     failures : tuple of Failure
         Shards that could not be fitted, and why.
     n_rows : int
@@ -66,13 +58,13 @@ class DistributedFit:
     dropped : int
         Rows left out because a value is missing.
     timings : dict
-        Seconds on the clock by stage: `fits`, `consensus`, `aggregation`, `refine`, and `total`.
+        Seconds on the clock by stage: `search`, `fits`, `aggregation`, `refine`, and `total`.
     """
 
     aggregation: Aggregation
     local_models: tuple[LocalModel, ...] = field(repr=False)
     seconds: Floats = field(repr=False)
-    consensus: Consensus = field(repr=False)
+    start: MoE | None = field(default=None, repr=False)
     refitted: tuple[str, ...] = ()
     failures: tuple[Failure, ...] = ()
     n_rows: int = 0
@@ -98,11 +90,12 @@ def fit_shards(
 ) -> DistributedFit:
     """Fit every shard where its rows are, and make one model of the local ones.
 
-    A shard in a wrong optimum is worse than none, and a small one ends there often. So shards are
-    refitted from what most of them agree on (:mod:`otmoe.distributed.consensus`); those whose
-    log-likelihood per row stands out all the same are fitted again with more starts, and left out,
-    by name, if that does not help. The answer depends on the shards, their order and the seed
-    alone: not on the executor, the number of its workers, or who finishes first.
+    A shard in a wrong optimum is worse than none, and a small one ends there often. So one search
+    on rows drawn from many shards serves all of them: each sets out from the maximum that it found
+    (:mod:`otmoe.distributed.start`). A shard whose log-likelihood per row stands out all the same
+    searches for itself, and is left out, by name, if that does not help. The answer depends on the
+    shards, their order and the seed alone: not on the executor, the number of its workers, or who
+    finishes first.
 
     Parameters
     ----------
@@ -142,15 +135,16 @@ def fit_shards(
     plan = _Plan(n_experts, target or Target(), options or {}, workers, on_error)
     tasks = _tasks(plan, shards, method, feature_names, n_support, rng)
 
-    # 1) every shard once
-    tasks, fits, failures = _fit_once(plan, tasks, progress)
-    clock.lap("fits")
-    # 2) again, from what the others agree on; then what stands out, with more starts
+    # 1) where the maximum is
     own = np.random.default_rng(int(rng.integers(2**31)))  # so that later draws do not hang on it
-    consensus = refit_from_consensus(tasks, fits, n_experts, own, plan.run, plan.together)
-    fits, refitted = fit_again_with_more_starts(tasks, consensus.fits, plan.run)
+    start = plan.options.get("init") or plan.start(shards, own)
+    tasks = [replace(task, options={**task.options, "init": start}) for task in tasks]
+    clock.lap("search")
+    # 2) every shard from there; then what stands out, by a search of its own
+    tasks, fits, failures = _fit_once(plan, tasks, progress)
+    fits, refitted = searched_again(tasks, fits, plan.run)
     left_out = _left_out(fits)
-    clock.lap("consensus")
+    clock.lap("fits")
     # 3) one model of those that agree
     good = [fit for fit in fits if fit.message.site not in left_out]
     aggregation = merged(
@@ -174,13 +168,27 @@ def fit_shards(
         replace(aggregation, left_out=left_out),
         tuple(fit.message for fit in fits),
         np.array([fit.seconds for fit in fits]),
-        consensus,
+        start,
         refitted,
         tuple(failures),
         sum(fit.n_rows for fit in fits),
         sum(fit.dropped for fit in fits),
         {**clock.laps, "total": sum(clock.laps.values())},
     )
+
+
+def support_of(fits: Sequence[LocalFit], n_support: int, rng: np.random.Generator) -> Floats:
+    """Draw support points from what the shards brought back, in proportion to their rows."""
+    support = draw_support(
+        [fit.support for fit in fits],
+        n_support,
+        site_weight=[fit.n_rows for fit in fits],
+        random_state=rng,
+    )
+    columns = support.shape[1]
+    if len(support) < columns:  # each point several times, which changes nothing
+        support = np.tile(support, (-(-columns // len(support)), 1))
+    return support
 
 
 def check_arguments(shards: Sequence[Shard], method: str, refine: int | str, on_error: str) -> None:
@@ -227,11 +235,8 @@ class _Plan:
     def run(self, tasks: Sequence[Task]) -> list[LocalFit | None]:
         return self.gather(tasks)[0]
 
-    def together(self, shards: Sequence[Shard], start: MoE) -> MoE:
-        try:
-            return self.maximised(shards, start, max_iter=TOGETHER).model
-        except TasksFailed:  # of a shard that could be read before: what is known has to do
-            return start
+    def start(self, shards: Sequence[Shard], rng: np.random.Generator) -> MoE | None:
+        return shared_start(shards, self.n_experts, self.target, self.options, self.workers, rng)
 
     def maximised(self, shards: Sequence[Shard], start: MoE, **bounds: Any) -> Any:
         how: dict[str, Any] = {"target": self.target, "ridge": self.ridge, "workers": self.workers}

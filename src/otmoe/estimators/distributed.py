@@ -56,7 +56,7 @@ class DistributedMoERegressor(DistributedMoE, MoERegressor):
     aggregation_ : Aggregation
         How the local models were merged, and the part of each.
     timings_ : dict
-        Seconds on the clock: `fits`, `consensus`, `aggregation`, `refine`, and `total`.
+        Seconds on the clock: `search`, `fits`, `aggregation`, `refine`, and `total`.
     refitted_ : tuple of str
         Shards that stood out and were fitted again with more starts.
     failures_ : tuple of Failure
@@ -168,7 +168,7 @@ class DistributedMoEClassifier(DistributedMoE, MoEClassifier):
     aggregation_ : Aggregation
         How the local models were merged, and the part of each.
     timings_ : dict
-        Seconds on the clock: `fits`, `consensus`, `aggregation`, `refine`, and `total`.
+        Seconds on the clock: `search`, `fits`, `aggregation`, `refine`, and `total`.
     refitted_ : tuple of str
         Shards that stood out and were fitted again with more starts.
     failures_ : tuple of Failure

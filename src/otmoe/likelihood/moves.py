@@ -25,6 +25,7 @@ _TAIL = 0.93  # share of an expert's rows that a small child leaves to the other
 _DIRECTIONS = 2  # random cuts through x
 _LABELLED, _CHOSEN = 5, 12  # iterations of EM for every pair of children, and for the best
 _MOVES = 12  # that there should be to choose from, at least
+_ESSENTIAL = 0.1  # spreads that dropping an expert must cost for no move to be worth trying
 _ALWAYS = 3  # that are tried however little they promise
 _PROMISING = 0.03  # spreads that a move may seem to lose
 _REFITTED = 2  # iterations of EM for the experts that are left when one is dropped
@@ -197,6 +198,22 @@ def improved(
     return [end, *(other for other in seen if other is not end)], tried
 
 
+def needs_all(stage: Stage, model: MoE) -> bool:
+    """Say whether no expert can be dropped at a cost that the split of another might repay."""
+    here = stage.posterior(model).log_density
+    least = _ESSENTIAL * stage.spread(model)
+    return all(
+        stage.weight @ (here - stage.posterior(rest).log_density) > least
+        for rest in (_without(stage, model, j) for j in range(model.n_experts))
+    )
+
+
+def _without(stage: Stage, model: MoE, j: int) -> MoE:
+    """Return the model after an expert was dropped and the others refitted a little."""
+    rest = model.take([i for i in range(model.n_experts) if i != j])
+    return stage.em(rest, _REFITTED, tol=0.0).model
+
+
 def _followed(stage: Stage, model: MoE, run: Run, unit: float) -> Run | None:
     """Return where a move leads, or nothing as soon as it is hopeless."""
     for n_iter, slack in _PATIENCE:
@@ -219,7 +236,7 @@ def _promising(
     share = here.responsibilities * stage.weight[:, None]
     without = []
     for j in range(K):
-        rest = stage.em(model.take([i for i in range(K) if i != j]), _REFITTED, tol=0.0).model
+        rest = _without(stage, model, j)
         there = stage.posterior(rest)
         loss = float(stage.weight @ (here.log_density - there.log_density))
         without.append((loss, rest, there.responsibilities))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from otmoe.likelihood.iterations import Report, Run, newton_serves, run_em, run_newton
-from otmoe.likelihood.moves import grown, improved
+from otmoe.likelihood.moves import grown, improved, needs_all
 from otmoe.likelihood.rows import Rows
 from otmoe.likelihood.stage import Stage, least_mass
 from otmoe.likelihood.starts import Plan, plan_for, start_from
@@ -26,10 +26,10 @@ WARM_UP = 20
 FEW = 2
 """The same, where a fit to some of the rows has led the way."""
 
-_GROWTH = 3  # times as many rows in each stage as in the one before
+_GROWTH, _LEAP = 3, 7  # times as many rows in each stage; the same where all searches agree
 _CLEAR = 3.0  # standard errors by which a candidate must be ahead to leave another behind
 _LABELS = 3  # kinds of random labels that a search tries
-_LOOK, _BEHIND, _SLACK = 10, 0.004, 15.0  # of Newton steps, as in moves
+_LOOK, _BEHIND, _SLACK = 5, 0.004, 15.0  # of Newton steps, as in moves
 _KEPT = 5  # candidates that go on to the next stage, at most
 
 
@@ -187,52 +187,58 @@ def searched(
         A standardised model with fewer experts, from which one more search grows.
     """
     plan = plan_for(blank)
-    stages = _stages(rows, plan, ridge, rng)
-    stage = next(stages)
+    # 1) independent searches on few rows, unless two agree on a model that needs all its experts
+    stage = _stage(rows, plan.few, plan, ridge, rng)
     if blank.n_experts == 1:
         n_init = 1
     elif n_init is None:
-        n_init = plan.n_init * (1 if len(stage) < len(rows) else 2)
+        n_init = plan.n_init * (2 if stage.whole else 1)
     found: list[Candidate] = []
-    streams = _streams(rng, n_init + 1)
-    for i, stream in enumerate(streams[:-1]):
-        find = _grown if i == 0 else _from_labels
-        found.append(Candidate(find(stage, blank, columns, i, stream), frozenset([i])))
+    settled = False
+    for i, stream in enumerate(_streams(rng, n_init)):
+        find = _grown if i == min(2, n_init - 1) else _from_labels
+        run = find(stage, blank, columns, stream)
+        found = _distinct(stage, [*found, Candidate(run, frozenset([i]))])
+        settled = len(found) == 1 and i > 0 and needs_all(stage, run.model)
         if report is not None:
-            height = max(candidate.height for candidate in found)
-            report(i + 1, height * rows.total_weight / stage.rows.total_weight)
+            report(i + 1, found[0].height * rows.total_weight / stage.rows.total_weight)
+        if settled:
+            break
+    n_searches = i + 1
     if smaller is not None and smaller.n_experts < blank.n_experts:
-        grown_from = _more(stage, smaller, blank.n_experts, streams[-1])
-        found.append(Candidate(grown_from, frozenset([n_init])))
-        n_init += 1
-    found = _distinct(stage, found)
+        run = _more(stage, smaller, blank.n_experts, rng)
+        found = _distinct(stage, [*found, Candidate(run, frozenset([n_searches]))])
+        n_searches += 1
 
+    # 2) moves from what they found, on more rows
     moves = np.random.default_rng(rng.integers(2**63))
-    stage = next(stages, stage)
-    found = _improved(stage, _on(stage, found), moves, plan.moves)
-    for stage in stages:
-        found = _on(stage, found[:_KEPT])
-        if len(stage) < len(rows):
-            best = found[0]
-            ends, _ = improved(stage, best.run, moves, plan.late)
-            found = _distinct(
-                stage, [replace(best, run=ends[0]), *map(Candidate, ends[1:]), *found[1:]]
-            )
-            found = _contenders(stage, found)
+    size = plan.some
+    if not stage.whole:
+        stage = _stage(rows, size, plan, ridge, rng)
+        found = _on(stage, found)
+    if blank.n_experts > 1 and not settled:
+        found = _contenders(stage, _improved(stage, found, moves, plan.moves))
+
+    # 3) what is not clearly worse, on more and more rows
+    while not stage.whole:
+        size *= _LEAP if settled else _GROWTH
+        stage = _stage(rows, size, plan, ridge, rng)
+        found = _on(stage, found)
+        if not (stage.whole or settled):
+            later = _improved(stage, found[:1], moves, plan.late)
+            found = _contenders(stage, _distinct(stage, later + found[1:]))
     best = found[0]
     behind = best.height - found[1].height if len(found) > 1 else np.inf
-    return best.run.model, Agreement(n_init, len(best.found_by), float(behind))
+    return best.run.model, Agreement(n_searches, len(best.found_by), float(behind))
 
 
-def _stages(rows: Rows, plan: Plan, ridge: Ridge, rng: np.random.Generator) -> Iterator[Stage]:
-    """Yield more and more rows, in memory and standardised; last all of them."""
-    size = plan.few
-    while size < 0.7 * len(rows):
-        yield Stage.of_some(rows, size, ridge, rng)
-        size = plan.some if size == plan.few else _GROWTH * size
-    yield (
-        Stage.of_some(rows, len(rows), ridge, rng) if len(rows) <= plan.some else Stage(rows, ridge)
-    )
+def _stage(rows: Rows, size: int, plan: Plan, ridge: Ridge, rng: np.random.Generator) -> Stage:
+    """Return so many rows in memory and standardised, or all where these are not many more."""
+    if size < 0.7 * len(rows):
+        return Stage.of_some(rows, size, ridge, rng)
+    if len(rows) <= plan.some:
+        return Stage.of_some(rows, len(rows), ridge, rng)
+    return Stage(rows, ridge, whole=True)
 
 
 def _streams(rng: np.random.Generator, n: int) -> list[np.random.Generator]:
@@ -245,7 +251,6 @@ def _grown(
     stage: Stage,
     blank: Experts,
     columns: tuple[int, ...] | None,
-    index: int,
     rng: np.random.Generator,
 ) -> Run:
     """Begin with one expert, and split the one that gains most until there are enough."""
@@ -265,7 +270,6 @@ def _from_labels(
     stage: Stage,
     blank: Experts,
     columns: tuple[int, ...] | None,
-    index: int,
     rng: np.random.Generator,
 ) -> Run:
     """Begin with random labels of a few kinds, and go on with the likeliest."""
@@ -293,14 +297,13 @@ def _improved(
 ) -> list[Candidate]:
     """Return what moves make of each candidate, and the other maxima that were seen."""
     ends: list[Candidate] = []
-    if found[0].run.model.n_experts > 1:
-        for candidate in found:
-            runs, _ = improved(
-                stage, candidate.run, rng, most, [end.run for end in ends if end.found_by]
-            )
-            ends.append(replace(candidate, run=runs[0]))
-            ends += map(Candidate, runs[1:])
-    return _contenders(stage, _distinct(stage, ends or found))
+    for i, candidate in enumerate(found):
+        known = [end.run for end in ends if end.found_by]
+        runs, tried = improved(stage, candidate.run, rng, most // (len(found) - i), known)
+        most -= tried
+        ends.append(replace(candidate, run=runs[0]))
+        ends += map(Candidate, runs[1:])
+    return _distinct(stage, ends)
 
 
 def _distinct(stage: Stage, found: list[Candidate]) -> list[Candidate]:

@@ -30,11 +30,14 @@ class Stage:
     ridge : Ridge
     near : float
         Squared standard errors from a maximum at which candidates are compared.
+    whole : bool
+        Whether these are all the rows.
     """
 
     rows: Rows
     ridge: Ridge
     near: float = _NEAR
+    whole: bool = False
 
     @classmethod
     def of_some(cls, rows: Rows, size: int, ridge: Ridge, rng: np.random.Generator) -> Stage:
@@ -42,7 +45,8 @@ class Stage:
         some = subsample(rows, size, rng)
         block = some.block(slice(None))
         flat = Rows(block.X[:, 1:], block.y, block.weight, block.offset)
-        return cls(flat, ridge, _NEAR if len(some) < len(rows) else _EXACT)
+        whole = size >= len(rows)
+        return cls(flat, ridge, _EXACT if whole else _NEAR, whole)
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -135,16 +135,16 @@ INFORMATIVE = Plan(
     n_init=3,
     few=2000,
     some=10_000,
-    moves=60,
-    late=24,
+    moves=100,
+    late=16,
     ways=((plane_labels, 15), (region_labels, 15), (region_labels, 1)),
 )
 UNINFORMATIVE = Plan(
     n_init=3,
     few=5000,
     some=15_000,
-    moves=60,
-    late=24,
+    moves=100,
+    late=16,
     ways=((region_labels, 1), (cluster_labels, 1)),
 )
 

@@ -1,0 +1,116 @@
+"""Where the local fits begin: one search on rows of many shards serves all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from otmoe.aggregation.disagreement import THRESHOLD, likelihood_deviations
+from otmoe.arrays.numerics import Floats
+from otmoe.data.shards import Shard
+from otmoe.distributed.task import LocalFit, Task, rows_of
+from otmoe.likelihood.fit import em
+from otmoe.likelihood.rows import Rows
+from otmoe.likelihood.starts import plan_for
+from otmoe.model.mixture import MoE
+from otmoe.model.target import Target
+from otmoe.workers.gather import Workers, gather
+
+_SHARDS = 64  # that are asked for rows, at most
+
+Run = Callable[[Sequence[Task]], list[LocalFit | None]]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Some rows of a shard that are asked for; it travels to where they are.
+
+    Attributes
+    ----------
+    shard : Shard
+    target : Target
+    n_rows : int
+        At most.
+    seed : int
+    """
+
+    shard: Shard
+    target: Target
+    n_rows: int
+    seed: int
+
+
+def sample_local(task: Sample) -> tuple[Floats, Floats, Floats, Floats | None]:
+    """Read one shard and return some of its rows: X, y, weights that stand for all, offset."""
+    rows = rows_of(task.shard, task.target)
+    n = len(rows)
+    index = np.arange(n)
+    if n > task.n_rows:
+        index = np.sort(np.random.default_rng(task.seed).choice(n, task.n_rows, replace=False))
+    some: Rows = rows.take(index)
+    weight = np.ones(len(index)) if some.weight is None else np.asarray(some.weight)
+    return some.X, some.y, weight * (n / len(index)), some.offset
+
+
+def shared_start(
+    shards: Sequence[Shard],
+    n_experts: int,
+    target: Target,
+    options: Mapping[str, Any],
+    workers: Workers,
+    rng: np.random.Generator,
+) -> MoE | None:
+    """Return the maximum of rows drawn from the shards; none where they hold too few.
+
+    Parameters
+    ----------
+    shards : sequence of Shard
+        At most 64 of them are asked, chosen at random.
+    n_experts : int
+    target : Target
+    options : dict
+        Of :func:`otmoe.likelihood.fit.em`.
+    workers : Workers
+    rng : Generator
+    """
+    some = list(shards)
+    if len(some) > _SHARDS:
+        some = [some[i] for i in np.sort(rng.choice(len(some), _SHARDS, replace=False))]
+    wanted = -(-plan_for(target.kind).some // len(some))
+    tasks = [Sample(shard, target, wanted, int(rng.integers(2**31))) for shard in some]
+    found, _ = gather(sample_local, tasks, [shard.name for shard in some], workers)
+    parts = [part for part in found if part is not None]
+    if sum(len(part[1]) for part in parts) < n_experts:
+        return None
+    weight = np.concatenate([part[2] for part in parts])
+    offsets = [np.zeros(len(part[1])) if part[3] is None else part[3] for part in parts]
+    return em(
+        np.concatenate([part[0] for part in parts]),
+        np.concatenate([part[1] for part in parts]),
+        n_experts,
+        family=target.family,
+        n_classes=target.n_classes,
+        sample_weight=weight / weight.mean(),
+        offset=None if all(part[3] is None for part in parts) else np.concatenate(offsets),
+        random_state=rng,
+        **options,
+    ).model
+
+
+def searched_again(
+    tasks: Sequence[Task], fits: Sequence[LocalFit], run: Run
+) -> tuple[list[LocalFit], tuple[str, ...]]:
+    """Let shards that stand out search for themselves, and keep the likelier of the two fits."""
+    fits = list(fits)
+    deviations = likelihood_deviations([fit.message for fit in fits])
+    bad = np.flatnonzero(deviations < -THRESHOLD).tolist()
+    alone = [replace(tasks[i], options={**tasks[i].options, "init": None}) for i in bad]
+    for i, again in zip(bad, run(alone), strict=True):
+        if again is not None:
+            gain = again.message.log_likelihood - fits[i].message.log_likelihood
+            seconds = fits[i].seconds + again.seconds
+            fits[i] = replace(again if gain > 0 else fits[i], seconds=seconds)
+    return fits, tuple(tasks[i].shard.name for i in bad)
