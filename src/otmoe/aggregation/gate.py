@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from otmoe.aggregation.mm import EMPTY
 from otmoe.aggregation.sources import Sources, flows, target_gate
 from otmoe.aggregation.starts import averaged
 from otmoe.arrays.newton import RANK_TOLERANCE
@@ -44,7 +45,7 @@ def gated(sources: Sources, experts: Experts, labels: Floats | None = None) -> M
         slack = _PATIENCE * cost / np.maximum(mass.sum(axis=1), 1e-300) + 1e-9
     target = target_gate(sources, experts, labels, slack)
     mass = to_numpy(namespace(target).sum(target, axis=0))
-    live = np.flatnonzero(mass > 1e-12 * mass.sum())
+    live = np.flatnonzero(mass > EMPTY * mass.sum())
     start = _mean_gate(sources, experts, labels).take(live)
     Z = sources.Z
     experts = _with_unseen(sources, experts, labels, Z)

@@ -10,7 +10,7 @@ import numpy as np
 from otmoe.aggregation.contribution import Outcome
 from otmoe.aggregation.gate import gated
 from otmoe.aggregation.greedy import greedy_labels
-from otmoe.aggregation.mm import descend
+from otmoe.aggregation.mm import EMPTY, descend
 from otmoe.aggregation.problem import Problem
 from otmoe.aggregation.sources import costs
 from otmoe.aggregation.starts import FEW, search
@@ -44,7 +44,7 @@ def reduction(problem: Problem, rng: np.random.Generator) -> Outcome:
     model = gated(sources, run.experts)
     clock["gate"] = perf_counter() - begin - clock["starts"] - clock["mm"]
 
-    empty = int(np.sum(run.mass <= 1e-12))
+    empty = int(np.sum(run.mass <= EMPTY))
     warnings = (Warn.EXPERTS_EMPTY(empty=empty, experts=K),) if empty else ()
     best, total = runs[0].trace[-1], len(runs)
     same = sum(r.trace[-1] <= best * 1.01 + 1e-12 for r in runs)

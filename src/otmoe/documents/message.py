@@ -48,6 +48,7 @@ from otmoe.text.records import (
     Site,
     Told,
     Version,
+    adds_up,
     as_notice,
     notice_document,
     typed,
@@ -284,7 +285,7 @@ class LocalModel(Document):
         if sketch:
             weight = check_weight(sample_weight, X)
             total = float(X.shape[0] if weight is None else np.sum(to_numpy(weight)))
-            if not np.isclose(total, self.n_samples, rtol=1e-6):
+            if not adds_up(total, self.n_samples):
                 raise InvalidInput(Error.OTHER_ROWS, rows=total, fitted=self.n_samples)
             changes["sketch"] = Sketch.fit(
                 X,
