@@ -21,15 +21,17 @@ from otmoe.model.mixture import MoE
 from otmoe.text.errors import InvalidInput
 from otmoe.text.sentences import Error, Status, Warn
 
-_FINALISTS = 4
-_CANDIDATES = 256
-_NO_SAY = 1e-12  # lambda_m(x) below which what a site says at x is not looked at
+# These three bound time; `python -m benchmarks constants` halves and doubles them.
+_FINALISTS = 4  # middle models that are compared once more, on more points
+_CANDIDATES = 256  # models of which the middle one is chosen
 
 PROBLEMS = 500_000
 """Transport problems that choosing the middle model may solve."""
 
 GREEDY_LIMIT = 1500
 """Experts that may be merged greedily."""
+
+_NO_SAY = 1e-12  # lambda_m(x) below which what a site says at x is not looked at: it is divided by
 
 
 def reduction(problem: Problem, rng: np.random.Generator) -> Outcome:

@@ -10,11 +10,13 @@ from otmoe.aggregation.sources import Assignment, Sources, assign
 from otmoe.arrays.numerics import FAR, Floats
 from otmoe.model.experts import Experts
 
+# Halved and doubled by `python -m benchmarks constants`; docs/benchmarks.md has the table.
+_LEAP = 5.0  # how far a Newton step may move an expert, in predictors at standardised x
+
 EMPTY = 1e-12
 """Share of all mass below which a target counts as empty: what rounding leaves of none."""
 
 _EXACT = 1e-12  # nats: what rounding leaves of R_c where all experts are the same
-_LEAP = 5.0  # how far a Newton step may move an expert, in predictors at standardised x
 _ROUNDING = 1e-13  # rise of R_c, relative to 1 + R_c, at which the last step is taken all the same
 _STUCK = 1e-6  # the same after all halvings, from which on there is no way down
 

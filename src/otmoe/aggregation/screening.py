@@ -22,6 +22,7 @@ from otmoe.documents.message import LocalModel
 from otmoe.text.notices import NAMED, Notice
 from otmoe.text.sentences import Finding, Warn
 
+# Halved and doubled by `python -m benchmarks constants`; docs/benchmarks.md has the table.
 _WORK = 20_000  # models times points
 _POINTS = (100, 400)  # at least, at most
 

@@ -27,6 +27,7 @@ from otmoe.text.arguments import check_whole, generator
 from otmoe.text.errors import InvalidInput
 from otmoe.text.sentences import Error
 
+# Halved and doubled by `python -m benchmarks constants`; docs/benchmarks.md has the table.
 N_COMPONENTS = 4
 """Components at most, unless another number is asked for."""
 

@@ -22,6 +22,7 @@ LEVELS = {
 }
 """How a finding speaks for the result; those that are not here are to be looked at."""
 
+# What is worth a sentence; `python -m benchmarks constants` counts them at half and twice of these.
 _MOST = 0.5  # share of the weight that no site should have alone
 _ALONE = 0.8  # share of an expert's mass that no site should bring alone
 _SMALL = 0.02  # share of the mass below which an expert is a small one
