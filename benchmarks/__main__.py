@@ -21,6 +21,7 @@ from benchmarks import (
     report,
     scale,
     screening,
+    search,
     whole_fit,
 )
 from benchmarks.harness import RESULTS, Settings, rewrite, run, show
@@ -36,6 +37,7 @@ ALL = (
     gpu_pass.BENCHMARK,
     families.BENCHMARK,
     screening.BENCHMARK,
+    search.BENCHMARK,
     report.BENCHMARK,
     constants.BENCHMARK,
     *defaults.BENCHMARKS,
