@@ -41,10 +41,9 @@ class MoERegressor(RegressorMixin, BaseMoE):
         log-likelihood on standardised features; it keeps a separated gate finite. 0 for plain
         maximum likelihood; by default 0.03.
     expert_alpha : float, optional
-        Ridge on the slopes of the experts, in the same way; it keeps slopes finite where an
-        expert has few events.
-        0 for plain maximum likelihood; by default 0.3 for counts. Gaussian experts need
-        none.
+        Ridge on the slopes of the experts, in the same way; it keeps slopes finite where an expert
+        has few events. 0 for plain maximum likelihood; by default 0.3 for counts. Gaussian experts
+        need none.
     n_init : int, optional
         Number of independent searches for the maximum; by default 3, and 6 where rows are few.
     max_iter : int

@@ -38,7 +38,7 @@ class MultinomialExperts(NewtonExperts):
     discrete: ClassVar[bool] = True
     classifies: ClassVar[bool] = True
     alpha: ClassVar[float] = 1.0
-    expert_alpha: ClassVar[float] = 3.0
+    expert_alpha: ClassVar[float] = 0.3
     lowest: ClassVar[float] = 0.0
     informative_response: ClassVar[bool] = False
 
