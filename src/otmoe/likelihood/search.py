@@ -28,6 +28,7 @@ FEW = 2
 
 _GROWTH, _LEAP = 3, 7  # times as many rows in each stage; the same where all searches agree
 _CLEAR = 3.0  # standard errors by which a candidate must be ahead to leave another behind
+_PER_PARAMETER = 100  # rows on which moves are tried, if that is more than the plan has
 _LABELS = 3  # kinds of random labels that a search tries
 _LOOK, _BEHIND, _SLACK = 5, 0.004, 15.0  # of Newton steps, as in moves
 _KEPT = 5  # candidates that go on to the next stage, at most
@@ -212,7 +213,7 @@ def searched(
 
     # 2) moves from what they found, on more rows
     moves = np.random.default_rng(rng.integers(2**63))
-    size = plan.some
+    size = max(plan.some, _PER_PARAMETER * found[0].run.model.n_parameters)
     if not stage.whole:
         stage = _stage(rows, size, plan, ridge, rng)
         found = _on(stage, found)

@@ -136,7 +136,7 @@ INFORMATIVE = Plan(
     few=2000,
     some=10_000,
     moves=100,
-    late=16,
+    late=30,
     ways=((plane_labels, 15), (region_labels, 15), (region_labels, 1)),
 )
 UNINFORMATIVE = Plan(
@@ -144,7 +144,7 @@ UNINFORMATIVE = Plan(
     few=5000,
     some=15_000,
     moves=100,
-    late=16,
+    late=30,
     ways=((region_labels, 1), (cluster_labels, 1)),
 )
 
