@@ -27,7 +27,9 @@ from otmoe.text.errors import InvalidInput
 from otmoe.text.notices import Notice
 from otmoe.text.sentences import Error
 
-Kind = Literal["information", "sandwich"]
+Kind = Literal["information", "sandwich", "clustered"]
+
+_IN_WORDS = {"clustered": "cluster-robust"}
 
 
 @dataclass(frozen=True)
@@ -43,12 +45,15 @@ class Inference:
         (P, P).
     n_samples : float
         Sum of the weights.
-    kind : {"information", "sandwich"}
+    kind : {"information", "sandwich", "clustered"}
+        The last is the sandwich of groups of rows, cluster-robust.
     log_likelihood : float or None
     mass : ndarray of shape (K,), or None
         Rows each expert answers for.
     warnings : tuple of Notice
         What the reader should know.
+    n_groups : int, optional
+        Groups of rows, where `kind` is "clustered".
 
     Examples
     --------
@@ -69,6 +74,7 @@ class Inference:
     log_likelihood: float | None = None
     mass: Floats | None = None
     warnings: tuple[Notice, ...] = ()
+    n_groups: int | None = None
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -266,8 +272,10 @@ class Inference:
         facts = [
             ("rows", f"{self.n_samples:.12g}"),
             ("parameters", str(self.model.n_parameters)),
-            ("standard errors", self.kind),
+            ("standard errors", _IN_WORDS.get(self.kind, self.kind)),
         ]
+        if self.n_groups is not None:
+            facts.append(("groups", str(self.n_groups)))
         if self.log_likelihood is not None:
             facts += [
                 ("log-likelihood", f"{self.log_likelihood:.2f}"),
