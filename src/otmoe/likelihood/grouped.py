@@ -89,7 +89,7 @@ def as_labels(groups: Any, n_rows: int) -> Floats:
     )
     if np.any(missing):
         row = int(np.flatnonzero(missing)[0])
-        raise InvalidInput(Error.GROUP_MISSING, row=row, count=int(np.sum(missing)))
+        raise InvalidInput(Error.GROUP_MISSING, name="groups", row=row, count=int(np.sum(missing)))
     return np.asarray(values)
 
 

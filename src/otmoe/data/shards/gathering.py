@@ -179,7 +179,9 @@ def kept_labels(found: Floats, missing: Floats, keep: Floats, name: str) -> Floa
         )
     if np.any(missing & keep):
         rows = np.flatnonzero(missing & keep)
-        raise InvalidInput(Error.GROUP_MISSING, row=int(rows[0]), count=len(rows))
+        raise InvalidInput(
+            Error.GROUP_MISSING, name=f"column {name!r}", row=int(rows[0]), count=len(rows)
+        )
     return found[keep]
 
 

@@ -342,7 +342,7 @@ class Error(Sentence):
         "groups differ: give the label of each row, such as the person that it is about."
     )
     GROUP_MISSING = (
-        "groups has {count} missing labels, the first in row {row}: give a label to every row, one "
+        "{name} lacks the labels of {count} rows, of which row {row} is the first: give a label to every row, one "
         "of its own to a row that belongs to no other."
     )
     GROUP_KIND = "groups has labels that cannot be told apart by a hash ({error}): give text."
