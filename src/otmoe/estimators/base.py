@@ -66,6 +66,8 @@ class BaseMoE(FittedMoE):
                 offset=check_offset(offset, X),
                 random_state=generator(self.random_state),
                 n_jobs=self.n_jobs,
+                feature_names=getattr(self, "feature_names_in_", None),
+                smaller=getattr(self, "_smaller", None),
                 progress=progress,
             )
         self._keep(fit)
@@ -149,7 +151,11 @@ class BaseMoE(FittedMoE):
             return None
         blank = target.blank(self.n_experts, self.n_features_in_ + 1)
         same = type(model.experts) is type(blank) and model.experts.coef.shape == blank.coef.shape
-        return model if same and model.gate.columns == columns else None
+        if not same or model.gate.columns == columns:
+            return model if same else None
+        keep = np.arange(model.gate.coef.shape[1])
+        coef = np.where(np.isin(keep, keep if columns is None else columns), model.gate.coef, 0.0)
+        return replace(model, gate=replace(model.gate, coef=coef, columns=columns))
 
     def _set_model(self, model: MoE) -> Self:
         """Become a fitted estimator around a model that came from elsewhere."""

@@ -100,12 +100,17 @@ class FittedMoE(BaseEstimator):
     def aic(self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None) -> float:
         """Return Akaike's information criterion on these rows (lower is better)."""
         log_likelihood, _ = self._log_likelihood(X, y, sample_weight, offset)
-        return -2 * log_likelihood + 2 * self.model_.n_parameters
+        return -2 * log_likelihood + 2 * self._rank()
 
     def bic(self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None) -> float:
         """Return the Bayesian information criterion on these rows (lower is better)."""
         log_likelihood, n = self._log_likelihood(X, y, sample_weight, offset)
-        return -2 * log_likelihood + float(np.log(n)) * self.model_.n_parameters
+        return -2 * log_likelihood + float(np.log(n)) * self._rank()
+
+    def _rank(self) -> int:
+        """Return the number of parameters that rows can determine."""
+        fit = getattr(self, "fit_", None)
+        return self.model_.n_parameters if fit is None else int(fit.rank)
 
     def _log_likelihood(
         self, X: Any, y: Any, sample_weight: Any, offset: Any

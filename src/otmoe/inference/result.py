@@ -87,17 +87,22 @@ class Inference:
         return tuple(map(str, self.parameters))
 
     @property
+    def rank(self) -> int:
+        """Number of parameters, less those about which neither rows nor ridge know anything."""
+        return int(np.sum(self.covariance.share < 1.0))
+
+    @property
     def aic(self) -> float | None:
         """Akaike's information criterion, if the log-likelihood is known."""
         known = self.log_likelihood
-        return None if known is None else -2 * known + 2 * self.model.n_parameters
+        return None if known is None else -2 * known + 2 * self.rank
 
     @property
     def bic(self) -> float | None:
         """The Bayesian information criterion, if the log-likelihood is known."""
         if self.log_likelihood is None:
             return None
-        return -2 * self.log_likelihood + float(np.log(self.n_samples)) * self.model.n_parameters
+        return -2 * self.log_likelihood + float(np.log(self.n_samples)) * self.rank
 
     @property
     def standard_errors(self) -> StandardErrors:

@@ -11,17 +11,18 @@ from scipy import linalg
 from otmoe.arrays.newton import RANK_TOLERANCE
 from otmoe.arrays.numerics import Array, Floats
 from otmoe.arrays.threads import threads
+from otmoe.likelihood.checks import LOOKED_AT, degeneracies
 from otmoe.likelihood.information import Information
 from otmoe.likelihood.iterations import Report, Run
 from otmoe.likelihood.rows import Rows, Scaling
 from otmoe.likelihood.search import FEW, WARM_UP, Agreement, Clock, Search, searched
-from otmoe.likelihood.stage import least_mass
-from otmoe.likelihood.statistics import VARIANCE_FLOOR, RowPasses, on_floor
+from otmoe.likelihood.stage import Stage
+from otmoe.likelihood.statistics import RowPasses, on_floor
 from otmoe.model.experts import FAMILIES
 from otmoe.model.mixture import MoE, reordering
 from otmoe.model.ridge import Ridge
 from otmoe.text.notices import Notice
-from otmoe.text.sentences import Status, Warn
+from otmoe.text.sentences import Status
 
 Progress = Callable[[str, int, float], None]
 """Called as progress(stage, iteration, penalised log-likelihood)."""
@@ -77,6 +78,8 @@ class Fit:
         Seconds spent on starts, EM, Newton steps.
     constant : dict
         Columns of X, from 0, that are constant in the rows of positive weight, and their value.
+    rank : int
+        Number of parameters, less those that no row can determine (constant or collinear columns).
     agreement : Agreement, optional
         How sure the search is of this maximum; None where there was no search.
     evidence : Evidence, optional
@@ -94,6 +97,7 @@ class Fit:
     warnings: tuple[Notice, ...] = ()
     timings: dict[str, float] = field(default_factory=dict, repr=False)
     constant: dict[int, float] = field(default_factory=dict, repr=False)
+    rank: int = 0
     agreement: Agreement | None = None
     evidence: Evidence | None = field(default=None, repr=False)
 
@@ -121,6 +125,8 @@ def em(
     n_classes: int = 2,
     random_state: np.random.Generator | int | None = None,
     n_jobs: int | None = None,
+    feature_names: tuple[str, ...] | None = None,
+    smaller: MoE | None = None,
     progress: Progress | None = None,
 ) -> Fit:
     """Fit a mixture of experts by (penalised) maximum likelihood.
@@ -159,6 +165,10 @@ def em(
     random_state : numpy Generator or int, optional
     n_jobs : int, optional
         Threads; None means 1, -1 all cores.
+    feature_names : tuple of str, optional
+        For warnings.
+    smaller : MoE, optional
+        A model with fewer experts, on the user's scale, from which one more search grows.
     progress : callable, optional
         Called as progress(stage, iteration, penalised log-likelihood).
 
@@ -183,8 +193,9 @@ def em(
         if init is not None:
             start = scaling.from_user(init)
         else:
+            fewer = None if smaller is None else scaling.from_user(smaller)
             start, agreement = searched(
-                rows, blank, gate_columns, ridge, n_init, rng, report("starts")
+                rows, blank, gate_columns, ridge, n_init, rng, report("starts"), fewer
             )
             warm_up = FEW
         clock.lap("starts")
@@ -193,8 +204,18 @@ def em(
         search = Search(RowPasses(rows), ridge, max_iter, tol, rows.total_weight, warm_up)
         run = search.run([start], report, clock)
 
-    fit = finished(run, search, scaling, correlation, constant, len(rows), clock)
-    return replace(fit, agreement=agreement)
+    return finished(
+        run,
+        search,
+        scaling,
+        correlation,
+        constant,
+        len(rows),
+        clock,
+        stage=Stage.of_some(rows, LOOKED_AT, ridge, np.random.default_rng(0)),
+        agreement=agreement,
+        feature_names=feature_names,
+    )
 
 
 def finished(
@@ -205,6 +226,10 @@ def finished(
     base: float,
     n_rows: int,
     clock: Clock,
+    *,
+    stage: Stage | None = None,
+    agreement: Agreement | None = None,
+    feature_names: tuple[str, ...] | None = None,
 ) -> Fit:
     """Return a run as a fit: experts by mass, parameters on the user's scale.
 
@@ -219,21 +244,31 @@ def finished(
         What the iterations leave out of the log-likelihood.
     n_rows : int
     clock : Clock
+    stage : Stage, optional
+        Some of the rows, on which experts are compared.
+    agreement : Agreement, optional
+        What the search says.
+    feature_names : tuple of str, optional
+        For warnings.
     """
     order = np.argsort(-run.mass, kind="stable")
     model = _minimum_norm(run.model.take(order), correlation)
+    total = search.total_weight
+    ordered = replace(run, model=run.model.take(order), mass=run.mass[order])
     return Fit(
         model=scaling.to_user(model),
         log_likelihood=run.log_likelihood + base,
         trace=np.array(run.trace) + base,
-        n_samples=search.total_weight,
+        n_samples=total,
         mass=run.mass[order],
         decrement=run.decrement,
         converged=run.converged,
-        status=_status(run, search.max_iter),
-        warnings=_warnings(run, n_rows, search.total_weight, correlation),
+        status=_status(run, search.max_iter, agreement),
+        warnings=degeneracies(ordered, stage, n_rows, total, correlation, agreement, feature_names),
         timings=clock.laps,
         constant=scaling.constant,
+        rank=_rank(model, correlation),
+        agreement=agreement,
         evidence=_evidence(run, search.ridge, order, scaling),
     )
 
@@ -273,28 +308,29 @@ def _minimum_norm(model: MoE, correlation: Floats) -> MoE:
     )
 
 
-def _status(run: Run, max_iter: int) -> Notice:
+def _rank(model: MoE, correlation: Floats) -> int:
+    """Return the number of parameters that rows can determine at all."""
+
+    def blind(columns: list[int] | slice) -> int:
+        part = correlation[columns][:, columns]
+        return len(part) - int(np.linalg.matrix_rank(part, tol=RANK_TOLERANCE, hermitian=True))
+
+    gate = slice(None) if model.gate.columns is None else list(model.gate.columns)
+    K = model.n_experts
+    lost = (K - 1) * blind(gate) + K * model.experts.n_linear * blind(slice(None))
+    return model.n_parameters - lost
+
+
+def _status(run: Run, max_iter: int, agreement: Agreement | None) -> Notice:
     if not run.converged and run.n_iter >= max_iter:
         return Status.OUT_OF_PASSES(passes=max_iter)
     if not run.converged:
         return Status.STUCK(iterations=run.n_iter)
     if np.isnan(run.decrement):
         return Status.CONVERGED(iterations=run.n_iter)
-    return Status.CONVERGED_NEAR(iterations=run.n_iter, distance=np.sqrt(run.decrement))
-
-
-def _warnings(run: Run, n_rows: int, total: float, correlation: Floats) -> tuple[Notice, ...]:
-    """Say what the user should know about this fit."""
-    found = []
-    p, model = len(correlation), run.model
-    rank = int(np.linalg.matrix_rank(correlation, tol=RANK_TOLERANCE, hermitian=True))
-    if rank < p:
-        found.append(Warn.RANK_DEFICIENT(columns=p, rank=rank))
-    elif n_rows < model.n_parameters:
-        found.append(Warn.FEW_ROWS(rows=n_rows, parameters=model.n_parameters))
-    lost = int(np.sum(run.mass < least_mass(total, model)))
-    if lost:
-        found.append(Warn.EXPERTS_WITHOUT_ROWS(lost=lost, experts=model.n_experts))
-    if on_floor(model):
-        found.append(Warn.VARIANCE_AT_FLOOR(floor=VARIANCE_FLOOR))
-    return tuple(found)
+    where = {"iterations": run.n_iter, "distance": np.sqrt(run.decrement)}
+    if agreement is None or agreement.searches == 1:
+        return Status.CONVERGED_NEAR(**where)
+    return Status.CONVERGED_FOUND(
+        **where, agreed=agreement.agreed, searches=agreement.searches, gap=agreement.gap
+    )

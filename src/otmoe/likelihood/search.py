@@ -51,6 +51,12 @@ class Agreement:
     agreed: int
     runner_up: float
 
+    @property
+    def gap(self) -> str:
+        """The distance of the runner-up in words, if there is one."""
+        nats = self.runner_up
+        return f", and the next best is {nats:,.1f} nats lower" if np.isfinite(nats) else ""
+
 
 class Clock:
     """Seconds between laps."""
@@ -156,6 +162,7 @@ def searched(
     n_init: int | None,
     rng: np.random.Generator,
     report: Report | None = None,
+    smaller: MoE | None = None,
 ) -> tuple[MoE, Agreement]:
     """Return the best maximum, approached on all rows, and how sure that is.
 
@@ -176,6 +183,8 @@ def searched(
     rng : Generator
     report : callable, optional
         Called as report(searches done, best penalised log-likelihood, as for all rows).
+    smaller : MoE, optional
+        A standardised model with fewer experts, from which one more search grows.
     """
     plan = plan_for(blank)
     stages = _stages(rows, plan, ridge, rng)
@@ -185,12 +194,17 @@ def searched(
     elif n_init is None:
         n_init = plan.n_init * (1 if len(stage) < len(rows) else 2)
     found: list[Candidate] = []
-    for i, stream in enumerate(_streams(rng, n_init)):
+    streams = _streams(rng, n_init + 1)
+    for i, stream in enumerate(streams[:-1]):
         find = _grown if i == 0 else _from_labels
         found.append(Candidate(find(stage, blank, columns, i, stream), frozenset([i])))
         if report is not None:
             height = max(candidate.height for candidate in found)
             report(i + 1, height * rows.total_weight / stage.rows.total_weight)
+    if smaller is not None and smaller.n_experts < blank.n_experts:
+        grown_from = _more(stage, smaller, blank.n_experts, streams[-1])
+        found.append(Candidate(grown_from, frozenset([n_init])))
+        n_init += 1
     found = _distinct(stage, found)
 
     moves = np.random.default_rng(rng.integers(2**63))
@@ -235,8 +249,14 @@ def _grown(
     rng: np.random.Generator,
 ) -> Run:
     """Begin with one expert, and split the one that gains most until there are enough."""
-    run = stage.at_maximum(MoE(SoftmaxGate.blank(1, blank.n_columns, columns), blank.take([0])))
-    for _ in range(blank.n_experts - 1):
+    one = MoE(SoftmaxGate.blank(1, blank.n_columns, columns), blank.take([0]))
+    return _more(stage, one, blank.n_experts, rng)
+
+
+def _more(stage: Stage, model: MoE, n_experts: int, rng: np.random.Generator) -> Run:
+    """Split experts of a model until there are enough."""
+    run = stage.at_maximum(model)
+    while run.model.n_experts < n_experts:
         run = grown(stage, run, rng)[0]
     return run
 

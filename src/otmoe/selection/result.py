@@ -18,6 +18,18 @@ from otmoe.text.sentences import Error, Warn
 
 CRITERIA = ("bic", "icl", "elbow")
 
+DEGENERATE = frozenset(
+    warning.code
+    for warning in (
+        Warn.VARIANCE_AT_FLOOR,
+        Warn.SEPARATED,
+        Warn.IDENTICAL_EXPERTS,
+        Warn.EXPERTS_WITHOUT_ROWS,
+        Warn.EXPERT_BY_CHANCE,
+    )
+)
+"""Codes of fits that are not chosen, as long as there are others."""
+
 CLEAR = 0.5
 """Bend of log R_c below which an elbow is doubtful."""
 
@@ -96,8 +108,14 @@ class Candidate:
 
     @property
     def n_parameters(self) -> int:
-        """Number of free parameters."""
-        return self.model.n_parameters
+        """Number of free parameters, less those that no row can determine."""
+        fit = getattr(self.estimator, "fit_", None)
+        return self.model.n_parameters if fit is None else int(fit.rank)
+
+    @property
+    def degenerate(self) -> bool:
+        """Whether the fit is one that no criterion should choose."""
+        return any(warning.code in DEGENERATE for warning in self.warnings)
 
     @property
     def log_likelihood(self) -> float:
@@ -164,6 +182,9 @@ class Selection:
             values = np.array([getattr(c, criterion) for c in self.candidates])
             if np.any(np.isnan(values)):
                 raise InvalidInput(Error.NO_LIKELIHOODS, criterion=criterion)
+            sound = np.array([not c.degenerate for c in self.candidates])
+            if np.any(sound):
+                values = np.where(sound, values, np.inf)
         return self.candidates[int(np.nanargmin(values))]
 
     @property

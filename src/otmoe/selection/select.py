@@ -18,6 +18,7 @@ from otmoe.distributed.rounds import refine_shards
 from otmoe.documents.message import LocalModel
 from otmoe.estimators import DistributedMoERegressor, MoERegressor
 from otmoe.likelihood.rows import Rows, Scaling
+from otmoe.model.mixture import MoE
 from otmoe.model.ridge import Ridge
 from otmoe.model.target import Target
 from otmoe.selection.result import Candidate, Selection, check_criterion
@@ -60,7 +61,8 @@ def select_n_experts(
     Returns
     -------
     Selection
-        A number whose fit gives a warning stays in the table, with the warning.
+        Every number sets out from the one before, too. One whose fit gives a warning stays in the
+        table, with the warning; one that is degenerate is not chosen.
 
     Examples
     --------
@@ -75,18 +77,27 @@ def select_n_experts(
     if check_criterion(criterion) == "elbow":
         raise InvalidInput(Error.ELBOW_ON_ROWS)
     estimator = MoERegressor(random_state=0) if estimator is None else estimator
-    return Selection(
-        tuple(_fitted(estimator, K, X, y, sample_weight, offset) for K in _numbers(n_experts)),
-        criterion,
-    )
+    path: list[Candidate] = []
+    for K in sorted(_numbers(n_experts)):
+        before = path[-1].model if path else None
+        path.append(_fitted(estimator, K, X, y, sample_weight, offset, before))
+    return Selection(tuple(path), criterion)
 
 
 def _fitted(
-    estimator: Any, n_experts: int, X: Any, y: Any, sample_weight: Any, offset: Any
+    estimator: Any,
+    n_experts: int,
+    X: Any,
+    y: Any,
+    sample_weight: Any,
+    offset: Any,
+    before: MoE | None,
 ) -> Candidate:
+    """Fit one number of experts, with one search that grows from the number before."""
     begin = perf_counter()
     est = clone(estimator).set_params(n_experts=n_experts)
     given = {} if offset is None else {"offset": offset}
+    est._smaller = before
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # they are kept
         est.fit(X, y, sample_weight=sample_weight, **given)

@@ -14,6 +14,10 @@ class Status(Sentence):
     CONVERGED_NEAR = (
         "converged after {iterations} iterations, {distance:.1g} standard errors from the maximum"
     )
+    CONVERGED_FOUND = (
+        "converged after {iterations} iterations, {distance:.1g} standard errors from the maximum; "
+        "{agreed} of {searches} searches ended there{gap}"
+    )
     OUT_OF_PASSES = "stopped after {passes} passes over the rows, before convergence"
     STUCK = "stopped after {iterations} iterations where no step raises the likelihood any more"
 

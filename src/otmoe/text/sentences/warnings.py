@@ -20,11 +20,28 @@ class Warn(Sentence):
         "trust predictions only."
     )
     EXPERTS_WITHOUT_ROWS = (
-        "{lost} of {experts} experts have almost no rows assigned: use fewer experts."
+        "{lost} of {experts} experts have almost no rows assigned (expert {which}): use fewer "
+        "experts."
+    )
+    EXPERT_BY_CHANCE = (
+        "expert {expert} rests on {rows:.0f} rows for {coefficients} coefficients, and a few rows "
+        "close to a plane are found by chance: use fewer experts."
     )
     VARIANCE_AT_FLOOR = (
-        "an expert fits its rows exactly, so that its variance stopped at the floor ({floor:g} of "
-        "the variance of y): use fewer experts or more rows."
+        "expert {which} fits its rows exactly, so that its variance stopped at the floor "
+        "({floor:g} of the variance of y): use fewer experts or more rows."
+    )
+    IDENTICAL_EXPERTS = (
+        "experts {first} and {second} say the same wherever they answer: use fewer experts."
+    )
+    SEPARATED = (
+        "a plane divides the rows of expert {expert} by class, so that only the ridge expert_alpha "
+        "keeps its coefficients finite, that of {term} above all: read its predictions, not its "
+        "coefficients, or use fewer experts or features."
+    )
+    FOUND_ONCE = (
+        "{agreed} of {searches} independent searches ended in this maximum{gap}: raise n_init to "
+        "be surer of it, or use fewer experts."
     )
     NOT_CONVERGED = "the fit {status}: raise max_iter or alpha, or use fewer experts."
 
@@ -45,7 +62,7 @@ class Warn(Sentence):
     RIDGE_MOVED = (
         "the ridge has moved {count} parameter{plural} by more than {bound} standard errors, most "
         "of all {worst} by {distance:.1f}, which the intervals do not include: fit with a smaller "
-        "alpha."
+        "alpha or expert_alpha."
     )
 
     FEW_GROUPS = (
