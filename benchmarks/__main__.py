@@ -9,6 +9,7 @@ from pathlib import Path
 from rich.console import Console
 
 from benchmarks import (
+    clustered,
     defaults,
     em_pass,
     families,
@@ -36,6 +37,7 @@ ALL = (
     families.BENCHMARK,
     screening.BENCHMARK,
     report.BENCHMARK,
+    clustered.BENCHMARK,
     *defaults.BENCHMARKS,
 )
 ROOT = Path(__file__).parents[1]
@@ -74,7 +76,7 @@ def main() -> None:
     folder = args.out or (ROOT / "build" / "benchmarks" if args.quick else RESULTS)
     console = Console()
     if args.docs:
-        for page in ("benchmarks.md", "report.md"):
+        for page in ("benchmarks.md", "report.md", "inference.md"):
             rewrite(ROOT / "docs" / page, ALL, folder)
         return
     settings = Settings(args.quick, tuple(args.threads or sorted({1, os.cpu_count() or 1})))

@@ -29,8 +29,6 @@ from otmoe.text.sentences import Error
 
 Kind = Literal["information", "sandwich", "clustered"]
 
-_IN_WORDS = {"clustered": "cluster-robust"}
-
 
 @dataclass(frozen=True)
 class Inference:
@@ -46,7 +44,6 @@ class Inference:
     n_samples : float
         Sum of the weights.
     kind : {"information", "sandwich", "clustered"}
-        The last is the sandwich of groups of rows, cluster-robust.
     log_likelihood : float or None
     mass : ndarray of shape (K,), or None
         Rows each expert answers for.
@@ -277,10 +274,9 @@ class Inference:
         facts = [
             ("rows", f"{self.n_samples:.12g}"),
             ("parameters", str(self.model.n_parameters)),
-            ("standard errors", _IN_WORDS.get(self.kind, self.kind)),
+            ("standard errors", "cluster-robust" if self.n_groups else self.kind),
+            *([("groups", str(self.n_groups))] if self.n_groups else []),
         ]
-        if self.n_groups is not None:
-            facts.append(("groups", str(self.n_groups)))
         if self.log_likelihood is not None:
             facts += [
                 ("log-likelihood", f"{self.log_likelihood:.2f}"),

@@ -342,8 +342,8 @@ class Error(Sentence):
         "groups differ: give the label of each row, such as the person that it is about."
     )
     GROUP_MISSING = (
-        "{name} lacks the labels of {count} rows, of which row {row} is the first: give a label to every row, one "
-        "of its own to a row that belongs to no other."
+        "{name} lacks the labels of {count} rows, of which row {row} is the first: give a label to "
+        "every row, one of its own to a row that belongs to no other."
     )
     GROUP_KIND = "groups has labels that cannot be told apart by a hash ({error}): give text."
     NO_GROUPS_KNOWN = (
