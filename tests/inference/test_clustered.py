@@ -123,14 +123,19 @@ def test_groups_of_one_row_are_the_sandwich(rng, family):
     n = N if family in ("gaussian", "poisson") else 5 * N
     data = simulate(n, 2, 2, family=family, softness=1.0, random_state=4)
     weight = rng.uniform(0.5, 2, n)
-    model = em(data.X, data.y, 2, family=family, init=data.truth, sample_weight=weight).model
-    given = {"sample_weight": weight}
+    given = {"sample_weight": weight, "alpha": 1e-3, "expert_alpha": 0.0}
+    model = em(data.X, data.y, 2, family=family, init=data.truth, **given).model
     single = observed_inference(model, data.X, data.y, groups=np.arange(n), **given)
     robust = observed_inference(model, data.X, data.y, kind="sandwich", **given)
     there = robust.covariance.matrix * n / (n - 1)
+    assert np.all(np.isfinite(there))
     assert_allclose(single.covariance.matrix, there, rtol=1e-7, atol=1e-12)
     assert (single.kind, single.n_groups) == ("clustered", n)
     assert (robust.kind, robust.n_groups) == ("sandwich", None)
+
+
+def test_the_rows_determine_what_is_compared(case):
+    assert np.all(np.isfinite(case.covariance(groups=case.groups)))
 
 
 def test_it_is_the_formula_on_the_users_scale(case):
