@@ -21,6 +21,7 @@ from otmoe import (
     shards_from,
     simulate,
 )
+from otmoe.data.columns import Column
 from otmoe.data.identifiers import ids_among, is_identifier, shared_ids
 from otmoe.data.shards import ArrayShard, FileShard, Piece, RowsShard
 from otmoe.distributed.passes import inference_shards
@@ -398,6 +399,16 @@ def test_labels_with_leading_zeros_stay_apart(tmp_path):
     path.write_text("y,x0,person\n1,2,007\n2,3,7\n3,4,07\n")
     shard = FileShard("a", (Piece(str(path)),), "y", FeatureSpec.of_names(["x0"]))
     assert replace(shard, groups="person").read().groups.tolist() == ["007", "7", "07"]
+
+
+@pytest.mark.parametrize("kind", ["number", "category"])
+def test_a_feature_may_be_the_column_of_groups(kind, tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text("y,x0,ward\n1,2,7\n2,3,7\n3,4,9\n")
+    ward = Column("ward", kind, levels=("7", "9") if kind == "category" else ())
+    (shard,) = shards_from(path, target="y", features=FeatureSpec((Column("x0"), ward)))
+    rows = replace(shard, groups="ward").read()
+    assert rows.groups.tolist() == ["7", "7", "9"] and rows.X.shape == (3, 2)
 
 
 def test_shards_without_the_column_are_refused(case, tmp_path):

@@ -270,6 +270,11 @@ class FileShard:
         """Columns that are no features."""
         return [name for name in (self.target, self.weight, self.groups) if name is not None]
 
+    @property
+    def _numbers(self) -> list[str]:
+        """Features that are numbers, which a column of groups may be as well."""
+        return [column.name for column in self.features.columns if column.kind == "number"]
+
     def _abreast(self, n_rows: int | None) -> list[FeatureSpec]:
         """Cut the features into those that are read at a time."""
         csv = any(kind_of(piece.path) == "csv" for piece in self.pieces)
@@ -286,7 +291,7 @@ class FileShard:
         categories = [c.name for c in features.columns if c.kind == "category"]
         if self.labels:
             categories.append(self.target)
-        if self.groups is not None:
+        if self.groups is not None and self.groups not in self._numbers:
             categories.append(self.groups)
         if self.site is not None:
             columns.append(self.site[0])
