@@ -10,6 +10,7 @@ from rich.console import Console
 
 from benchmarks import (
     constants,
+    clustered,
     defaults,
     em_pass,
     families,
@@ -40,6 +41,7 @@ ALL = (
     search.BENCHMARK,
     report.BENCHMARK,
     constants.BENCHMARK,
+    clustered.BENCHMARK,
     *defaults.BENCHMARKS,
 )
 ROOT = Path(__file__).parents[1]
@@ -78,7 +80,7 @@ def main() -> None:
     folder = args.out or (ROOT / "build" / "benchmarks" if args.quick else RESULTS)
     console = Console()
     if args.docs:
-        for page in ("benchmarks.md", "report.md"):
+        for page in ("benchmarks.md", "report.md", "inference.md"):
             rewrite(ROOT / "docs" / page, ALL, folder)
         return
     settings = Settings(args.quick, tuple(args.threads or sorted({1, os.cpu_count() or 1})))

@@ -7,16 +7,18 @@ sums of fixed size.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
 from typing import Any
 
 from otmoe.arrays.numerics import Floats
-from otmoe.data.shards import Shard
-from otmoe.distributed.task import rows_of
+from otmoe.data.identifiers import ids_among
+from otmoe.data.shards import Shard, grouped_by
+from otmoe.distributed.task import read, rows_in, rows_of
 from otmoe.inference import Inference, Kind, check_floor, check_kind, inference
 from otmoe.likelihood.fit import MAX_ITER, TOL, Fit, finished
+from otmoe.likelihood.grouped import GroupScores, group_scores
 from otmoe.likelihood.information import Information, observed_information, score_outer
 from otmoe.likelihood.iterations import Report
 from otmoe.likelihood.rows import Moments, Rows, Scaling
@@ -84,8 +86,9 @@ class Pass:
         Standardised by `scaling`.
     scaling : Scaling
     target : Target
-    what : {"statistics", "information", "score", "outer"}
-        "score" is the information without its matrix, "outer" the outer products of scores.
+    what : {"statistics", "information", "score", "outer", "groups"}
+        "score" is the information without its matrix, "outer" the outer products of scores,
+        "groups" the scores summed by group, of a shard that reads its groups.
     """
 
     shard: Shard
@@ -95,14 +98,17 @@ class Pass:
     what: str
 
 
-def pass_local(task: Pass) -> Statistics | Information | Floats:
+def pass_local(task: Pass) -> Statistics | Information | Floats | GroupScores:
     """Read one shard and return its part of the sums, where its rows are."""
-    found = rows_of(task.shard, task.target)
+    there = read(task.shard)
+    found = rows_in(there, task.target, task.shard.name)
     rows = Rows(found.X, found.y, found.weight, found.offset, task.scaling)
     if task.what == "statistics":
         return e_step(task.model, rows)
     if task.what == "outer":
         return score_outer(task.model, rows)
+    if task.what == "groups":
+        return group_scores(task.model, rows, there.groups)
     return observed_information(task.model, rows, matrix=task.what == "information")
 
 
@@ -138,6 +144,13 @@ class ShardPasses:
     def outer(self, model: MoE) -> Floats:
         """Return the summed outer products of scores there, (P, P)."""
         found: Floats = self._summed(model, "outer")
+        return found
+
+    def groups(self, model: MoE, column: str) -> GroupScores:
+        """Return the scores there, summed by the labels in a column."""
+        found: GroupScores = replace(
+            self, shards=[grouped_by(shard, column) for shard in self.shards]
+        )._summed(model, "groups")
         return found
 
     def _summed(self, model: MoE, what: str) -> Any:
@@ -207,12 +220,13 @@ def inference_shards(
     *,
     target: Target | None = None,
     ridge: Ridge | None = None,
-    kind: Kind = "information",
+    kind: Kind | None = None,
+    groups: str | None = None,
     workers: Workers = HERE,
 ) -> Inference:
     """Return what ``observed_inference(model, X, y)`` returns for the rows of all shards.
 
-    Two passes over the rows, three for the sandwich.
+    Two passes over the rows, three for a sandwich.
 
     Parameters
     ----------
@@ -224,14 +238,18 @@ def inference_shards(
         What the shards' y is; by default the model's response.
     ridge : Ridge, optional
         By default that of the family.
-    kind : {"information", "sandwich"}
+    kind : {"information", "sandwich", "clustered"}, optional
+        By default "clustered" with groups and "information" without.
+    groups : str, optional
+        Column with the label of the group of each row, as text or whole numbers. Labels travel,
+        each with the summed score of its rows in the shard, so that a group may lie in several.
     workers : Workers
 
     Returns
     -------
     Inference
     """
-    check_kind(kind)
+    kind = check_kind(kind, groups is not None)
     target = Target.of(model) if target is None else target
     counted = _counted(shards, model, target, workers)
     scaling, _ = counted.moments.standardisation(model.experts)
@@ -240,15 +258,24 @@ def inference_shards(
     check_floor(here)
     information = passes.information(here)
     base = counted.base + total * scaling.log_jacobian
-    return inference(
+    outer, n_groups = None, None
+    if groups is not None:
+        sums = passes.groups(here, groups)
+        outer, n_groups = sums.outer, sums.n_groups
+    elif kind == "sandwich":
+        outer = passes.outer(here)
+    found = inference(
         model,
         information,
         total,
         penalty=(Ridge.of(model.experts) if ridge is None else ridge).matrix(here),
         scaling=scaling,
-        outer=passes.outer(here) if kind == "sandwich" else None,
+        outer=outer,
+        n_groups=n_groups,
         log_likelihood=information.log_likelihood + base,
     )
+    shared = ids_among(shards[0].features) if groups is None else ()
+    return replace(found, warnings=(*found.warnings, *shared))
 
 
 def _counted(shards: Sequence[Shard], model: MoE, target: Target, workers: Workers) -> Counted:

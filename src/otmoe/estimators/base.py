@@ -11,6 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import validate_data
 
 from otmoe.arrays.numerics import Array, to_numpy
+from otmoe.data.identifiers import shared_ids
 from otmoe.estimators.fitted import FittedMoE
 from otmoe.likelihood.fit import Fit, em
 from otmoe.model.mixture import MoE
@@ -24,7 +25,7 @@ from otmoe.text.arguments import (
     generator,
 )
 from otmoe.text.errors import InvalidInput
-from otmoe.text.notices import OtmoeWarning
+from otmoe.text.notices import Notice, OtmoeWarning
 from otmoe.text.progress import fit_progress
 from otmoe.text.sentences import Error, Warn
 
@@ -38,6 +39,8 @@ class FitWarning(OtmoeWarning, ConvergenceWarning):
 
 class BaseMoE(FittedMoE):
     """A thin shell around :func:`otmoe.likelihood.fit.em` and :class:`otmoe.model.mixture.MoE`."""
+
+    _shared_ids: tuple[Notice, ...] = ()
 
     def _fit(self, X: Array, y: Array, sample_weight: Any, offset: Any, target: Target) -> Self:
         """Fit to validated X and encoded y."""
@@ -82,7 +85,7 @@ class BaseMoE(FittedMoE):
         self.n_iter_ = fit.n_iter
         self.converged_ = fit.converged
         self.log_likelihood_ = fit.log_likelihood
-        trouble = fit.warnings
+        trouble = (*fit.warnings, *self._shared_ids)
         if not fit.converged:
             trouble = (Warn.NOT_CONVERGED(status=str(fit.status)), *trouble)
         if trouble:
@@ -108,6 +111,7 @@ class BaseMoE(FittedMoE):
 
     def _check_training(self, X: Any, y: Any, **options: Any) -> tuple[Array, Array]:
         self._check_parameters()
+        self._shared_ids = shared_ids(X)
         try:
             X, y = validate_data(self, X, y, dtype=float_types(X), **options)
         except ValueError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from otmoe.arrays.numerics import Array, namespace, to_numpy
+from otmoe.data.identifiers import shared_ids
 from otmoe.documents.message import LocalModel
 from otmoe.inference import Inference, Kind, Text, check_kind, fitted_inference, observed_inference
 from otmoe.likelihood.fit import Fit
@@ -129,7 +131,8 @@ class FittedMoE(BaseEstimator):
         sample_weight: Any = None,
         offset: Any = None,
         *,
-        kind: Kind = "information",
+        kind: Kind | None = None,
+        groups: Any = None,
     ) -> Inference:
         """Return standard errors, tests and intervals.
 
@@ -144,22 +147,27 @@ class FittedMoE(BaseEstimator):
         sample_weight : array-like of shape (n,), optional
         offset : array-like of shape (n,), optional
             As in :meth:`log_density`.
-        kind : {"information", "sandwich"}
-            From the observed information, or robust to a model that is not quite right, which
-            needs the rows.
+        kind : {"information", "sandwich", "clustered"}, optional
+            From the observed information; or robust to a model that is not quite right, which
+            needs the rows; or robust to rows that depend on each other, which needs groups. By
+            default "clustered" with groups and "information" without.
+        groups : array-like of shape (n,), optional
+            Label of the group that each row belongs to, of any hashable kind: the person it is
+            about, say. Rows of different groups are independent, those of one need not be.
 
         Returns
         -------
         Inference
         """
         check_is_fitted(self)
-        check_kind(kind)
+        kind = check_kind(kind, groups is not None)
         if X is None:
-            if kind == "sandwich":
+            if kind != "information":
                 raise InferenceError(Error.ROWS_FOR_SANDWICH)
             return self._known_inference()
+        shared = shared_ids(X) if groups is None else ()
         X = self._check_rows(X)
-        return observed_inference(
+        found = observed_inference(
             self.model_,
             X,
             self._check_target(y, X),
@@ -168,8 +176,10 @@ class FittedMoE(BaseEstimator):
             alpha=self.alpha,
             expert_alpha=self.expert_alpha,
             kind=kind,
+            groups=groups,
             n_jobs=self.n_jobs,
         )
+        return replace(found, warnings=(*found.warnings, *shared))
 
     def _known_inference(self) -> Inference:
         """Return what is known about standard errors without rows."""
@@ -184,14 +194,16 @@ class FittedMoE(BaseEstimator):
         sample_weight: Any = None,
         offset: Any = None,
         *,
-        kind: Kind = "information",
+        kind: Kind | None = None,
+        groups: Any = None,
         level: float = 0.95,
     ) -> Text:
         """Return coefficients with standard errors, z, p values and intervals, as text.
 
         Short for ``inference(...).summary(level)``; the parameters are those of :meth:`inference`.
         """
-        return self.inference(X, y, sample_weight, offset, kind=kind).summary(level)
+        found = self.inference(X, y, sample_weight, offset, kind=kind, groups=groups)
+        return found.summary(level)
 
     # -- sending ------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from otmoe.aggregation import Aggregation
 from otmoe.arrays.numerics import Array, to_numpy
+from otmoe.data.identifiers import ids_among
 from otmoe.data.shards import RowsShard, Shard, split
 from otmoe.distributed.fit import METHODS_OF_SHARDS, DistributedFit, fit_shards
 from otmoe.distributed.passes import inference_shards
@@ -77,7 +78,7 @@ class DistributedMoE(BaseMoE):
             for m, part in enumerate(parts)
         ]
         fit = self._fit_all(shards, target, columns, rng, self._workers(len(shards)))
-        trouble = []
+        trouble = [*self._shared_ids]
         if len(shards) < self.n_shards:
             trouble.append(Warn.FEWER_SHARDS(shards=len(shards), wanted=self.n_shards))
         self._keep_distributed(fit, trouble, stacklevel=4)
@@ -167,28 +168,33 @@ class DistributedMoE(BaseMoE):
         target = self._target_of(shards, workers, on_error)
         columns, rng = self._gate_columns(), generator(self.random_state)
         fit = self._fit_all(shards, target, columns, rng, workers, progress, on_error)
-        self._keep_distributed(fit, [], stacklevel=3)
+        self._keep_distributed(fit, list(ids_among(shards[0].features)), stacklevel=3)
         return self
 
     def inference_shards(
         self,
         shards: Any,
         *,
-        kind: Kind = "information",
+        kind: Kind | None = None,
+        groups: str | None = None,
         retries: int = 2,
         timeout: float | None = None,
     ) -> Inference:
         """Return standard errors, tests and intervals from rows that are elsewhere.
 
-        Two passes over the rows, three for the sandwich; none of them moves. A model that is not at
+        Two passes over the rows, three for a sandwich; none of them moves. A model that is not at
         the maximum of their likelihood is refused: fit with `refine` or ``method="em"``.
 
         Parameters
         ----------
         shards : sequence of Shard
             Those that were fitted.
-        kind : {"information", "sandwich"}
-            From the observed information, or robust to a model that is not quite right.
+        kind : {"information", "sandwich", "clustered"}, optional
+            As in :meth:`inference`.
+        groups : str, optional
+            Column with the label of the group that each row belongs to, as text or whole numbers; a
+            group may lie in several shards. Every shard sends the labels that occur in it, with a
+            sum of scores for each.
         retries, timeout
             As in :meth:`fit_shards`.
 
@@ -203,6 +209,7 @@ class DistributedMoE(BaseMoE):
             self.model_,
             ridge=Ridge.of(self.model_.experts, self.alpha, self.expert_alpha),
             kind=kind,
+            groups=groups,
             workers=self._workers(len(shards), retries, timeout),
         )
 

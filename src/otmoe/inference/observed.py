@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, get_args
+
 import numpy as np
 
 from otmoe.arrays.numerics import Array, Floats
@@ -16,6 +18,7 @@ from otmoe.inference.covariance import (
 from otmoe.inference.parameters import parameters
 from otmoe.inference.result import Inference, Kind
 from otmoe.likelihood.fit import Fit
+from otmoe.likelihood.grouped import group_scores
 from otmoe.likelihood.information import Information, observed_information, score_outer
 from otmoe.likelihood.rounds import Refinement
 from otmoe.likelihood.rows import Rows, Scaling
@@ -39,6 +42,7 @@ def inference(
     penalty: Floats | None = None,
     scaling: Scaling = AS_GIVEN,
     outer: Floats | None = None,
+    n_groups: int | None = None,
     log_likelihood: float | None = None,
 ) -> Inference:
     """Return standard errors from information that was summed over all rows, wherever they are.
@@ -59,6 +63,9 @@ def inference(
     outer : ndarray of shape (P, P), optional
         Summed outer products of scores, from
         :func:`otmoe.likelihood.information.score_outer`; gives the sandwich.
+    n_groups : int, optional
+        Says that `outer` is that of the summed scores of so many groups, from
+        :attr:`otmoe.likelihood.grouped.GroupScores.outer`; it is multiplied by G / (G - 1).
     log_likelihood : float, optional
         With the base measure and on the user's scale, for AIC and BIC.
 
@@ -69,9 +76,14 @@ def inference(
     Raises
     ------
     InferenceError
-        If the model is not at the maximum.
+        If the model is not at the maximum, or there is one group only.
     """
     P = model.n_parameters
+    kind: Kind = "information" if outer is None else "sandwich"
+    if outer is not None and n_groups is not None:
+        if n_groups < 2:
+            raise InferenceError(Error.ONE_GROUP, groups=n_groups)
+        kind, outer = "clustered", outer * (n_groups / (n_groups - 1))
     ridge = np.zeros((P, P)) if penalty is None else penalty
     check_at_maximum(distance_to_maximum(model, information, ridge, scaling=scaling))
     covariance = parameter_covariance(model, information, ridge, scaling=scaling, outer=outer)
@@ -79,10 +91,11 @@ def inference(
         model,
         covariance,
         n_samples,
-        "information" if outer is None else "sandwich",
+        kind,
         log_likelihood,
         information.mass,
-        _warnings(model, covariance),
+        _warnings(model, covariance, n_groups),
+        n_groups,
     )
 
 
@@ -96,7 +109,8 @@ def observed_inference(
     offset: Array | None = None,
     alpha: float | None = None,
     expert_alpha: float | None = None,
-    kind: Kind = "information",
+    kind: Kind | None = None,
+    groups: Any = None,
     n_jobs: int | None = None,
 ) -> Inference:
     """Return standard errors of a model from the rows that it was fitted to.
@@ -115,9 +129,15 @@ def observed_inference(
         As in the fit.
     alpha, expert_alpha : float, optional
         Ridges, as in the fit; by default those of the family.
-    kind : {"information", "sandwich"}
-        The inverse of the observed information, which is right if the model is; or the sandwich,
-        which is right for what the model estimates even if it is not.
+    kind : {"information", "sandwich", "clustered"}, optional
+        The inverse of the observed information, which is right if the model is; the sandwich,
+        which is right for what the model estimates even if it is not; or the sandwich of groups,
+        which holds where rows of one group depend on each other. By default "clustered" with
+        groups and "information" without.
+    groups : array-like of shape (n,), optional
+        Label of the group of each row, of any hashable kind, such as the person it is about. There
+        should be many groups, of which none is a large part of the rows. Their summed scores are
+        held in memory, G P numbers.
     n_jobs : int, optional
         Threads; None means 1, -1 all cores.
 
@@ -125,13 +145,18 @@ def observed_inference(
     -------
     Inference
     """
-    check_kind(kind)
+    kind = check_kind(kind, groups is not None)
     with threads(n_jobs) as pool:
         rows, _ = Rows(X, y, sample_weight, offset, pool=pool).standardised(model.experts)
         here = rows.scaling.from_user(model)
         check_floor(here)
         information = observed_information(here, rows)
-        outer = score_outer(here, rows) if kind == "sandwich" else None
+        outer, n_groups = None, None
+        if kind == "clustered":
+            found = group_scores(here, rows, groups)
+            outer, n_groups = found.outer, found.n_groups
+        elif kind == "sandwich":
+            outer = score_outer(here, rows)
     return inference(
         model,
         information,
@@ -139,6 +164,7 @@ def observed_inference(
         penalty=Ridge.of(model.experts, alpha, expert_alpha).matrix(here),
         scaling=rows.scaling,
         outer=outer,
+        n_groups=n_groups,
         log_likelihood=information.log_likelihood + rows.log_base(model.experts),
     )
 
@@ -164,12 +190,22 @@ def fitted_inference(fit: Fit, model: MoE) -> Inference:
     )
 
 
-def check_kind(kind: str) -> None:
-    """Refuse an unknown kind of standard errors."""
-    if kind not in ("information", "sandwich"):
+def check_kind(kind: str | None, grouped: bool = False) -> Kind:
+    """Return the kind of standard errors that is meant, by its name and whether there are groups.
+
+    Groups make a sandwich that of groups, and are refused beside the information.
+    """
+    if kind is not None and kind not in get_args(Kind):
         raise InvalidInput(
-            Error.NOT_ONE_OF, name="kind", value=kind, choices=["information", "sandwich"]
+            Error.NOT_ONE_OF, name="kind", value=kind, choices=sorted(get_args(Kind))
         )
+    if grouped:
+        if kind == "information":
+            raise InvalidInput(Error.GROUPS_AND_INFORMATION)
+        return "clustered"
+    if kind == "clustered":
+        raise InvalidInput(Error.GROUPS_MISSING)
+    return "sandwich" if kind == "sandwich" else "information"
 
 
 def check_floor(model: MoE) -> None:
@@ -198,7 +234,9 @@ def refined_inference(state: Refinement) -> Inference:
     )
 
 
-def _warnings(model: MoE, covariance: Covariance) -> tuple[Notice, ...]:
+def _warnings(
+    model: MoE, covariance: Covariance, n_groups: int | None = None
+) -> tuple[Notice, ...]:
     """Say what the reader of the table should know."""
     names, K = parameters(model), model.n_experts
     everything = np.eye(len(names))
@@ -236,4 +274,7 @@ def _warnings(model: MoE, covariance: Covariance) -> tuple[Notice, ...]:
                 distance=pull[worst],
             )
         )
+    # 4) scores that add up to zero, so that G of them span G - 1 dimensions at most
+    if n_groups is not None and n_groups <= len(names):
+        found.append(Warn.FEW_GROUPS(groups=n_groups, parameters=len(names)))
     return tuple(found)

@@ -27,7 +27,7 @@ from otmoe.text.errors import InvalidInput
 from otmoe.text.notices import Notice
 from otmoe.text.sentences import Error
 
-Kind = Literal["information", "sandwich"]
+Kind = Literal["information", "sandwich", "clustered"]
 
 
 @dataclass(frozen=True)
@@ -43,12 +43,14 @@ class Inference:
         (P, P).
     n_samples : float
         Sum of the weights.
-    kind : {"information", "sandwich"}
+    kind : {"information", "sandwich", "clustered"}
     log_likelihood : float or None
     mass : ndarray of shape (K,), or None
         Rows each expert answers for.
     warnings : tuple of Notice
         What the reader should know.
+    n_groups : int, optional
+        Groups of rows, where `kind` is "clustered".
 
     Examples
     --------
@@ -69,6 +71,7 @@ class Inference:
     log_likelihood: float | None = None
     mass: Floats | None = None
     warnings: tuple[Notice, ...] = ()
+    n_groups: int | None = None
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -271,7 +274,8 @@ class Inference:
         facts = [
             ("rows", f"{self.n_samples:.12g}"),
             ("parameters", str(self.model.n_parameters)),
-            ("standard errors", self.kind),
+            ("standard errors", "cluster-robust" if self.n_groups else self.kind),
+            *([("groups", str(self.n_groups))] if self.n_groups else []),
         ]
         if self.log_likelihood is not None:
             facts += [

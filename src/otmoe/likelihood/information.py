@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import sparse
 
 from otmoe.arrays.numerics import (
     Array,
@@ -68,6 +69,45 @@ def score_outer(model: MoE, rows: Rows) -> Floats:
     It adds up over shards, as the information does, and is the middle of the sandwich.
     """
     return block_sum(lambda s: _block_outer(model, rows.block(s)), rows.slices(), rows.pool)
+
+
+def score_sums(model: MoE, rows: Rows, codes: Floats, n_groups: int) -> Floats:
+    """Return the sum of w_i s_i over the rows of each group, s_i the score of row i (maths 15).
+
+    Scores are made block by block, so that beside the result there is one block of them.
+
+    Parameters
+    ----------
+    model : MoE
+    rows : Rows
+    codes : ndarray of int of shape (n,)
+        Group of each row, from 0 to G - 1; -1 for rows that count in none.
+    n_groups : int
+        G.
+
+    Returns
+    -------
+    ndarray of shape (G, P)
+    """
+    p = model.experts.n_columns
+    linear = (model.n_experts - 1) + model.n_experts * model.experts.n_linear
+    constant = model.n_experts * model.experts.n_constant
+    total = np.zeros((n_groups, linear * p + constant))
+    # One block after another: blocks done by threads would wait for each other's turn at the total.
+    for some in rows.slices():
+        here = np.flatnonzero(codes[some] >= 0)
+        there, local = np.unique(codes[some][here], return_inverse=True)
+        member = sparse.csr_array(
+            (np.ones(len(here)), (local, here)), shape=(len(there), some.stop - some.start)
+        )
+        block = rows.block(some)
+        scores = [to_numpy(score) for score in _block_scores(model, block).score]
+        X = to_numpy(block.X)
+        for a in range(linear):
+            total[there, a * p : (a + 1) * p] += member @ (scores[a][:, None] * X)
+        for c in range(constant):
+            total[there, linear * p + c] += member @ scores[linear + c]
+    return total[:, _free_entries(model, linear, constant)]
 
 
 @dataclass(frozen=True)

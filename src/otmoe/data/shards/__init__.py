@@ -2,7 +2,7 @@
 
 from otmoe.data.shards.cutting import shards_from
 from otmoe.data.shards.gathering import ShardRows
-from otmoe.data.shards.reading import ArrayShard, FileShard, Piece, Shard
+from otmoe.data.shards.reading import ArrayShard, FileShard, Piece, Shard, grouped_by
 from otmoe.data.shards.sampling import draw_features, sample_rows
 from otmoe.data.shards.splitting import ROWS_PER_PARAMETER, RowsShard, joined, split
 from otmoe.data.shards.writing import write_batches
@@ -18,6 +18,7 @@ __all__ = [
     "ShardError",
     "ShardRows",
     "draw_features",
+    "grouped_by",
     "joined",
     "sample_rows",
     "shards_from",

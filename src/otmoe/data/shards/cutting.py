@@ -42,6 +42,7 @@ def shards_from(
     features: FeatureSpec | Sequence[str] | None = None,
     weight: str | None = None,
     site_column: str | None = None,
+    groups: str | None = None,
     cut: Cut = "file",
     missing: Missing = "error",
 ) -> list[Shard]:
@@ -64,6 +65,9 @@ def shards_from(
     site_column : str, optional
         Column that says which site a row belongs to: one shard for each of its values, named
         after it.
+    groups : str, optional
+        Column that says which rows belong together, such as the person that they are about: no
+        feature, but there for ``inference_shards(shards, groups=...)``.
     cut : {"file", "row_group"} or int
         One shard per file, or per row group, or as many of nearly equal size, cut in the order of
         the rows.
@@ -86,7 +90,7 @@ def shards_from(
     """
     _check_options(site_column, cut, missing)
     if isinstance(data, tuple) and not all(isinstance(d, str | os.PathLike) for d in data):
-        if (target, weight, site_column) != (None, None, None):
+        if (target, weight, site_column, groups) != (None, None, None, None):
             raise InvalidType(Error.ARRAYS_HAVE_NO_COLUMNS)
         return cut_rows(of_arrays(data, features, missing), cut)
     if target is None:
@@ -94,8 +98,12 @@ def shards_from(
     roles = [name for name in (target, weight, site_column) if name is not None]
     if len(set(roles)) < len(roles):
         raise InvalidInput(Error.ROLES_SHARED, columns=roles)
+    if groups is not None and groups != site_column:  # the rows of a site may be a group
+        if groups in roles:
+            raise InvalidInput(Error.ROLES_SHARED, columns=[*roles, groups])
+        roles.append(groups)
     if is_table(data):
-        whole = of_table(data, target, features, weight, roles, missing)
+        whole = of_table(data, target, features, weight, groups, roles, missing)
         return (
             cut_rows(whole, cut) if site_column is None else rows_by_site(whole, data, site_column)
         )

@@ -29,6 +29,8 @@ class ShardRows:
         Rows that were left out because a value is missing.
     offset : ndarray of shape (n,), optional
         Known part of the experts' linear predictors.
+    groups : ndarray of str of shape (n,), optional
+        Label of the group of each row, where the shard was asked for it.
     """
 
     X: Floats
@@ -36,6 +38,7 @@ class ShardRows:
     weight: Floats | None = None
     dropped: int = 0
     offset: Floats | None = None
+    groups: Floats | None = None
 
 
 class Gathered:
@@ -49,10 +52,18 @@ class Gathered:
         Whether the target is text.
     n_features : int
     n_rows : int or None
+    groups : str, optional
+        Column of labels to be read with the target.
     """
 
     def __init__(
-        self, target: str, weight: str | None, as_text: bool, n_features: int, n_rows: int | None
+        self,
+        target: str,
+        weight: str | None,
+        as_text: bool,
+        n_features: int,
+        n_rows: int | None,
+        groups: str | None = None,
     ) -> None:
         self.target, self.weight_name, self.as_text = target, weight, as_text
         self.n_features, self.n_rows = n_features, n_rows
@@ -63,6 +74,8 @@ class Gathered:
         self.y = [np.empty(0, dtype=str if as_text else np.float64)]
         self.weight = [np.empty(0)]
         self.absent = [np.empty(0, dtype=bool)]
+        self.groups_name = groups
+        self.groups, self.ungrouped = [np.empty(0, dtype=str)], [np.empty(0, dtype=bool)]
 
     def begin(self, features: FeatureSpec) -> None:
         """Go back to the first row, for the next few features.
@@ -90,6 +103,10 @@ class Gathered:
             weight = weights(batch.column(self.weight_name), self.weight_name, self.tally)
             absent = absent | np.isnan(weight)
             self.weight.append(weight)
+        if self.groups_name is not None:
+            found, missing = labels(batch.column(self.groups_name), self.groups_name)
+            self.groups.append(found)
+            self.ungrouped.append(missing)
         self.y.append(y)
         self.absent.append(absent)
 
@@ -119,10 +136,15 @@ class Gathered:
         keep = ~np.concatenate(self.absent)
         for some in row_blocks(len(X), self.n_features):
             keep[some] &= ~np.isnan(X[some]).any(axis=1)
+        groups = None
+        if self.groups_name is not None:
+            found, absent = np.concatenate(self.groups), np.concatenate(self.ungrouped)
+            groups = kept_labels(found, absent, keep, self.groups_name)
         if keep.all():
-            return ShardRows(X, y, weight)
+            return ShardRows(X, y, weight, groups=groups)
         left = int((~keep).sum())
-        return ShardRows(_kept(X, keep), y[keep], None if weight is None else weight[keep], left)
+        weight = None if weight is None else weight[keep]
+        return ShardRows(_kept(X, keep), y[keep], weight, left, groups=groups)
 
     def _check_number(self) -> None:
         if self.n_rows is not None and self.tally.n_rows != self.n_rows:
@@ -140,6 +162,27 @@ def _kept(X: Floats, keep: Floats) -> Floats:
         X[end : end + len(part)] = part
         end += len(part)
     return X[:end]
+
+
+def kept_labels(found: Floats, missing: Floats, keep: Floats, name: str) -> Floats:
+    """Return the labels of the rows that are kept; refuse one that is missing.
+
+    A row without a label is not dropped: the model was fitted to it.
+    """
+    if len(found) != len(keep):
+        raise InvalidInput(
+            Error.LENGTHS_DIFFER,
+            name=f"column {name!r}",
+            rows=len(found),
+            other="X",
+            others=len(keep),
+        )
+    if np.any(missing & keep):
+        rows = np.flatnonzero(missing & keep)
+        raise InvalidInput(
+            Error.GROUP_MISSING, name=f"column {name!r}", row=int(rows[0]), count=len(rows)
+        )
+    return found[keep]
 
 
 def target_values(

@@ -92,7 +92,13 @@ def of_arrays(data: tuple[Any, ...], features: Any, missing: Missing) -> ArraySh
 
 
 def of_table(
-    data: Any, target: str, features: Any, weight: str | None, roles: list[str], missing: Missing
+    data: Any,
+    target: str,
+    features: Any,
+    weight: str | None,
+    groups: str | None,
+    roles: list[str],
+    missing: Missing,
 ) -> ArrayShard:
     """Return a table with named columns as one shard."""
     with named("rows"):
@@ -104,7 +110,11 @@ def of_table(
         else:
             y = numbers(column, target)
         w = None if weight is None else numbers(array(table.column(weight), weight), weight)
-    return ArrayShard("rows", X, y, w, spec, missing)
+        beside = {}
+        if groups is not None:
+            found = texts(array(table.column(groups), groups), groups)
+            beside[groups] = found.to_numpy(zero_copy_only=False)
+    return ArrayShard("rows", X, y, w, spec, missing, beside)
 
 
 def _encoded(data: Any, features: Any, roles: list[str]) -> tuple[Floats, FeatureSpec]:
@@ -144,4 +154,11 @@ def rows_by_site(whole: ArrayShard, data: Any, site: str) -> list[Shard]:
 
 def _part(shard: ArrayShard, rows: Any, name: str) -> ArrayShard:
     weight = None if shard.weight is None else shard.weight[rows]
-    return replace(shard, name=checked(name), X=shard.X[rows], y=shard.y[rows], weight=weight)
+    return replace(
+        shard,
+        name=checked(name),
+        X=shard.X[rows],
+        y=shard.y[rows],
+        weight=weight,
+        beside={column: values[rows] for column, values in shard.beside.items()},
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, Protocol
@@ -14,10 +14,16 @@ import pyarrow.compute as pc
 from otmoe.arrays.numerics import Floats, to_numpy
 from otmoe.data.features import FeatureSpec, Tally
 from otmoe.data.shards.files import kind_of, named, names_for
-from otmoe.data.shards.gathering import Gathered, ShardRows, target_values, weights
+from otmoe.data.shards.gathering import (
+    Gathered,
+    ShardRows,
+    kept_labels,
+    target_values,
+    weights,
+)
 from otmoe.data.shards.sources import open_source, release
-from otmoe.data.tables import array, is_table, is_text, names_of, texts
-from otmoe.text.errors import InvalidInput
+from otmoe.data.tables import array, as_arrow, is_table, is_text, labels, names_of, texts
+from otmoe.text.errors import InvalidInput, ShardError
 from otmoe.text.sentences import Error
 
 Missing = Literal["error", "drop"]
@@ -64,6 +70,10 @@ class ArrayShard:
         how it came about.
     missing : {"error", "drop"}
         What to do about rows with missing values.
+    beside : mapping of str to array of shape (n,)
+        Other columns, by name, that are no features.
+    groups : str, optional
+        Column of labels to be read with the rows: one of those beside, or of a frame X.
     """
 
     name: str
@@ -72,6 +82,8 @@ class ArrayShard:
     weight: Any = field(default=None, repr=False)
     features: FeatureSpec | None = field(default=None, repr=False)
     missing: Missing = "error"
+    beside: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    groups: str | None = None
 
     @property
     def n_rows(self) -> int:
@@ -102,10 +114,23 @@ class ArrayShard:
                 absent = absent | np.isnan(weight)
             tally.check(self.missing, "error" if self.features is None else self.features.unknown)
             keep = ~(absent | np.isnan(X).any(axis=1))
+            groups = self._groups(keep)
             if keep.all():
-                return ShardRows(X, y, weight)
+                return ShardRows(X, y, weight, groups=groups)
             left = int((~keep).sum())
-            return ShardRows(X[keep], y[keep], None if weight is None else weight[keep], left)
+            weight = None if weight is None else weight[keep]
+            return ShardRows(X[keep], y[keep], weight, left, groups=groups)
+
+    def _groups(self, keep: Floats) -> Floats | None:
+        if self.groups is None:
+            return None
+        there = self.beside
+        if self.groups not in there and is_table(self.X):
+            there = self.X
+        if self.groups not in names_of(there):
+            raise InvalidInput(Error.NO_GROUPS_KNOWN, column=self.groups)
+        column = array(as_arrow(there, [self.groups]).column(self.groups), self.groups)
+        return kept_labels(*labels(column, self.groups), keep, self.groups)
 
     def _features(self, tally: Tally) -> Floats:
         if is_table(self.X):
@@ -121,6 +146,13 @@ class ArrayShard:
             tally.add(name, X[:, j])
         tally.n_rows = len(X)
         return X
+
+
+def grouped_by(shard: Shard, column: str) -> Shard:
+    """Return a shard that reads the labels in a column with its rows."""
+    if not isinstance(shard, ArrayShard | FileShard):
+        raise ShardError(Error.NO_GROUPS_KNOWN, where=f"shard {shard.name!r}", column=column)
+    return replace(shard, groups=column)
 
 
 class Piece(NamedTuple):
@@ -162,6 +194,8 @@ class FileShard:
         Rows, where they have been counted.
     missing : {"error", "drop"}
         What to do about rows with missing values.
+    groups : str, optional
+        Column of labels to be read with the rows.
 
     Examples
     --------
@@ -180,6 +214,7 @@ class FileShard:
     site: tuple[str, str] | None = None
     size: int | None = None
     missing: Missing = "error"
+    groups: str | None = None
 
     @property
     def n_rows(self) -> int | None:
@@ -213,7 +248,14 @@ class FileShard:
         """
         n_rows, spec = self.n_rows, self.features
         with named(self.name):
-            found = Gathered(self.target, self.weight, self.labels, len(spec.feature_names), n_rows)
+            found = Gathered(
+                self.target,
+                self.weight,
+                self.labels,
+                len(spec.feature_names),
+                n_rows,
+                self.groups,
+            )
             for some in self._abreast(n_rows):
                 also = [] if found.end else self._beside
                 found.begin(some)
@@ -226,7 +268,12 @@ class FileShard:
     @property
     def _beside(self) -> list[str]:
         """Columns that are no features."""
-        return [name for name in (self.target, self.weight) if name is not None]
+        return [name for name in (self.target, self.weight, self.groups) if name is not None]
+
+    @property
+    def _numbers(self) -> list[str]:
+        """Features that are numbers, which a column of groups may be as well."""
+        return [column.name for column in self.features.columns if column.kind == "number"]
 
     def _abreast(self, n_rows: int | None) -> list[FeatureSpec]:
         """Cut the features into those that are read at a time."""
@@ -244,6 +291,8 @@ class FileShard:
         categories = [c.name for c in features.columns if c.kind == "category"]
         if self.labels:
             categories.append(self.target)
+        if self.groups is not None and self.groups not in self._numbers:
+            categories.append(self.groups)
         if self.site is not None:
             columns.append(self.site[0])
             categories.append(self.site[0])

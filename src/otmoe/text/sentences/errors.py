@@ -332,6 +332,24 @@ class Error(Sentence):
         "the rows that were fitted."
     )
     ROWS_FOR_SANDWICH = "the sandwich needs the rows that were fitted: give X and y."
+    GROUPS_AND_INFORMATION = (
+        "kind='information' takes every row as independent of the others, and groups say that they "
+        "are not: leave one of the two out."
+    )
+    GROUPS_MISSING = "kind='clustered' needs to know which rows belong together: give groups."
+    ONE_GROUP = (
+        "there are {groups} groups of rows, and with fewer than 2 nothing is known about how "
+        "groups differ: give the label of each row, such as the person that it is about."
+    )
+    GROUP_MISSING = (
+        "{name} lacks the labels of {count} rows, of which row {row} is the first: give a label to "
+        "every row, one of its own to a row that belongs to no other."
+    )
+    GROUP_KIND = "groups has labels that cannot be told apart by a hash ({error}): give text."
+    NO_GROUPS_KNOWN = (
+        "there is no column {column!r}: name it in shards_from(..., groups={column!r}), or read "
+        "the shards from files that have it."
+    )
     VARIANCE_AT_FLOOR = (
         "an expert fits its rows exactly, so that its variance stands at the floor and the "
         "likelihood has no maximum there: use fewer experts or more rows."

@@ -65,6 +65,17 @@ class Warn(Sentence):
         "alpha or expert_alpha."
     )
 
+    FEW_GROUPS = (
+        "there are {groups} groups for {parameters} parameters: the covariance has not full rank, "
+        "so that tests of many parameters at once mean little, and standard errors tend to be too "
+        "small; use fewer experts or features."
+    )
+    ROWS_SHARE_AN_ID = (
+        "the column {column!r} looks like an identifier, and is used as a feature: rows that share "
+        "a value of it may not be independent. Leave it out of the features, and give it as groups "
+        "to inference."
+    )
+
     # -- merging
     SUPPORT_SHORT = (
         "the support has {points} points for {columns} columns (intercept included): give at "
