@@ -343,46 +343,6 @@ def test_lost_experts_are_reported(rng):
     assert Warn.EXPERTS_WITHOUT_ROWS(lost=1, experts=2) in fit.warnings
 
 
-def starts_that_lose_an_expert(model, X, y):
-    """Return starts in which the first expert passes exactly through three rows."""
-    starts = []
-    for first in (0, 10, 20):
-        rows = slice(first, first + 3)
-        coef, var = model.experts.coef.copy(), model.experts.var.copy()
-        coef[0], var[0] = np.linalg.solve(with_ones(X[rows]), y[rows]), 1e-5
-        starts.append(replace(model, experts=GaussianExperts(coef, var)))
-    return starts
-
-
-@pytest.fixture
-def unscaled(monkeypatch):
-    """Keep rows as they are, so that starts can be given on the user's scale."""
-    monkeypatch.setattr(
-        "otmoe.likelihood.rows.Rows.standardised", lambda self, experts: (self, np.eye(3))
-    )
-
-
-def test_a_start_that_loses_an_expert_gives_way_to_the_next(unscaled, monkeypatch):
-    good, X, y, _ = problem(0)
-    bad = starts_that_lose_an_expert(good, X, y)
-    monkeypatch.setattr("otmoe.likelihood.fit.candidates", lambda *args: [*bad, good])
-    fit = em(X, y, 3)
-    assert not fit.warnings and fit.mass.min() > 6
-    assert_allclose(fit.log_likelihood, em(X, y, init=good).log_likelihood, rtol=1e-10)
-
-
-def test_the_likeliest_start_is_kept_when_all_lose_an_expert(unscaled, monkeypatch):
-    model, X, y, _ = problem(0)
-    bad = starts_that_lose_an_expert(model, X, y)
-    monkeypatch.setattr("otmoe.likelihood.fit.candidates", lambda *args: bad)
-    fit = em(X, y, 3, max_iter=20)
-    is_sound(fit, X, y)
-    assert Warn.EXPERTS_WITHOUT_ROWS(lost=1, experts=3) in fit.warnings
-    each = [em(X, y, init=start, max_iter=20).log_likelihood for start in bad]
-    assert len(set(np.round(each, 3))) == 3
-    assert_allclose(fit.log_likelihood, max(each), rtol=1e-10)
-
-
 def test_newton_that_runs_into_the_floor_is_finished_by_em():
     rng = np.random.default_rng(138)
     model = random_model(rng, 2, 3)

@@ -10,11 +10,9 @@ import numpy as np
 from otmoe.arrays.newton import NewtonPoint, newton
 from otmoe.arrays.numerics import Floats
 from otmoe.likelihood.information import Information
-from otmoe.likelihood.rows import Rows
 from otmoe.likelihood.statistics import (
     VARIANCE_FLOOR,
     Passes,
-    RowPasses,
     Statistics,
     m_step,
     on_floor,
@@ -25,12 +23,7 @@ from otmoe.model.ridge import Ridge
 Report = Callable[[int, float], None]
 """Called as report(iteration, penalised log-likelihood)."""
 
-NEGLIGIBLE = 0.1
-"""Nats on which no ranking of starts depends."""
-
 _NEWTON_LIMIT = 1500  # parameters above which the information is too large to factor each step
-_CLOSE = 10.0  # squared standard errors from the maximum; one more step makes little of them
-_FEW, _MOST = 3, 15  # iterations of EM and of Newton's method that lead a start there
 
 
 def newton_serves(model: MoE) -> bool:
@@ -163,15 +156,3 @@ def run_newton(
         end.decrement,
         replace(at_end, matrix=end.point.information - penalty),
     )
-
-
-def warm_up(rows: Rows, model: MoE, ridge: Ridge) -> Run:
-    """Return a start led close to its maximum on these rows, which may be some of all.
-
-    From where fewer rows have led, EM first takes the way that Newton's method would overshoot.
-    """
-    passes = RowPasses(rows)
-    run = run_em(passes, model, ridge=ridge, max_iter=_FEW, tol=NEGLIGIBLE)
-    if not newton_serves(run.model):
-        return run
-    return run.then(run_newton(passes, run.model, ridge=ridge, max_iter=_MOST, tol=_CLOSE))
