@@ -74,7 +74,7 @@ def test_newton_ends_where_em_is_heading(rng, model):
     X, y = random_rows(rng, model, n=500)
     rows = Rows(X, y).standardised(model.experts)[0]
     passes, ridge = RowPasses(rows), Ridge(1.0, 0.0)
-    start = run_em(passes, rows.scaling.from_user(model), ridge=ridge, max_iter=30).model
+    start = run_em(passes, rows.scaling.from_user(model), ridge=ridge, max_iter=100).model
     slow = run_em(passes, start, ridge=ridge, max_iter=20_000, tol=1e-11)
     fast = run_newton(passes, start, ridge=ridge, max_iter=50, tol=1e-12)
     assert slow.converged and fast.converged and len(fast.trace) < len(slow.trace) / 5

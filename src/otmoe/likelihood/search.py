@@ -238,6 +238,8 @@ def _grown(
     run = stage.at_maximum(MoE(SoftmaxGate.blank(1, blank.n_columns, columns), blank.take([0])))
     for _ in range(blank.n_experts - 1):
         run = grown(stage, run, rng)[0]
+    if run.model.n_experts < blank.n_experts:  # no expert has rows enough to be split
+        return _from_labels(stage, blank, columns, index, rng)
     return run
 
 

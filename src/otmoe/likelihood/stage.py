@@ -119,7 +119,7 @@ def rows_needed(model: MoE, total: float) -> Floats:
     variance = model.experts.dispersion
     if variance is not None:
         factor += _PER_FACTOR * np.log(variance.max() / np.maximum(variance, 1e-300))
-    return np.minimum(factor * model.experts.n_columns, total / (2 * model.n_experts))
+    return np.minimum(factor * model.experts.n_columns, total / (3 * model.n_experts))
 
 
 def least_mass(total: float, model: MoE) -> float:
