@@ -16,7 +16,6 @@ from oracles import (
     random_model,
     random_rows,
     responsibilities,
-    with_ones,
 )
 from refusals import codes
 from sklearn.linear_model import LinearRegression
