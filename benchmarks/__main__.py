@@ -9,8 +9,8 @@ from pathlib import Path
 from rich.console import Console
 
 from benchmarks import (
-    constants,
     clustered,
+    constants,
     defaults,
     em_pass,
     families,

@@ -15,10 +15,10 @@ from threadpoolctl import ThreadpoolController
 
 from benchmarks.harness import SEED, Benchmark, Column, Requirement, Settings, ratio, side_by_side
 from otmoe.arrays.threads import threads
-from otmoe.likelihood.fit import ALPHA
 from otmoe.likelihood.information import observed_information
 from otmoe.likelihood.rows import Rows
 from otmoe.likelihood.statistics import e_step, m_step
+from otmoe.model.ridge import Ridge
 from studies.rows import Row
 from studies.truths import draw
 
@@ -44,9 +44,10 @@ def measure(case: Row, settings: Settings) -> Row:
         rows, _ = Rows(data.X, data.y, pool=pool).standardised(data.truth.experts)
         tenth = replace(rows, X=data.X[: n // 10], y=data.y[: n // 10])
         model = rows.scaling.from_user(data.truth)
+        ridge = Ridge.of(model.experts)
 
         def em(rows: Rows) -> None:
-            m_step(model, e_step(model, rows), ALPHA)
+            m_step(model, e_step(model, rows), ridge)
 
         seconds = side_by_side(
             {

@@ -36,10 +36,10 @@ from otmoe.inference import (
     refined_inference,
 )
 from otmoe.inference.covariance import parameter_covariance
-from otmoe.likelihood.fit import ALPHA, em
+from otmoe.likelihood.fit import em
 from otmoe.likelihood.information import observed_information
 from otmoe.likelihood.rows import Rows, Scaling
-from otmoe.likelihood.statistics import penalty_matrix
+from otmoe.model.ridge import Ridge
 from otmoe.text.errors import InferenceError
 from studies.machines import environment, machines
 from studies.rows import Row, append, read
@@ -58,7 +58,7 @@ class Case:
     """A truth and how it is fitted."""
 
     simulate: dict[str, object]
-    alpha: float = ALPHA
+    alpha: float | None = None  # of the family
 
 
 CASES = {
@@ -140,7 +140,8 @@ def split(case: Case, source: Simulation, data: Simulation, seed: int) -> list[R
         merged = aggregate(messages, support).model.aligned_to(truth, data.X)
     found = [unchecked(merged, data, case.alpha, source)] if seed < SPLIT else []
     shards = [ArrayShard(f"site {m}", data.X[p], data.y[p]) for m, p in enumerate(parts)]
-    state = refine_shards(shards, merged, "auto", scaling=Scaling.of(support), alpha=case.alpha)
+    ridge = Ridge.of(truth.experts, case.alpha)
+    state = refine_shards(shards, merged, "auto", scaling=Scaling.of(support), ridge=ridge)
     row = {"estimator": "refined", "kind": "information", "distance": state.decrement**0.5}
     try:
         found.append(row | {"refused": 0} | counted(refined_inference(state), source))
@@ -150,11 +151,12 @@ def split(case: Case, source: Simulation, data: Simulation, seed: int) -> list[R
     return found
 
 
-def unchecked(model: MoE, data: Simulation, alpha: float, source: Simulation) -> Row:
+def unchecked(model: MoE, data: Simulation, alpha: float | None, source: Simulation) -> Row:
     """Return what intervals would hold at a model that may not be at the maximum."""
     rows, _ = Rows(data.X, data.y).standardised(model.experts)
     here = rows.scaling.from_user(model)
-    information, penalty = observed_information(here, rows), penalty_matrix(here, alpha)
+    information = observed_information(here, rows)
+    penalty = Ridge.of(model.experts, alpha).matrix(here)
     distance = distance_to_maximum(model, information, penalty, scaling=rows.scaling)
     covariance = parameter_covariance(model, information, penalty, scaling=rows.scaling)
     try:

@@ -10,7 +10,6 @@ from otmoe.documents.message import LocalModel
 from otmoe.likelihood.answers import site_information
 from otmoe.likelihood.grams import Grams
 from otmoe.likelihood.rows import Rows, Scaling
-from otmoe.likelihood.statistics import EXPERT_RIDGE
 from otmoe.model.gate import SoftmaxGate
 from otmoe.model.mixture import MoE
 
@@ -79,10 +78,11 @@ def log_likelihood(model, X, y, weight=None):
     return np.sum(log_density(model, X, y) * (1.0 if weight is None else weight))
 
 
-def penalty(model, X, alpha, weight=None):
-    """Return the centred ridge of the gate, and the faint one of experts without a variance.
+def penalty(model, X, alpha, weight=None, expert_alpha=None):
+    """Return the centred ridge of the gate, and that of experts without a variance.
 
-    Both act on the coefficients of standardised features z, where x = mean + sd z.
+    Both act on the coefficients of standardised features z, where x = mean + sd z; the experts'
+    intercepts there bear a hundredth. By default `expert_alpha` is that of the family.
     """
     mean = np.average(X, axis=0, weights=weight)
     sd = np.sqrt(np.average((X - mean) ** 2, axis=0, weights=weight))
@@ -95,12 +95,13 @@ def penalty(model, X, alpha, weight=None):
         if coef.ndim == 3:
             C = coef.shape[1]
             coef = np.sqrt(C / (C - 1)) * (coef - coef.mean(axis=1, keepdims=True))
-        value += EXPERT_RIDGE / 2 * np.sum(coef**2)
+        ridge = max(model.experts.expert_alpha if expert_alpha is None else expert_alpha, 1e-5)
+        value += ridge / 2 * (np.sum(coef[..., 1:] ** 2) + np.sum(coef[..., 0] ** 2) / 100)
     return value
 
 
-def penalised_log_likelihood(model, X, y, alpha=0.0, weight=None):
-    return log_likelihood(model, X, y, weight) - penalty(model, X, alpha, weight)
+def penalised_log_likelihood(model, X, y, alpha=0.0, weight=None, expert_alpha=None):
+    return log_likelihood(model, X, y, weight) - penalty(model, X, alpha, weight, expert_alpha)
 
 
 def never_falls(trace):

@@ -3,7 +3,14 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import optimize
 
-from otmoe.arrays.newton import NewtonPoint, bounded_step, length, newton, solve_psd
+from otmoe.arrays.newton import (
+    NewtonPoint,
+    bounded_step,
+    damped_step,
+    length,
+    newton,
+    solve_psd,
+)
 
 
 def random_psd(rng, size, rank):
@@ -151,6 +158,25 @@ def test_borrowed_information_that_misleads_is_replaced():
     found = newton(evaluate, np.array([0.3, -0.2]), tol=1e-4, glance=evaluate)
     assert found.converged and np.diff(found.trace).min() >= 0
     assert_allclose(found.theta, 0, atol=1e-3)
+
+
+@pytest.mark.parametrize("curvature", [1.0, 1e-6, 1e6])
+def test_a_saddle_is_left_as_fast_as_a_maximum_is_approached(curvature):
+    def evaluate(x):
+        # (x^2 - 1)^2 downwards, and a bowl in y: a saddle at 0, maxima at x = -1 and 1
+        value = -(((x[0] ** 2 - 1) ** 2) / 4) - x[1] ** 2 / 2
+        score = np.array([x[0] - x[0] ** 3, -x[1]])
+        information = np.diag([3 * x[0] ** 2 - 1, 1.0])
+        return NewtonPoint(curvature * value, curvature * score, curvature * information)
+
+    for first in (1e-3, -0.1):
+        start = np.array([first, 2.0])
+        step, decrement, damping = damped_step(evaluate(start), 0.0)
+        assert decrement == np.inf and damping == 0
+        assert_allclose(step, [first, -2.0], rtol=3e-2)  # away from one, towards the other
+        found = newton(evaluate, start, tol=1e-10 * curvature, max_iter=20)
+        assert found.converged and np.diff(found.trace).min() >= 0
+        assert_allclose(found.theta, [np.sign(first), 0.0], atol=1e-4)
 
 
 # -- steps within a radius ---------------------------------------------------------------------

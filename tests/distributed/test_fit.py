@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from otmoe.distributed.consensus import Consensus, better, refit_from_consensus
 from refusals import codes, refused
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
@@ -33,7 +34,6 @@ from otmoe.aggregation import merged
 from otmoe.data.shards import ArrayShard, RowsShard, ShardError, split
 from otmoe.distributed import fit as distributed
 from otmoe.distributed import task as local
-from otmoe.distributed.consensus import Consensus, better, refit_from_consensus
 from otmoe.distributed.fit import TOGETHER, fit_shards
 from otmoe.distributed.task import Task, fit_local
 from otmoe.estimators.base import FitWarning

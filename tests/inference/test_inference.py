@@ -21,9 +21,9 @@ from otmoe.inference.parameters import mean_gradient
 from otmoe.likelihood.fit import em
 from otmoe.likelihood.information import observed_information, score_outer
 from otmoe.likelihood.rows import Rows
-from otmoe.likelihood.statistics import penalty_matrix
 from otmoe.model.experts import GaussianExperts
 from otmoe.model.gate import SoftmaxGate
+from otmoe.model.ridge import Ridge
 from otmoe.text.errors import InferenceError
 from otmoe.text.sentences import Warn
 
@@ -149,7 +149,7 @@ def test_information_on_the_users_scale_and_on_the_standardised_one_agree(rng, f
     X, y, model = fitted(family, n_experts=3)
     standard, _ = Rows(X, y).standardised(model.experts)
     there = standard.scaling.from_user(model)
-    penalty = penalty_matrix(there, 0.03)
+    penalty = Ridge(0.03, 0.3).matrix(there)
     T = np.linalg.inv(scale_jacobian(model, standard.scaling))
     for sandwich in (False, True):
         there_outer = score_outer(there, standard) if sandwich else None

@@ -44,7 +44,7 @@ def test_one_logistic_expert_is_logistic_regression(rng, weighted):
     X, eta = rows(rng)
     y = rng.random(len(X)) < 1 / (1 + np.exp(-eta))
     weight = rng.uniform(0.5, 2, len(X)) if weighted else None
-    ours = MoEClassifier(1).fit(X, y, sample_weight=weight).model_.experts.coef[0]
+    ours = MoEClassifier(1, expert_alpha=0).fit(X, y, sample_weight=weight).model_.experts.coef[0]
     theirs = LogisticRegression(C=np.inf, tol=1e-12, solver="newton-cholesky", max_iter=1000)
     theirs.fit(X, y, sample_weight=weight)
     np.testing.assert_allclose(ours, [*theirs.intercept_, *theirs.coef_[0]], rtol=1e-6, atol=1e-6)
@@ -54,7 +54,7 @@ def test_one_multinomial_expert_is_multinomial_regression(rng):
     X, eta = rows(rng)
     logits = np.column_stack([eta, -0.5 * eta + X[:, 0], np.zeros(len(X))])
     y = np.argmax(logits + rng.gumbel(size=logits.shape), axis=1)
-    ours = MoEClassifier(1).fit(X, y).model_.experts.coef[0]
+    ours = MoEClassifier(1, expert_alpha=0).fit(X, y).model_.experts.coef[0]
     theirs = LogisticRegression(C=np.inf, tol=1e-12, solver="newton-cholesky", max_iter=1000)
     theirs.fit(X, y)
     expected = np.column_stack([theirs.intercept_, theirs.coef_])
@@ -65,7 +65,7 @@ def test_one_poisson_expert_is_poisson_regression_and_an_offset_is_an_exposure(r
     X, eta = rows(rng)
     exposure = rng.uniform(0.5, 4.0, len(X))
     y = rng.poisson(exposure * np.exp(0.3 * eta))
-    ours = MoERegressor(1, family="poisson").fit(X, y, offset=np.log(exposure))
+    ours = MoERegressor(1, family="poisson", expert_alpha=0).fit(X, y, offset=np.log(exposure))
     # Counts with an exposure are rates with the exposure as weight.
     theirs = PoissonRegressor(alpha=0, tol=1e-12, max_iter=10_000, solver="newton-cholesky")
     theirs.fit(X, y / exposure, sample_weight=exposure)
@@ -122,10 +122,11 @@ def test_fits_are_as_likely_as_the_truth(family):
 
 def test_separable_classes_converge_to_finite_coefficients(rng):
     X = rng.normal(size=(200, 2))
-    est = MoEClassifier(1).fit(X, X[:, 0] > 0)
-    assert est.converged_
-    assert est.score(X, X[:, 0] > 0) == 1.0
-    assert np.all(np.isfinite(est.model_.experts.coef))
+    for ridge, share in ((0.0, 1.0), (None, 0.97)):
+        est = MoEClassifier(1, expert_alpha=ridge).fit(X, X[:, 0] > 0)
+        assert est.converged_
+        assert est.score(X, X[:, 0] > 0) >= share
+        assert np.all(np.isfinite(est.model_.experts.coef))
 
 
 # -- labels and bad input ---------------------------------------------------------------------
@@ -158,7 +159,7 @@ def test_declared_classes_may_be_absent(labelled):
     est = MoEClassifier(2, classes=["ash", "beech", "cedar", "elm"], n_init=2, random_state=0)
     proba = est.fit(X, y).predict_proba(X)
     assert proba.shape == (len(X), 4)
-    assert proba[:, 3].max() < 1e-3
+    assert proba[:, 3].max() < 1e-2  # the ridge keeps a class that nobody has seen possible
     assert np.all(np.isfinite(est.model_.to_vector()))
 
 

@@ -25,9 +25,12 @@ from otmoe.likelihood.answers import site_information
 from otmoe.likelihood.fit import em
 from otmoe.likelihood.rounds import TOL, Refinement, advance, digest
 from otmoe.likelihood.rows import Rows, Scaling
+from otmoe.model.ridge import Ridge
 from otmoe.text.errors import InferenceError
 from otmoe.text.sentences import Error
 from otmoe.workers.gather import TasksFailed
+
+RIDGE = Ridge(0.03, 0.0)
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +81,8 @@ def test_the_end_is_the_pooled_fit(rng, family):
     data = simulate(3000, 2, 2, family=family, n_classes=3, softness=1.0, random_state=1)
     fit = em(data.X, data.y, 2, family=family, n_classes=3, random_state=0)
     start = nearby(rng, fit.model)
-    state = Refinement(start, Scaling(np.array([0.3, -1.0]), np.array([2.0, 0.5])))
+    scaling = Scaling(np.array([0.3, -1.0]), np.array([2.0, 0.5]))
+    state = Refinement(start, scaling, Ridge.of(start.experts))
     while not state.is_done("auto"):
         state = advance(state, asked(state, parts(data)))
     assert state.converged and never_falls(np.array(state.trace))
@@ -92,7 +96,7 @@ def test_order_and_number_of_sites_do_not_matter(data):
     start = data.truth
     states = []
     for n, back in [(1, False), (5, False), (5, True)]:
-        state = Refinement(start, Scaling.of(data.X))
+        state = Refinement(start, Scaling.of(data.X), RIDGE)
         for _ in range(2):
             answers = asked(state, parts(data, n))
             state = advance(state, answers[::-1] if back else answers)
@@ -103,7 +107,7 @@ def test_order_and_number_of_sites_do_not_matter(data):
 
 def test_weight_two_is_each_row_twice(data):
     double = replace(data, X=np.vstack([data.X] * 2), y=np.concatenate([data.y] * 2))
-    one = Refinement(data.truth, Scaling.of(data.X))
+    one = Refinement(data.truth, Scaling.of(data.X), RIDGE)
     two = advance(one, asked(one, parts(double, 1)))
     one = advance(one, asked(one, parts(data, 3, weight=np.full(len(data.y), 2.0))))
     assert_allclose(one.model.to_vector(), two.model.to_vector(), rtol=1e-9)
@@ -111,7 +115,7 @@ def test_weight_two_is_each_row_twice(data):
 
 def test_a_step_that_lowers_the_likelihood_is_taken_back(data):
     sites = parts(data)
-    state = Refinement(data.truth, Scaling.of(data.X))
+    state = Refinement(data.truth, Scaling.of(data.X), RIDGE)
     state = advance(state, asked(state, sites))
     far = replace(state, model=state.model.with_vector(state.model.to_vector() + 1.0))
     back = advance(far, asked(far, sites))
@@ -126,7 +130,7 @@ def test_a_step_that_lowers_the_likelihood_is_taken_back(data):
 
 def test_a_step_that_keeps_its_promise_frees_the_next(data):
     sites = parts(data)
-    state = Refinement(data.truth, Scaling.of(data.X), radius=0.5)
+    state = Refinement(data.truth, Scaling.of(data.X), RIDGE, radius=0.5)
     steps = []
     for _ in range(4):
         state = advance(state, asked(state, sites))
@@ -136,7 +140,7 @@ def test_a_step_that_keeps_its_promise_frees_the_next(data):
 
 def test_a_site_that_misses_a_round_is_named_and_not_compared(data):
     sites = parts(data)
-    state = Refinement(data.truth, Scaling.of(data.X))
+    state = Refinement(data.truth, Scaling.of(data.X), RIDGE)
     state = advance(state, asked(state, sites), list(sites))
     assert state.missing == ()
     less = {name: rows for name, rows in sites.items() if name != "site 2"}
@@ -152,7 +156,7 @@ def test_a_site_that_misses_a_round_is_named_and_not_compared(data):
 def test_an_answer_without_a_site_does_not_claim_all_rows(data):
     sites = parts(data)
     less = {name: rows for name, rows in sites.items() if name != "site 2"}
-    state = Refinement(data.truth, Scaling.of(data.X))
+    state = Refinement(data.truth, Scaling.of(data.X), RIDGE)
     while not state.is_done("auto"):
         state = advance(state, asked(state, less), list(sites))
     assert state.status.code == "at_maximum" and state.status.sites == ("site 2",)
@@ -163,7 +167,7 @@ def test_an_answer_without_a_site_does_not_claim_all_rows(data):
 
 def test_rounds_are_counted(data):
     sites = parts(data)
-    state = Refinement(data.truth, Scaling.of(data.X))
+    state = Refinement(data.truth, Scaling.of(data.X), RIDGE)
     assert not state.is_done(1) and state.is_done(0) and not state.is_done("auto")
     assert state.status.code == "no_rounds"
     state = advance(state, asked(state, sites))
@@ -222,6 +226,7 @@ def test_an_estimator_reaches_the_centralised_fit(data, method):
     assert est.aggregation_.status.facts["rounds"].code == "at_maximum"
 
 
+@pytest.mark.filterwarnings("ignore::otmoe.estimators.base.FitWarning")  # the ridge has its say
 def test_a_classifier_is_refined_too():
     data = simulate(3000, 2, 2, family="logistic", softness=1.0, random_state=5)
     y = np.array(["no", "yes"])[data.y.astype(int)]

@@ -251,7 +251,7 @@ def test_refined_candidates_are_as_likely_as_fits_of_all_rows(shards, over, foun
 def test_a_refined_model_that_is_less_likely_is_not_taken(shards, over, monkeypatch):
     def astray(shards, model, rounds, **options):
         spoilt = replace(model, experts=replace(model.experts, coef=model.experts.coef + 1))
-        return Refinement(spoilt, options["scaling"])
+        return Refinement(spoilt, options["scaling"], options["ridge"])
 
     monkeypatch.setattr(select, "refine_shards", astray)
     est = DistributedMoERegressor(refine=1, **FAST)

@@ -9,10 +9,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from otmoe.distributed.consensus import Consensus
 from PIL import Image
 from scipy import special
 
-from otmoe.distributed.consensus import Consensus
 from paper import claims, figures, tables, theory, traces, writing
 from paper.findings import ESTIMATORS, METRICS, Findings, Place, slope
 from paper.learning import learning_times

@@ -208,8 +208,9 @@ def searched(
     n_searches = i + 1
     if smaller is not None and smaller.n_experts < blank.n_experts:
         run = _more(stage, smaller, blank.n_experts, rng)
-        found = _distinct(stage, [*found, Candidate(run, frozenset([n_searches]))])
-        n_searches += 1
+        if run.model.n_experts == blank.n_experts:
+            found = _distinct(stage, [*found, Candidate(run, frozenset([n_searches]))])
+            n_searches += 1
 
     # 2) moves from what they found, on more rows
     moves = np.random.default_rng(rng.integers(2**63))
@@ -256,13 +257,16 @@ def _grown(
 ) -> Run:
     """Begin with one expert, and split the one that gains most until there are enough."""
     one = MoE(SoftmaxGate.blank(1, blank.n_columns, columns), blank.take([0]))
-    return _more(stage, one, blank.n_experts, rng)
+    run = _more(stage, one, blank.n_experts, rng)
+    if run.model.n_experts < blank.n_experts:  # no expert has rows enough to be split
+        return _from_labels(stage, blank, columns, rng)
+    return run
 
 
 def _more(stage: Stage, model: MoE, n_experts: int, rng: np.random.Generator) -> Run:
     """Split experts of a model until there are enough."""
     run = stage.at_maximum(model)
-    while run.model.n_experts < n_experts:
+    for _ in range(n_experts - model.n_experts):
         run = grown(stage, run, rng)[0]
     return run
 

@@ -16,6 +16,7 @@ from otmoe.model.ridge import Ridge
 
 _AFTER_SPLIT, _TO_MAXIMUM = 2, 40  # iterations of EM and of Newton's method
 _PER_COEFFICIENT, _PER_FACTOR = 3.0, 1.5  # rows for each coefficient, and for every factor e
+_OF_SHARE = 0.45  # of an equal share of the rows, which is enough in any case
 _NEAR, _EXACT = 1.0, 1e-3  # squared standard errors from a maximum, on some rows and on all
 
 
@@ -100,7 +101,7 @@ class Stage:
     def spread(self, model: MoE) -> float:
         """Return the standard deviation of a row's log-likelihood, summed over the rows."""
         values = self.posterior(model).log_density
-        return float(np.sqrt(np.cov(values, aweights=self.weight)) * self.weight.sum())
+        return float(np.sqrt(np.cov(values, aweights=self.weight, ddof=0)) * self.weight.sum())
 
 
 def subsample(rows: Rows, size: int, rng: np.random.Generator) -> Rows:
@@ -123,7 +124,7 @@ def rows_needed(model: MoE, total: float) -> Floats:
     variance = model.experts.dispersion
     if variance is not None:
         factor += _PER_FACTOR * np.log(variance.max() / np.maximum(variance, 1e-300))
-    return np.minimum(factor * model.experts.n_columns, total / (2 * model.n_experts))
+    return np.minimum(factor * model.experts.n_columns, _OF_SHARE * total / model.n_experts)
 
 
 def least_mass(total: float, model: MoE) -> float:

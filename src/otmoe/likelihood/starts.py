@@ -1,8 +1,4 @@
-"""Where EM begins: first labels and a short EM on a subsample, the most likely start first.
-
-Starts decide which optimum a fit ends in, so they are searched widely where rows are few and
-cheap (maths 4).
-"""
+"""Where EM begins: models made from first labels, and the plan of a search (maths 4)."""
 
 from __future__ import annotations
 
@@ -27,23 +23,24 @@ _RIDGE = 1.0  # first gates and experts only point the way; hard labels would se
 
 @dataclass(frozen=True)
 class Plan:
-    """How starts are searched; measured for each kind of family (docs/benchmarks.md).
+    """How a maximum is searched; measured for each kind of family (docs/benchmarks.md).
 
     Attributes
     ----------
     n_init : int
-        Starts, unless the user asks for another number.
-    subsample : int
-        Rows to search on.
+        Independent searches, unless the user asks for another number; twice as many where `few`
+        rows are all there are.
+    few : int
+        Rows on which they set out.
+    some : int
+        Rows on which moves improve what they found.
+    moves : int
+        That are tried there from each maximum, at most.
+    late : int
+        The same from the best maximum, where rows are more.
     ways : tuple of (callable, int)
         What makes first labels and how often rows are then handed on, used in turn. Different ways
         miss different optima.
-    em : int
-        Iterations after which a start is judged.
-    finalists : float
-        Share of the starts, the best, that are led to their maximum and judged again.
-    rivals : int
-        How many of these compete once more where there are more rows to judge by.
     """
 
     n_init: int
@@ -103,7 +100,8 @@ def plane_labels(experts: Experts, block: Block, rng: np.random.Generator) -> Fl
 def cluster_labels(experts: Experts, block: Block, rng: np.random.Generator) -> Floats:
     """Give each row to its k-means cluster of x."""
     seed = int(rng.integers(2**31))
-    clusters = KMeans(experts.n_experts, n_init=1, max_iter=20, random_state=seed)
+    n_clusters = min(experts.n_experts, len(block.y))
+    clusters = KMeans(n_clusters, n_init=1, max_iter=20, random_state=seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct rows than clusters
         return np.asarray(clusters.fit_predict(block.X[:, 1:]))
