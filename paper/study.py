@@ -200,7 +200,7 @@ def one_truth(part: Part, truth: int, known: set[Key], device: str) -> list[Row]
             | {"sites": 1, "method": "centralised", "refine": "0", "rounds": 0}
             | judged(whole.model, data, test)
             | {"to_mle": 0.0, "same_optimum": True, "converged": whole.converged}
-            | {"site_bytes": 0, "refitted": 0, "improved": 0, "left_out": 0}
+            | {"site_bytes": 0, "refitted": 0, "left_out": 0}
             | {"local_seconds": seconds, "merging_seconds": 0.0, "refine_seconds": 0.0}
             | {"learning_seconds": seconds, "other_cores_busy": other.cores()}
             | environment()
@@ -289,7 +289,6 @@ def sent(messages: list[LocalModel], with_grams: bool) -> int:
 def counted(fit: DistributedFit) -> Row:
     return {
         "refitted": len(fit.refitted),
-        "improved": len(fit.consensus.improved),
         "left_out": len(fit.aggregation.left_out),
     }
 

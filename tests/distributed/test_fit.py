@@ -1,17 +1,15 @@
-"""Local fits over shards, second chances, and the estimators around them."""
+"""One search for all shards, local fits, and the estimators around them."""
 
 import copy
 import pickle
 import warnings
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from otmoe.distributed.consensus import Consensus, better, refit_from_consensus
 from refusals import codes, refused
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
@@ -34,10 +32,10 @@ from otmoe.aggregation import merged
 from otmoe.data.shards import ArrayShard, RowsShard, ShardError, split
 from otmoe.distributed import fit as distributed
 from otmoe.distributed import task as local
-from otmoe.distributed.fit import TOGETHER, fit_shards
+from otmoe.distributed.fit import fit_shards
+from otmoe.distributed.start import shared_start
 from otmoe.distributed.task import Task, fit_local
 from otmoe.estimators.base import FitWarning
-from otmoe.likelihood.starts import INFORMATIVE
 from otmoe.model.target import Target
 from otmoe.text.arguments import generator
 from otmoe.text.sentences import Error, Finding, Warn
@@ -166,15 +164,13 @@ def test_the_support_is_rows_of_all_shards(supports, shards, data):
 
 
 def test_timings_are_those_of_the_clock_by_stage(fit):
-    timings, spent = dict(fit.timings), fit.consensus.seconds
-    assert list(timings) == ["fits", "consensus", "aggregation", "refine", "total"]
+    timings = dict(fit.timings)
+    assert list(timings) == ["search", "fits", "aggregation", "refine", "total"]
     assert min(timings.values()) >= 0
     assert timings.pop("total") == pytest.approx(sum(timings.values()))
     assert timings["aggregation"] > fit.aggregation.timings["total"] > 0
-    assert timings["consensus"] > spent["merging"] > 0 and "together" not in spent
-    # here one after another: every fit, and one more from what the others agree on
     assert len(fit.seconds) == N_SHARDS and fit.seconds.min() > 0
-    assert fit.seconds.sum() < timings["fits"] + timings["consensus"]
+    assert fit.seconds.sum() < timings["fits"]  # here one after another
 
 
 class Backwards(Executor):
@@ -253,15 +249,7 @@ def test_a_call_that_makes_no_sense_is_refused(shards):
     refused("not_one_of", **facts).by(fitted, shards, on_error="ignore")
 
 
-# -- second chances ----------------------------------------------------------------------------
-
-
-@pytest.fixture
-def nothing_offered(monkeypatch):
-    """Leave shards alone with their own starts."""
-    monkeypatch.setattr(
-        distributed, "refit_from_consensus", lambda tasks, fits, *_: Consensus(list(fits))
-    )
+# -- one search for all ------------------------------------------------------------------------
 
 
 def less_likely(fit, by, **changes):
@@ -271,16 +259,17 @@ def less_likely(fit, by, **changes):
 
 
 def planted(monkeypatch, bad):
-    """Let fits of some shards end in a wrong optimum, as long as `bad(name, n_starts)` says so."""
+    """Let fits of some shards end in a wrong optimum, as long as `bad(name, again)` says so."""
     calls = []
 
     def fit(task):
-        n_starts = task.options["n_init"]
-        calls.append((task.shard.name, n_starts, task.seed))
+        again = task.options["init"] is None
+        calls.append((task.shard.name, again))
         found = fit_local(task)
-        if not bad(task.shard.name, n_starts):
+        if not bad(task.shard.name, again):
             return found
-        alone = fit_local(replace(task, n_experts=1)).message.model
+        options = {**task.options, "init": None}
+        alone = fit_local(replace(task, n_experts=1, options=options)).message.model
         model = found.message.model
         gate = replace(model.gate, coef=0 * model.gate.coef)
         both = replace(model, experts=alone.experts.take([0, 0]), gate=gate)
@@ -292,125 +281,48 @@ def planted(monkeypatch, bad):
     return calls
 
 
-def test_a_shard_in_a_wrong_optimum_takes_the_start_that_others_agree_on(monkeypatch, shards, fit):
-    calls = []
+def test_every_shard_sets_out_from_one_search_on_rows_of_all(monkeypatch, shards, data, fit):
+    starts = []
 
-    def fit_badly(task):
-        calls.append((task.shard.name, task.options.get("init"), task.n_support))
-        found = fit_local(task)
-        if task.shard.name not in ("shard 1", "shard 5") or "init" in task.options:
-            return found
-        alone = fit_local(replace(task, n_experts=1)).message  # one expert for all rows, twice
-        model = replace(found.message.model, experts=alone.model.experts.take([0, 0]))
-        worse = replace(found.message, model=model, log_likelihood=alone.log_likelihood)
-        return replace(found, message=worse)
+    def watched(task):
+        starts.append(task.options["init"])
+        return fit_local(task)
 
-    monkeypatch.setattr(distributed, "fit_local", fit_badly)
+    monkeypatch.setattr(distributed, "fit_local", watched)
     found = fitted(shards)
-    assert found.consensus.improved == ("shard 1", "shard 5")
-    assert found.refitted == () and found.aggregation.left_out == {}
-    asked = calls[N_SHARDS:]
-    assert [name for name, *_ in asked] == [shard.name for shard in shards]  # all are small
-    assert all(start is asked[0][1] and n == 0 for _, start, n in asked)
-    for a, b in zip(found.local_models, fit.local_models, strict=True):
-        assert abs(a.log_likelihood - b.log_likelihood) < 1e-3
-    after, before = (f.aggregation.model.to_vector() for f in (found, fit))
-    assert_allclose(after, before, atol=0.02)
+    assert len(starts) == N_SHARDS and all(start is found.start for start in starts)
+    assert_array_equal(found.start.to_vector(), fit.start.to_vector())
+    # all rows are fewer than the search asks for: it has found their maximum
+    whole = MoERegressor(2, **QUICK).fit(data.X, data.y).model_.aligned_to(found.start, data.X)
+    assert_allclose(found.start.to_vector(), whole.to_vector(), rtol=1e-4, atol=1e-4)
 
 
-def agreed(tasks, fits, n_experts, together=None, **bounds):
-    """Return the consensus of fits, and the tasks that were run for it."""
-    asked = []
-
-    def run(again):
-        asked.extend(again)
-        return list(map(fit_local, again))
-
-    rng = np.random.default_rng(0)
-    return refit_from_consensus(tasks, fits, n_experts, rng, run, together, **bounds), asked
+def test_rows_of_a_search_stand_for_all_of_their_shard(shards):
+    few = RowsShard("few", *(part[:40] for part in (shards[0].read().X, shards[0].read().y)))
+    start = shared_start([few], 2, Target(), {"n_init": 1}, HERE, np.random.default_rng(0))
+    assert start.n_experts == 2
+    assert shared_start([few], 41, Target(), {}, HERE, np.random.default_rng(0)) is None
 
 
-def test_large_shards_are_asked_only_if_their_fit_is_doubtful(shards):
-    tasks = [replace(task_of(shards, m), n_support=50) for m in range(N_SHARDS)]
-    fits = list(map(fit_local, tasks))
-    fits[3] = less_likely(fits[3], 100.0)
-    found, asked = agreed(tasks, fits, 2, small=100)
-    assert found.improved == ("shard 3",)
-    assert [task.shard.name for task in asked] == ["shard 3"]
+def test_a_start_that_is_given_is_not_searched_for(monkeypatch, shards, fit):
+    monkeypatch.setattr(distributed, "shared_start", None)
+    found = fitted(shards, options={"init": fit.start})
+    assert_array_equal(found.aggregation.model.to_vector(), fit.aggregation.model.to_vector())
 
 
-@pytest.fixture(scope="module")
-def tangled():
-    """Rows of overlapping experts in shards so small that many end in wrong optima."""
-    data = simulate(4_200, 3, 4, overlap=True, random_state=1)
-    parts = np.array_split(np.arange(4_200), 14)
-    return data, [RowsShard(f"s{i}", data.X, data.y, index=part) for i, part in enumerate(parts)]
-
-
-def passes_watched(monkeypatch, fail=False):
-    """Return a list of what the passes over several shards are asked for."""
-    asked, em_shards = [], distributed.em_shards
-
-    def watched(shards, start, **kwargs):
-        asked.append((shards, start, kwargs))
-        if fail:
-            raise TasksFailed([Failure(shards[0].name, "it is gone")])
-        return em_shards(shards, start, **kwargs)
-
-    monkeypatch.setattr(distributed, "em_shards", watched)
-    return asked
-
-
-def test_shards_in_many_optima_set_out_from_passes_over_some_of_them(monkeypatch, tangled):
-    data, shards = tangled
-    asked = passes_watched(monkeypatch)
-    fits = []
-    for bounds in ({"many": 1.0}, {"enough": 7}):
-        consensus = partial(refit_from_consensus, **bounds)
-        monkeypatch.setattr(distributed, "refit_from_consensus", consensus)
-        fits.append(fit_shards(shards, 3, random_state=0))
-    alone, found = fits
-    [(used, _, kwargs)] = asked
-    assert len(used) == 7 and kwargs["max_iter"] == TOGETHER
-    assert (alone.consensus.n_together, found.consensus.n_together) == (0, 7)
-    assert len(found.consensus.improved) > 14 / 8
-    assert found.consensus.seconds["merging"] > 0 and found.consensus.seconds["together"] > 0
-    after, before = (f.aggregation.model.log_density(data.X, data.y).sum() for f in (found, alone))
-    assert after - before > 20
-
-
-def test_shards_that_fail_in_those_passes_stop_nothing(monkeypatch, tangled):
-    asked = passes_watched(monkeypatch, fail=True)
-    consensus = partial(refit_from_consensus, enough=7)
-    monkeypatch.setattr(distributed, "refit_from_consensus", consensus)
-    found = fit_shards(tangled[1], 3, random_state=0)
-    assert len(asked) == 1 and len(found.local_models) == 14
-
-
-def test_few_rows_stay_with_the_others_unless_they_clearly_prefer_another_maximum(shards):
-    first = fit_local(task_of(shards, 1))
-    again = less_likely(first, 5.0)
-    assert better(first, again).message is first.message
-    assert better(first, again, slack=4.0).message is first.message
-    assert better(first, again, slack=6.0).message is again.message
-    assert better(first, again, slack=6.0).seconds == 2 * first.seconds
-
-
-@pytest.mark.usefixtures("nothing_offered")
-def test_a_shard_that_stands_out_is_fitted_again_with_more_starts(monkeypatch, shards, fit):
-    calls = planted(monkeypatch, lambda name, n: name == "shard 5" and n <= 3)
+def test_a_shard_that_stands_out_searches_for_itself(monkeypatch, shards, fit):
+    calls = planted(monkeypatch, lambda name, again: name == "shard 5" and not again)
     found = fitted(shards)
     assert found.refitted == ("shard 5",) and found.aggregation.left_out == {}
-    assert calls[N_SHARDS:] == [("shard 5", 9, task_of(shards, 5).seed + 1)]
+    assert calls[N_SHARDS:] == [("shard 5", True)]
     assert len(found.aggregation.sites) == N_SHARDS
     gap = found.aggregation.model.to_vector() - fit.aggregation.model.to_vector()
     assert np.abs(gap).max() < 1e-4  # the same optimum as without the accident
 
 
-@pytest.mark.usefixtures("nothing_offered")
-def test_the_seconds_of_a_second_chance_count(monkeypatch, shards):
+def test_the_seconds_of_a_search_of_its_own_count(monkeypatch, shards):
     def fit(task):
-        again = task.options["n_init"] > 3
+        again = task.options["init"] is None
         low = task.shard.name == "shard 5" and not again
         return less_likely(fit_local(task), 300.0 * low, seconds=2.0 if again else 1.0)
 
@@ -419,10 +331,9 @@ def test_the_seconds_of_a_second_chance_count(monkeypatch, shards):
     assert_array_equal(found.seconds, np.where(np.arange(N_SHARDS) == 5, 3.0, 1.0))
 
 
-@pytest.mark.usefixtures("nothing_offered")
 @pytest.mark.parametrize("threads", [False, True])
 def test_a_shard_that_stays_bad_is_left_out_by_name(monkeypatch, supports, shards, threads):
-    planted(monkeypatch, lambda name, n: name in ("shard 2", "shard 6"))
+    planted(monkeypatch, lambda name, again: name in ("shard 2", "shard 6"))
     with ThreadPoolExecutor(2) as pool:
         found = fitted(shards, workers=Workers(pool if threads else None))
     result = found.aggregation
@@ -435,31 +346,15 @@ def test_a_shard_that_stays_bad_is_left_out_by_name(monkeypatch, supports, shard
     assert_array_equal(result.model.to_vector(), expected.model.to_vector())
 
 
-@pytest.mark.usefixtures("nothing_offered")
-def test_a_worse_second_fit_is_not_kept(monkeypatch, shards):
-    def fit(task):
-        loss = {3: 300.0}.get(task.options["n_init"], 600.0)
+def test_a_worse_second_fit_is_not_kept(monkeypatch, shards, fit):
+    def fit_badly(task):
+        loss = 600.0 if task.options["init"] is None else 300.0
         return less_likely(fit_local(task), loss * (task.shard.name == "shard 1"))
 
-    monkeypatch.setattr(distributed, "fit_local", fit)
+    monkeypatch.setattr(distributed, "fit_local", fit_badly)
     found = fitted(shards)
-    first = fit_local(task_of(shards, 1)).message.log_likelihood - 300.0
-    assert found.local_models[1].log_likelihood == first
+    assert found.local_models[1].log_likelihood == fit.local_models[1].log_likelihood - 300.0
     assert set(found.aggregation.left_out) == {"shard 1"}
-
-
-@pytest.mark.usefixtures("nothing_offered")
-def test_a_second_chance_has_more_starts_also_where_none_were_asked_for(monkeypatch, shards):
-    starts = []
-
-    def fit(task):
-        starts.append(task.options.get("n_init"))
-        low = task.shard.name == "shard 0" and task.options.get("n_init") is None
-        return less_likely(fit_local(replace(task, options={"n_init": 2})), 300.0 * low)
-
-    monkeypatch.setattr(distributed, "fit_local", fit)
-    fitted(shards, options=None)
-    assert starts == [None] * N_SHARDS + [3 * INFORMATIVE.n_init]
 
 
 def test_a_shard_of_another_law_is_left_out(shards):
@@ -470,10 +365,9 @@ def test_a_shard_of_another_law_is_left_out(shards):
     assert set(found.aggregation.left_out) == set(found.refitted) == {"shard 4"}
 
 
-@pytest.mark.usefixtures("nothing_offered")
-def test_a_second_chance_that_fails_changes_nothing(monkeypatch, shards, fit):
+def test_a_search_of_its_own_that_fails_changes_nothing(monkeypatch, shards, fit):
     def fit_once(task):
-        if task.options["n_init"] > 3:
+        if task.options["init"] is None:
             raise MemoryError
         return less_likely(fit_local(task), 300.0 * (task.shard.name == "shard 1"))
 
@@ -661,7 +555,6 @@ def test_shards_that_stop_early_give_one_warning(data):
     assert not est.converged_
 
 
-@pytest.mark.usefixtures("nothing_offered")
 def test_a_shard_left_out_gives_one_warning(monkeypatch, data):
     planted(monkeypatch, lambda name, n: name == "shard 3")
     est = DistributedMoERegressor(2, n_shards=N_SHARDS, **QUICK)
