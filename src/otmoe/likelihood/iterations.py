@@ -132,8 +132,9 @@ def run_newton(
     floor = min(VARIANCE_FLOOR, model.experts.smallest_dispersion) * (1 - 1e-9)
 
     def evaluate(theta: Floats, near: NewtonPoint | None = None) -> NewtonPoint:
-        at = model.with_vector(theta)
-        if not at.experts.smallest_dispersion >= floor:
+        with np.errstate(over="ignore"):  # a variance that overflows is refused
+            at = model.with_vector(theta)
+        if not (at.experts.smallest_dispersion >= floor and np.all(np.isfinite(at.to_vector()))):
             return NewtonPoint(-np.inf, theta, penalty)
         found = passes.information(at, matrix=near is None)
         return NewtonPoint(

@@ -96,7 +96,7 @@ class Stage:
     def spread(self, model: MoE) -> float:
         """Return the standard deviation of a row's log-likelihood, summed over the rows."""
         values = self.posterior(model).log_density
-        return float(np.sqrt(np.cov(values, aweights=self.weight)) * self.weight.sum())
+        return float(np.sqrt(np.cov(values, aweights=self.weight, ddof=0)) * self.weight.sum())
 
 
 def subsample(rows: Rows, size: int, rng: np.random.Generator) -> Rows:

@@ -100,7 +100,8 @@ def plane_labels(experts: Experts, block: Block, rng: np.random.Generator) -> Fl
 def cluster_labels(experts: Experts, block: Block, rng: np.random.Generator) -> Floats:
     """Give each row to its k-means cluster of x."""
     seed = int(rng.integers(2**31))
-    clusters = KMeans(experts.n_experts, n_init=1, max_iter=20, random_state=seed)
+    n_clusters = min(experts.n_experts, len(block.y))
+    clusters = KMeans(n_clusters, n_init=1, max_iter=20, random_state=seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct rows than clusters
         return np.asarray(clusters.fit_predict(block.X[:, 1:]))
