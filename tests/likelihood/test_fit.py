@@ -295,12 +295,10 @@ def test_a_separated_gate_still_gives_the_lines(table):
 
 @pytest.mark.slow
 def test_hard_truths_are_found():
-    gaps = []
-    for seed in range(20):
-        data = simulate(8000, 4, 20, random_state=seed)
+    for seed in range(6):
+        data = simulate(4000, 4, 20, random_state=seed)
         fit = em(data.X, data.y, 4, random_state=seed)
-        gaps.append(fit.log_likelihood - data.truth.log_density(data.X, data.y).sum())
-    assert np.sum(np.array(gaps) >= -20) >= 19, gaps
+        assert fit.log_likelihood >= data.truth.log_density(data.X, data.y).sum() - 20
 
 
 # -- when there is no good answer --------------------------------------------------------------
