@@ -138,7 +138,9 @@ def fit_shards(
     # 1) where the maximum is
     own = np.random.default_rng(int(rng.integers(2**31)))  # so that later draws do not hang on it
     start = plan.options.get("init") or plan.start(shards, own)
-    tasks = [replace(task, options={**task.options, "init": start}) for task in tasks]
+    ridge = plan.ridge.shared(len(shards))
+    local = {"init": start, "alpha": ridge.gate, "expert_alpha": ridge.experts}
+    tasks = [replace(task, options={**task.options, **local}) for task in tasks]
     clock.lap("search")
     # 2) every shard from there; then what stands out, by a search of its own
     tasks, fits, failures = _fit_once(plan, tasks, progress)

@@ -11,6 +11,7 @@ from otmoe.arrays.numerics import Floats
 from otmoe.model.experts import Experts
 from otmoe.model.mixture import MoE
 
+_LEAST_GATE, _LEAST = 0.03, 0.3  # of a shard, as for Gaussian experts and for counts
 _HOLD = 1e-5  # of experts' slopes where no prior is asked for: separable rows stay finite
 
 
@@ -40,6 +41,16 @@ class Ridge:
         return cls(
             family.alpha if alpha is None else float(alpha),
             family.expert_alpha if expert_alpha is None else float(expert_alpha),
+        )
+
+    def shared(self, n_shards: int) -> Self:
+        """Return a shard's part of the ridge, so that all together bear it once; never too little.
+
+        A shard of few rows keeps what any fit needs for its coefficients to stay finite.
+        """
+        gate, experts = self.gate / n_shards, self.experts / n_shards
+        return type(self)(
+            max(gate, min(self.gate, _LEAST_GATE)), max(experts, min(self.experts, _LEAST))
         )
 
     @property
