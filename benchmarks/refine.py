@@ -17,6 +17,7 @@ from otmoe.distributed.rounds import Question, information_local
 from otmoe.likelihood.information import observed_information
 from otmoe.likelihood.rounds import Refinement, advance
 from otmoe.likelihood.rows import Rows, Scaling
+from otmoe.model.ridge import Ridge
 from otmoe.model.target import Target
 from studies.rows import Row
 from studies.truths import draw
@@ -37,7 +38,8 @@ def measure(case: Row, settings: Settings) -> Row:
             slice(part[0], part[-1] + 1) for part in np.array_split(np.arange(n), case["shards"])
         )
     ]
-    state, target = Refinement(data.truth, scaling), Target.of(data.truth)
+    state = Refinement(data.truth, scaling, Ridge.of(data.truth.experts))
+    target = Target.of(data.truth)
 
     def one_round() -> None:
         asked = [Question(shard, data.truth, scaling, target) for shard in shards]
