@@ -11,6 +11,7 @@ from otmoe.data.shards import Shard
 from otmoe.distributed.rounds import Question, information_local, likelihood_local
 from otmoe.likelihood.rounds import Refinement, advance, judged
 from otmoe.likelihood.rows import Scaling
+from otmoe.model.ridge import Ridge
 from otmoe.model.target import Target
 
 
@@ -35,7 +36,8 @@ def refined(
         Seconds of the slowest site and of the server, over all rounds.
     """
     target = Target.of(model) if target is None else target
-    state, seconds, left = Refinement(model, Scaling.of(support)), 0.0, sorted(rounds)
+    state = Refinement(model, Scaling.of(support), Ridge.of(model.experts))
+    seconds, left = 0.0, sorted(rounds)
     while not state.is_done("auto"):
         answers, slowest = [], 0.0
         for shard in shards:

@@ -170,6 +170,7 @@ def test_the_estimator_ends_at_the_fit_of_all_rows_and_has_its_standard_errors()
     assert_allclose(found.gate, there.gate, rtol=1e-5)
 
 
+@pytest.mark.filterwarnings("ignore::otmoe.estimators.base.FitWarning")  # the ridge has its say
 def test_a_classifier_goes_the_same_way():
     data = simulate(3000, 2, 3, family="logistic", softness=1.0, random_state=3)
     labels = np.array(["no", "yes"])[data.y.astype(int)]

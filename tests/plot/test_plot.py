@@ -290,8 +290,9 @@ def test_residuals_of_counts_have_unit_variance_and_those_of_classes_are_refused
 # -- traces --------------------------------------------------------------------------------------
 
 
-def test_convergence_shows_the_distance_to_the_last(est):
-    display = ConvergenceDisplay.from_fit(est)
+def test_convergence_shows_the_distance_to_the_last(data):
+    est = MoERegressor(2, warm_start=True, random_state=0).fit(data.X[::2], data.y[::2])
+    display = ConvergenceDisplay.from_fit(est.fit(data.X, data.y))  # some way to go
     trace = est.fit_.trace
     x, y = display.line_.get_data()
     assert_allclose(y, (trace[-1] - trace)[x.astype(int)])
