@@ -150,8 +150,8 @@ def test_the_whole_route_ends_at_the_fit_of_all_rows(both):
     ends = {"merging": before["status"]["text"], "rounds": report["status"]["text"]}
     assert shown["status"] == str(Status.REFINED(**ends))
     assert report["status"]["code"] == "at_maximum"
-    errors = after["inference"]["standard_errors"]
-    assert_allclose(shown["inference"]["standard_errors"], errors)
+    errors = np.array(after["inference"]["standard_errors"], dtype=float)
+    assert_allclose(np.array(shown["inference"]["standard_errors"], dtype=float), errors)
     changed = {"refinement", "inference", "no_inference", "status"}
     for key in before.keys() - changed:
         assert after[key] == before[key]
