@@ -250,7 +250,6 @@ def inference_shards(
     Inference
     """
     kind = check_kind(kind, groups is not None)
-    ridge = Ridge.of(model.experts) if ridge is None else ridge
     target = Target.of(model) if target is None else target
     counted = _counted(shards, model, target, workers)
     scaling, _ = counted.moments.standardisation(model.experts)
@@ -269,8 +268,7 @@ def inference_shards(
         model,
         information,
         total,
-        penalty=ridge.matrix(here),
-        hold=ridge.weak.matrix(here),
+        penalty=(Ridge.of(model.experts) if ridge is None else ridge).matrix(here),
         scaling=scaling,
         outer=outer,
         n_groups=n_groups,

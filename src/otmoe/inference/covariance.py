@@ -96,7 +96,6 @@ def parameter_covariance(
     information: Information,
     penalty: Floats,
     *,
-    hold: Floats | None = None,
     scaling: Scaling = AS_GIVEN,
     outer: Floats | None = None,
 ) -> Covariance:
@@ -113,9 +112,6 @@ def parameter_covariance(
         At the model, summed over all rows.
     penalty : ndarray of shape (P, P)
         Matrix of the ridge that the model was fitted with; zeros for none.
-    hold : ndarray of shape (P, P), optional
-        Matrix of a ridge so weak that the rows do not determine what it holds; by default
-        `penalty`.
     scaling : Scaling
         The scale of `information`, `penalty` and `outer`; by default the user's.
     outer : ndarray of shape (P, P), optional
@@ -123,11 +119,10 @@ def parameter_covariance(
     """
     # 1) directions about which rows and ridge together hold information 1; where neither holds
     #    any, what the inverse needs counts as the ridge's
-    hold = penalty if hold is None else hold
     unit = _units(model, information)
-    values, vectors, blind = _spectrum((information.matrix + hold) * unit[:, None] * unit)
+    values, vectors, blind = _spectrum((information.matrix + penalty) * unit[:, None] * unit)
     root = vectors / np.sqrt(np.where(blind, 1.0, values))
-    ridge = root.T @ (hold * unit[:, None] * unit) @ root
+    ridge = root.T @ (penalty * unit[:, None] * unit) @ root
     ridge[blind] = ridge[:, blind] = 0.0
     ridge[blind, blind] = 1.0
     # 2) turned so that the ridge's part of each is separate

@@ -40,7 +40,6 @@ def inference(
     n_samples: float,
     *,
     penalty: Floats | None = None,
-    hold: Floats | None = None,
     scaling: Scaling = AS_GIVEN,
     outer: Floats | None = None,
     n_groups: int | None = None,
@@ -59,8 +58,6 @@ def inference(
     penalty : ndarray of shape (P, P), optional
         Matrix of the ridge that the model was fitted with, from
         :meth:`otmoe.model.ridge.Ridge.matrix`.
-    hold : ndarray of shape (P, P), optional
-        Matrix of its weak part, :attr:`otmoe.model.ridge.Ridge.weak`; by default all of it.
     scaling : Scaling
         The scale of `information`, `penalty` and `outer`; by default the user's.
     outer : ndarray of shape (P, P), optional
@@ -89,9 +86,7 @@ def inference(
         kind, outer = "clustered", outer * (n_groups / (n_groups - 1))
     ridge = np.zeros((P, P)) if penalty is None else penalty
     check_at_maximum(distance_to_maximum(model, information, ridge, scaling=scaling))
-    covariance = parameter_covariance(
-        model, information, ridge, hold=hold, scaling=scaling, outer=outer
-    )
+    covariance = parameter_covariance(model, information, ridge, scaling=scaling, outer=outer)
     return Inference(
         model,
         covariance,
@@ -151,7 +146,6 @@ def observed_inference(
     Inference
     """
     kind = check_kind(kind, groups is not None)
-    ridge = Ridge.of(model.experts, alpha, expert_alpha)
     with threads(n_jobs) as pool:
         rows, _ = Rows(X, y, sample_weight, offset, pool=pool).standardised(model.experts)
         here = rows.scaling.from_user(model)
@@ -167,8 +161,7 @@ def observed_inference(
         model,
         information,
         rows.total_weight,
-        penalty=ridge.matrix(here),
-        hold=ridge.weak.matrix(here),
+        penalty=Ridge.of(model.experts, alpha, expert_alpha).matrix(here),
         scaling=rows.scaling,
         outer=outer,
         n_groups=n_groups,
@@ -192,7 +185,6 @@ def fitted_inference(fit: Fit, model: MoE) -> Inference:
         fit.evidence.information,
         fit.n_samples,
         penalty=fit.evidence.penalty,
-        hold=fit.evidence.hold,
         scaling=fit.evidence.scaling,
         log_likelihood=fit.log_likelihood,
     )
@@ -237,7 +229,6 @@ def refined_inference(state: Refinement) -> Inference:
         state.best.information,
         state.best.n_samples,
         penalty=state.penalty,
-        hold=state.hold,
         scaling=state.scaling,
         log_likelihood=state.best.information.log_likelihood,
     )

@@ -42,15 +42,12 @@ class Evidence:
         On the standardised scale, experts ordered as in the model.
     penalty : ndarray of shape (P, P)
         Matrix of the ridge there.
-    hold : ndarray of shape (P, P)
-        Matrix of its weak part.
     scaling : Scaling
         That scale.
     """
 
     information: Information
     penalty: Floats
-    hold: Floats
     scaling: Scaling
 
 
@@ -288,8 +285,7 @@ def _evidence(run: Run, ridge: Ridge, order: Floats, scaling: Scaling) -> Eviden
         np.linalg.solve(T.T, np.linalg.solve(T.T, found.matrix).T),
         found.mass[order],
     )
-    there = run.model.take(order)
-    return Evidence(information, ridge.matrix(there), ridge.weak.matrix(there), scaling)
+    return Evidence(information, ridge.matrix(run.model.take(order)), scaling)
 
 
 def _minimum_norm(model: MoE, correlation: Floats) -> MoE:

@@ -115,11 +115,6 @@ class Refinement:
         return _penalty(here, self.scaling, self.pooled, self.ridge)
 
     @property
-    def hold(self) -> Floats:
-        """The matrix of the weak part of the ridge, in the same parameters."""
-        return replace(self, ridge=self.ridge.weak).penalty
-
-    @property
     def status(self) -> Notice:
         """What happened."""
         if self.best is None:

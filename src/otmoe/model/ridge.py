@@ -54,11 +54,6 @@ class Ridge:
         )
 
     @property
-    def weak(self) -> Self:
-        """The part that only keeps parameters finite: what it holds, the rows do not determine."""
-        return type(self)(min(self.gate, _LEAST_GATE), 0.0)
-
-    @property
     def held(self) -> float:
         """The ridge on the experts' slopes, which is never quite nothing."""
         return max(self.experts, _HOLD)
