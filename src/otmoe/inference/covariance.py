@@ -26,6 +26,7 @@ ridge holds them; its share is then 1 / (1 + log(n / alpha)) or more, however sm
 AS_GIVEN = Scaling()
 """The user's own scale."""
 
+_OF_SEPARATED = 0.45  # of the ridge's share where a plane separates rows
 _BLIND = 1e-12  # what rows know of a direction that they say nothing about: its inverse is finite
 _NEAR = 0.1  # standard errors from the maximum, where coverage is 0.949 in place of 0.95 (maths 15)
 
@@ -46,12 +47,15 @@ class Covariance:
     pull : ndarray of shape (P,)
         What the ridge has taken from the parameters: the maximum without it is, to first order,
         at the parameters plus this.
+    limit : ndarray of shape (P,)
+        Share of the ridge from which on the rows do not determine a parameter.
     """
 
     basis: Floats
     share: Floats
     core: Floats
     pull: Floats
+    limit: Floats
 
     def inflation(self, combinations: Floats) -> Floats:
         """Return the variance the rows give, in units of that which rows and ridge give; (m,).
@@ -68,7 +72,8 @@ class Covariance:
 
     def determined(self, combinations: Floats) -> Floats:
         """Say which linear combinations (m, P) the rows determine, (m,)."""
-        return self.inflation(combinations) < 1 / (1 - RIDGE_SHARE)
+        limit = np.where(combinations != 0, self.limit, 1.0).min(axis=1)
+        return self.inflation(combinations) < 1 / np.maximum(1 - limit, _BLIND)
 
     def of(self, combinations: Floats) -> Floats:
         """Return the covariance of linear combinations (m, P), (m, m); NaN where not determined."""
@@ -136,7 +141,26 @@ def parameter_covariance(
         core = (alone[:, None] * (basis.T @ outer @ basis)) * alone
     pull = basis @ (alone * (basis.T @ (penalty @ scaling.from_user(model).to_vector())))
     to_user = scale_jacobian(model, scaling)
-    return Covariance(to_user @ basis, share, core, to_user @ pull)
+    limit = _limits(model, penalty, float(information.mass.sum()))
+    return Covariance(to_user @ basis, share, core, to_user @ pull, limit)
+
+
+def _limits(model: MoE, penalty: Floats, n_samples: float) -> Floats:
+    """Return the share of the ridge from which on rows do not determine a parameter, (P,).
+
+    Half of what it is where a plane separates the rows: the weaker the ridge, the further these
+    parameters run off before it holds them.
+    """
+    diagonal, split = np.diagonal(penalty), model.gate.n_parameters
+
+    def limit(part: Floats) -> float:
+        alpha = np.max(part, initial=0.0)
+        far = np.log(max(n_samples / max(alpha, 1e-300), 1.0))
+        return float(max(RIDGE_SHARE, _OF_SEPARATED / (1 + far)))
+
+    limits = np.full(len(diagonal), limit(diagonal[:split]))
+    limits[split:] = limit(diagonal[split:])
+    return limits
 
 
 def scale_jacobian(model: MoE, scaling: Scaling) -> Floats:
