@@ -508,6 +508,7 @@ def estimated(family, weighted=False):
     return est.fit(X, y, sample_weight=weight), (X, y, weight)
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("weighted", [False, True])
 def test_a_fit_knows_its_standard_errors(family, weighted):
     """The matrix is that of the last full step, a tenth of a standard error away at most."""

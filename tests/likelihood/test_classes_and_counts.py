@@ -93,13 +93,14 @@ def test_an_offset_shifts_a_gaussian_response(rng):
 
 def test_two_classes_are_the_same_by_softmax_and_by_logit(rng):
     data = simulate(2000, 2, 3, family="logistic", softness=1.0, random_state=1)
-    logit = em(data.X, data.y, 2, family="logistic", random_state=0)
+    ridges = {"alpha": 0.1, "expert_alpha": 0.5}
+    logit = em(data.X, data.y, 2, family="logistic", random_state=0, **ridges)
     assert isinstance(logit.model.experts, LogisticExperts)
     both = np.stack([-logit.model.experts.coef, np.zeros_like(logit.model.experts.coef)], axis=1)
     from dataclasses import replace
 
     start = replace(logit.model, experts=MultinomialExperts(both))
-    softmax = em(data.X, data.y, 2, family="multinomial", n_classes=2, init=start)
+    softmax = em(data.X, data.y, 2, family="multinomial", n_classes=2, init=start, **ridges)
     assert softmax.log_likelihood == pytest.approx(logit.log_likelihood, abs=1e-6)
     np.testing.assert_allclose(
         softmax.model.predict(data.X)[:, 1], logit.model.predict(data.X), atol=1e-5
@@ -118,6 +119,7 @@ def test_fits_are_as_likely_as_the_truth(family):
         assert fit.log_likelihood >= data.truth.log_density(data.X, data.y).sum() - 20
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_separable_classes_converge_to_finite_coefficients(rng):
     X = rng.normal(size=(200, 2))
     for ridge, share in ((0.0, 1.0), (None, 0.97)):
