@@ -9,6 +9,7 @@ from pathlib import Path
 from rich.console import Console
 
 from benchmarks import (
+    constants,
     defaults,
     em_pass,
     families,
@@ -36,6 +37,7 @@ ALL = (
     families.BENCHMARK,
     screening.BENCHMARK,
     report.BENCHMARK,
+    constants.BENCHMARK,
     *defaults.BENCHMARKS,
 )
 ROOT = Path(__file__).parents[1]

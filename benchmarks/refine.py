@@ -40,7 +40,7 @@ def measure(case: Row, settings: Settings) -> Row:
     state, target = Refinement(data.truth, scaling), Target.of(data.truth)
 
     def one_round() -> None:
-        asked = [Question(shard, data.truth, scaling, target) for shard in shards]
+        asked = [Question(shard, data.truth, scaling, target, moments=True) for shard in shards]
         advance(state, list(map(information_local, asked)))
 
     with threadpool_limits(1):

@@ -68,7 +68,10 @@ def machines(rows: Sequence[Row]) -> str:
 
 
 class OtherWork:
-    """Cores that other processes kept busy since this was made; unknown where /proc is missing."""
+    """Cores that other processes kept busy since this was made; NaN where /proc is missing.
+
+    The kernel counts in hundredths of a second: over less than a tenth nothing can be said.
+    """
 
     def __init__(self) -> None:
         self._begin = self._now()
@@ -84,4 +87,6 @@ class OtherWork:
 
     def cores(self) -> float:
         (start, before), (end, after) = self._begin, self._now()
+        if end - start < 0.1:
+            return float("nan")
         return max(0.0, (after - before) / (end - start))

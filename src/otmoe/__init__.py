@@ -60,3 +60,8 @@ __all__ = [
     "simulate",
     "support_from",
 ]
+
+
+def __dir__() -> list[str]:
+    """Show what is meant to be used; rooms can be imported by name all the same."""
+    return sorted(__all__)

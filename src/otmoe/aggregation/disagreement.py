@@ -14,6 +14,8 @@ from otmoe.model.experts import Experts
 from otmoe.model.mixture import MoE
 from otmoe.text.notices import Notice
 
+# Chosen on simulated sites and on stations (maths 12, `python -m benchmarks.stations`), tried by
+# `python -m benchmarks screening`, and halved and doubled by `python -m benchmarks constants`.
 THRESHOLD = 5.0
 """Deviations from the median at which a shard or a site stands out."""
 
@@ -27,9 +29,9 @@ _NEGLIGIBLE = 1e-3  # nats per row that nobody would notice
 
 _REFERENCES = 32  # models that each one is compared with, where there are more
 _COMPARABLE = 10  # points that two models must share
-_SEED = 0
+_SEED = 0  # of the draws, which are the same for every site
 _TAIL = 2.0  # log ratio of densities from which a rare draw would decide a mean
-_FAR = 1e300  # nats, where numbers end
+_FAR = 1e300  # nats, where numbers end: stands for a log density of minus infinity
 
 _beyond = np.errstate(over="ignore", invalid="ignore")  # what a site predicts may have no number
 

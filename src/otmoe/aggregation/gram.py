@@ -20,7 +20,10 @@ from otmoe.text.errors import InvalidInput
 from otmoe.text.sentences import Error, Status
 
 SHARP = 0.15
-"""Share of log K below which the mean entropy of a gate counts as sharp (maths 13)."""
+"""Share of log K below which the mean entropy of a gate counts as sharp.
+
+The table of maths 13 decided (`python -m paper.gate_softness`).
+"""
 
 
 def gram(problem: Problem, rng: np.random.Generator) -> Outcome:

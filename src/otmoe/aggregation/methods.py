@@ -10,7 +10,7 @@ import numpy as np
 from otmoe.aggregation.contribution import Outcome
 from otmoe.aggregation.gate import gated
 from otmoe.aggregation.greedy import greedy_labels
-from otmoe.aggregation.mm import descend
+from otmoe.aggregation.mm import EMPTY, descend
 from otmoe.aggregation.problem import Problem
 from otmoe.aggregation.sources import costs
 from otmoe.aggregation.starts import FEW, search
@@ -21,15 +21,17 @@ from otmoe.model.mixture import MoE
 from otmoe.text.errors import InvalidInput
 from otmoe.text.sentences import Error, Status, Warn
 
-_FINALISTS = 4
-_CANDIDATES = 256
-_NO_SAY = 1e-12  # lambda_m(x) below which what a site says at x is not looked at
+# These three bound time; `python -m benchmarks constants` halves and doubles them.
+_FINALISTS = 4  # middle models that are compared once more, on more points
+_CANDIDATES = 256  # models of which the middle one is chosen
 
 PROBLEMS = 500_000
 """Transport problems that choosing the middle model may solve."""
 
 GREEDY_LIMIT = 1500
 """Experts that may be merged greedily."""
+
+_NO_SAY = 1e-12  # lambda_m(x) below which what a site says at x is not looked at: it is divided by
 
 
 def reduction(problem: Problem, rng: np.random.Generator) -> Outcome:
@@ -44,7 +46,7 @@ def reduction(problem: Problem, rng: np.random.Generator) -> Outcome:
     model = gated(sources, run.experts)
     clock["gate"] = perf_counter() - begin - clock["starts"] - clock["mm"]
 
-    empty = int(np.sum(run.mass <= 1e-12))
+    empty = int(np.sum(run.mass <= EMPTY))
     warnings = (Warn.EXPERTS_EMPTY(empty=empty, experts=K),) if empty else ()
     best, total = runs[0].trace[-1], len(runs)
     same = sum(r.trace[-1] <= best * 1.01 + 1e-12 for r in runs)

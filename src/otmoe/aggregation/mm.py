@@ -7,13 +7,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from otmoe.aggregation.sources import Assignment, Sources, assign
-from otmoe.arrays.numerics import Floats
+from otmoe.arrays.numerics import FAR, Floats
 from otmoe.model.experts import Experts
 
-_EXACT = 1e-12  # nats
-_LOST = 1e-12  # share of all mass below which a target counts as empty
+# Halved and doubled by `python -m benchmarks constants`; docs/benchmarks.md has the table.
 _LEAP = 5.0  # how far a Newton step may move an expert, in predictors at standardised x
-_FAR = 1e100
+
+EMPTY = 1e-12
+"""Share of all mass below which a target counts as empty: what rounding leaves of none."""
+
+_EXACT = 1e-12  # nats: what rounding leaves of R_c where all experts are the same
 _ROUNDING = 1e-13  # rise of R_c, relative to 1 + R_c, at which the last step is taken all the same
 _STUCK = 1e-6  # the same after all halvings, from which on there is no way down
 
@@ -116,7 +119,7 @@ def _no_leap(a: Experts, b: Experts) -> Experts:
     """
     if a.n_constant:  # not a Newton step, but the exact answer
         return b
-    move = np.clip(b.coef - a.coef, -_FAR, _FAR)  # its square has to be finite
+    move = np.clip(b.coef - a.coef, -FAR, FAR)
     length = np.sqrt(np.sum(move**2, axis=tuple(range(1, move.ndim)), keepdims=True))
     return replace(a, coef=a.coef + move * (_LEAP / np.maximum(length, _LEAP)))
 
@@ -124,7 +127,7 @@ def _no_leap(a: Experts, b: Experts) -> Experts:
 def _reseeded(experts: Experts, here: Assignment, sources: Sources, least: float) -> Experts:
     """Put targets without mass on the sources that cost most, if those cost more than `least`."""
     mass = here.statistics.weight
-    empty = np.flatnonzero(mass <= _LOST * mass.sum())
+    empty = np.flatnonzero(mass <= EMPTY * mass.sum())
     if not len(empty):
         return experts
     dearest = np.argsort(-here.cost, kind="stable")[: len(empty)]

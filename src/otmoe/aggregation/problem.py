@@ -28,7 +28,10 @@ from otmoe.text.notices import Notice
 from otmoe.text.sentences import Error, Warn
 
 POINTS_PER_COLUMN = 10
-"""Support points per column of the design below which a warning is given."""
+"""Support points per column of the design below which a warning is given.
+
+`python -m benchmarks constants` says what is lost at that number, at half and at twice of it.
+"""
 
 
 @dataclass(frozen=True)

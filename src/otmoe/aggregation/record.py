@@ -15,11 +15,9 @@ from otmoe.inference import refined_inference
 from otmoe.likelihood.rounds import Refinement
 from otmoe.text.errors import InferenceError, InvalidInput
 from otmoe.text.notices import Notice
-from otmoe.text.records import LARGEST, LONGEST_NAME, notice_document
+from otmoe.text.records import LARGEST, LONGEST_NAME, LONGEST_SENTENCE, notice_document
 from otmoe.text.sentences import Error, Status
 from otmoe.text.strict_json import named
-
-_LONGEST = 5_000  # characters of a sentence in a file
 
 
 def refinement_document(state: Refinement) -> dict[str, Any]:
@@ -137,7 +135,7 @@ def told(notice: Notice) -> dict[str, Any]:
 
 def words(text: str) -> str:
     """Return words as files hold them: on one line, and no more than one reads."""
-    return named(text).strip()[:_LONGEST] or "?"
+    return named(text).strip()[:LONGEST_SENTENCE] or "?"
 
 
 def finite(value: float) -> float | None:

@@ -19,12 +19,12 @@ from otmoe.aggregation.disagreement import (
 from otmoe.aggregation.problem import Problem, prepare
 from otmoe.arrays.numerics import Floats, design
 from otmoe.documents.message import LocalModel
-from otmoe.text.notices import Notice
+from otmoe.text.notices import NAMED, Notice
 from otmoe.text.sentences import Finding, Warn
 
+# Halved and doubled by `python -m benchmarks constants`; docs/benchmarks.md has the table.
 _WORK = 20_000  # models times points
 _POINTS = (100, 400)  # at least, at most
-_NAMED = 5  # sites in a warning
 
 
 def screen(
@@ -133,8 +133,8 @@ def screened(problem: Problem, outliers: str | None) -> Screening:
     if not why:
         return Screening(found)
     names = [f"{name!r}: {reason}" for name, reason in why.items()]
-    more = [f"and {len(why) - _NAMED} more"] if len(why) > _NAMED else []
-    facts = {"count": len(why), "total": len(found), "reasons": "; ".join(names[:_NAMED] + more)}
+    more = [f"and {len(why) - NAMED} more"] if len(why) > NAMED else []
+    facts = {"count": len(why), "total": len(found), "reasons": "; ".join(names[:NAMED] + more)}
     if outliers == "exclude":  # each rule finds less than half of the models, so somebody stays
         return Screening(found, why, (Warn.SITES_EXCLUDED(sites=tuple(why), **facts),))
     return Screening(found, warnings=(Warn.SITES_STAND_OUT(sites=tuple(why), **facts),))

@@ -16,15 +16,16 @@ from otmoe.aggregation.sources import Sources, costs
 from otmoe.arrays.numerics import Floats
 from otmoe.model.experts import Experts
 
+# Halved and doubled by `python -m benchmarks constants`; docs/benchmarks.md has the table.
 FEW = 500
 """Support points on which starts are searched."""
 
-_CLUSTERINGS = 10
-_SEEDINGS = 4
+_CLUSTERINGS = 10  # starts by k-means of the experts; equal partitions count once
+_SEEDINGS = 4  # starts by seeds far apart
 _LOCAL_TRIED = 24  # local models looked at
 _LOCAL_KEPT = 3  # and tried as starts
 _GREEDY_LIMIT = 160  # experts up to which greedy merging is worth its time here
-_SHORT = 30
+_SHORT = 30  # iterations of MM that rank the starts
 
 
 def search(sources: Sources, n_experts: int, rng: np.random.Generator) -> list[Descent]:

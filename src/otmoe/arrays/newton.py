@@ -11,6 +11,7 @@ from scipy import linalg
 
 from otmoe.arrays.numerics import Floats
 
+# Half and twice of it are the same (`python -m benchmarks constants`): a step squares what is left.
 _NEAR = 0.01  # decrement at which the information hardly changes any more
 _NOTHING = 1e-290  # information that counts as none: its reciprocal might overflow
 _EXACT = 1e-16  # decrement at which another step changes nothing that can be seen

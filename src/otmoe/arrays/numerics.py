@@ -33,7 +33,10 @@ Floats = np.ndarray
 BLOCK_BYTES = 2**22
 """Of a block of rows: large enough that threads seldom wait for the interpreter lock."""
 
-_DEVICE_BLOCK_BYTES = 2**28
+_DEVICE_BLOCK_BYTES = 2**28  # the same on an accelerator: fewer, larger kernels
+
+FAR = 1e100
+"""Distances are cut off here, so that their squares stay finite."""
 
 
 # -- arrays ------------------------------------------------------------------------------------

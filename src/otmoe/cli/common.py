@@ -18,7 +18,7 @@ from rich.console import Console
 
 from otmoe.cli.words import SHELL
 from otmoe.text.errors import OtmoeError
-from otmoe.text.notices import Notice
+from otmoe.text.notices import Notice, listed
 from otmoe.text.progress import fit_progress
 from otmoe.text.sentences import Error
 from otmoe.workers.gather import Progress
@@ -281,6 +281,4 @@ def _plain(value: Any) -> Any:
 
 def few(names: Iterable[str]) -> str:
     """Return names in a row, not more than one cares to read."""
-    names = list(names)
-    more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
-    return ", ".join(names[:NAMED]) + more
+    return listed(list(names), NAMED)

@@ -21,11 +21,15 @@ from otmoe.text.errors import InvalidInput
 from otmoe.text.sentences import Error
 
 LEAST_ROWS = 10
-"""Rows behind every component at least: a mean over one row would be that row."""
+"""Rows behind every component at least: a mean over one row would be that row.
+
+What a site gives away decides (docs/support.md), not what is gained by it.
+"""
 
 Units = Mapping[int, tuple[float, float]]
 """Features that are (value - center) / scale, by index, and these two."""
 
+# Halved and doubled by `python -m benchmarks constants`; docs/benchmarks.md has the table.
 _MOST_ROWS = 20_000  # that are looked at
 _NARROWEST = 1e-3  # variance of a component, as a share of that of all rows
 

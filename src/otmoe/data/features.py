@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from otmoe.arrays.numerics import Floats
 from otmoe.data.columns import Column, ColumnRecord, check_column, guess
-from otmoe.data.tables import as_arrow, names_of
+from otmoe.data.tables import BATCH, as_arrow, names_of
 from otmoe.text.document import Document
 from otmoe.text.errors import InvalidInput, InvalidType, fail
 from otmoe.text.records import (
@@ -27,8 +27,6 @@ from otmoe.text.records import (
 )
 from otmoe.text.sentences import Error
 from otmoe.text.strict_json import Limits, shown
-
-_BATCH = 1 << 13  # rows that are encoded at a time, few enough to stay in cache
 
 
 class FeaturesRecord(Record):
@@ -205,7 +203,7 @@ class FeatureSpec(Document):
         """
         arrow = as_arrow(table, self.names)
         X = np.empty((arrow.num_rows, len(self.feature_names)))
-        for batch in arrow.to_batches(max_chunksize=_BATCH):
+        for batch in arrow.to_batches(max_chunksize=BATCH):
             begin = tally.n_rows
             self.encode_batch(batch, tally, X[begin : begin + batch.num_rows])
         return X

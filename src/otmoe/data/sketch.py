@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from otmoe.arrays.numerics import Array, Floats, like, log_sum, namespace, sample_rows, take
+from otmoe.arrays.numerics import FAR, Array, Floats, like, log_sum, namespace, sample_rows, take
 from otmoe.data.clusters import (
     Units,
     columns_of,
@@ -27,10 +27,10 @@ from otmoe.text.arguments import check_whole, generator
 from otmoe.text.errors import InvalidInput
 from otmoe.text.sentences import Error
 
+# Halved and doubled by `python -m benchmarks constants`; docs/benchmarks.md has the table.
 N_COMPONENTS = 4
 """Components at most, unless another number is asked for."""
 
-_FAR = 1e100  # distances are cut off here, so that their squares stay finite
 _NOISE = 1e-3  # of smoothing: variance as a share of that over all sites; probability of levels
 _PEAK_OF_ONE = 1 / (2 * np.pi)  # variance of the normal distribution with density 1 at its mean
 
@@ -205,7 +205,7 @@ class Sketch:
         values = take(X, list(self.numbers), axis=1)
         squares = []
         for mean, whiten in zip(self.mean, whitening, strict=True):
-            z = xp.clip(values - like(mean, X)[None, :], -_FAR, _FAR) @ like(whiten.T, X)
+            z = xp.clip(values - like(mean, X)[None, :], -FAR, FAR) @ like(whiten.T, X)
             squares.append(xp.sum(z * z, axis=1))
         joint = joint - 0.5 * xp.stack(squares, axis=1)  # (n, G)
         for columns, log_prob in zip(self.categories, self._log_prob, strict=True):

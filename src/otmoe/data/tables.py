@@ -15,6 +15,9 @@ from otmoe.arrays.numerics import Floats, to_numpy
 from otmoe.text.errors import InvalidInput, InvalidType
 from otmoe.text.sentences import Error
 
+BATCH = 1 << 13
+"""Rows of a table that are read or encoded at a time, few enough to stay in cache."""
+
 _TEXT = pa.large_string()
 
 

@@ -15,7 +15,7 @@ from otmoe.text.sentences import Error
 
 _LEAST_SHARE = 0.10  # of the rows, for every expert of a truth
 _PILOT = 4000  # rows on which the shares are judged
-_TRIES = 1000
+_TRIES = 1000  # truths that are drawn before giving up
 
 
 @dataclass(frozen=True)

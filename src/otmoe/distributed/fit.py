@@ -40,7 +40,10 @@ METHODS_OF_SHARDS = (*METHODS, "em")
 OnError = Literal["raise", "skip"]
 
 TOGETHER = 30
-"""EM passes over many shards that bring a model near a maximum of their rows."""
+"""EM passes over many shards that bring a model near a maximum of their rows.
+
+Halved and doubled by `python -m benchmarks constants`.
+"""
 
 
 @dataclass(frozen=True)

@@ -21,12 +21,11 @@ from otmoe.text.records import (
     Site,
     Told,
     Whole,
+    adds_up,
     check_distinct,
 )
 from otmoe.text.sentences import Error
 from otmoe.text.strict_json import Limits, shown
-
-_ROUNDING = 1e-6  # by which shares of mass may miss one
 
 Count = Annotated[Whole, Field(ge=0, le=2**53)]
 Size = Annotated[float, Field(ge=0, le=LARGEST)]
@@ -165,7 +164,7 @@ def _check_mass(
             sizes = {"length": len(row), "wanted": n_experts}
             fail(source, f"{path}[{k}]", Error.LENGTH_OF_EXPERTS, **sizes)
     total = sum(map(sum, mass))
-    if not abs(total - 1) <= _ROUNDING:
+    if not adds_up(total, 1.0):
         fail(source, path, Error.SUM_NOT_ONE, total=total)
 
 

@@ -8,10 +8,9 @@ import numpy as np
 
 from otmoe.likelihood.grams import Grams
 from otmoe.text.errors import fail
-from otmoe.text.records import List, Record, Row
+from otmoe.text.records import List, Record, Row, adds_up
 from otmoe.text.sentences import Error
 
-_ROUNDING = 1e-6  # relative: what a site rounds in its message
 _INDEFINITE = 1e-8  # of the largest eigenvalue: what rounding may leave below zero
 
 
@@ -65,7 +64,7 @@ def check_grams(
         if count < 0:
             fail(source, f"grams.counts[{k}]", Error.NOT_ROWS, value=count)
     total = sum(record.counts)
-    if abs(total - n_samples) > _ROUNDING * n_samples:
+    if not adds_up(total, n_samples):
         fail(source, "grams.counts", Error.SUM_NOT_ROWS, total=total, rows=n_samples)
     for k, triangle in enumerate(record.triangles):
         wanted = size * (size + 1) // 2

@@ -36,7 +36,7 @@ from otmoe.text.document import Document
 from otmoe.text.errors import InvalidInput
 from otmoe.text.html import html_lines
 from otmoe.text.notices import Notice
-from otmoe.text.records import as_notice, notice_document
+from otmoe.text.records import adds_up, as_notice, notice_document
 from otmoe.text.sentences import Error
 from otmoe.text.strict_json import BRACES, UNLIMITED, Limits, shown, sizes_of
 
@@ -197,7 +197,7 @@ class LocalModel(Document):
         if sketch:
             weight = check_weight(sample_weight, X)
             total = float(X.shape[0] if weight is None else np.sum(to_numpy(weight)))
-            if not np.isclose(total, self.n_samples, rtol=1e-6):
+            if not adds_up(total, self.n_samples):
                 raise InvalidInput(Error.OTHER_ROWS, rows=total, fitted=self.n_samples)
             changes["sketch"] = Sketch.fit(
                 X,

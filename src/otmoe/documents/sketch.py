@@ -11,11 +11,9 @@ from pydantic import Field
 from otmoe.arrays.numerics import Floats
 from otmoe.data.sketch import Sketch
 from otmoe.text.errors import MessageError, fail
-from otmoe.text.records import List, Matrix, Name, Positive, Record
+from otmoe.text.records import List, Matrix, Name, Positive, Record, adds_up
 from otmoe.text.sentences import Error
 from otmoe.text.strict_json import path_of, shown
-
-_ROUNDING = 1e-6  # by which a sum of probabilities may miss one
 
 Share = Annotated[float, Field(ge=0, le=1)]
 
@@ -174,5 +172,5 @@ def _check_names(record: SketchRecord, names: Sequence[str], source: str) -> Non
 
 
 def _check_sum(values: list[float], path: str, source: str) -> None:
-    if not abs(sum(values) - 1) <= _ROUNDING:
+    if not adds_up(sum(values), 1.0):
         fail(source, path, Error.SUM_NOT_ONE, total=sum(values))

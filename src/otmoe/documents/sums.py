@@ -12,10 +12,8 @@ from otmoe.likelihood.information import Information
 from otmoe.likelihood.rows import Scaling
 from otmoe.model.mixture import MoE
 from otmoe.text.errors import fail
-from otmoe.text.records import List, Number, Positive, Record, Row, Whole
+from otmoe.text.records import List, Number, Positive, Record, Row, Whole, adds_up
 from otmoe.text.sentences import Error
-
-_ROUNDING = 1e-6  # relative: what a site rounds in its reply
 
 NotNegative = Annotated[float, Field(ge=0, le=1e60)]
 Round = Annotated[Whole, Field(ge=1, le=1_000_000)]
@@ -63,7 +61,7 @@ def check_information(
     if found != (wanted := P * (P + 1) // 2):
         fail(source, f"{at}information", Error.TRIANGLE, length=found, size=P, wanted=wanted)
     total, rows = sum(record.mass), record.n_samples
-    if abs(total - rows) > _ROUNDING * rows:
+    if not adds_up(total, rows):
         fail(source, f"{at}mass", Error.SUM_NOT_ROWS, total=total, rows=rows)
 
 

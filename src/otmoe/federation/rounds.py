@@ -38,10 +38,9 @@ from otmoe.likelihood.rows import Rows, Scaling
 from otmoe.model.mixture import MoE
 from otmoe.model.target import Target
 from otmoe.text.errors import MessageError, ShardError
+from otmoe.text.records import adds_up
 from otmoe.text.sentences import Error
 from otmoe.text.strict_json import shown
-
-_SAME = 1e-6  # relative: what rounding leaves of a number of rows
 
 
 def begin(
@@ -245,7 +244,7 @@ def _check_content(state: RefineState, request: RefineRequest, reply: RefineRepl
                 what=what,
                 site=shown(reply.site),
             )
-    if abs(found.n_samples - state.sites[reply.site]) > _SAME * state.sites[reply.site]:
+    if not adds_up(found.n_samples, state.sites[reply.site]):
         raise MessageError(
             Error.REPLY_ROWS,
             where=reply.name,

@@ -25,6 +25,7 @@ from otmoe.model.mixture import MoE
 Report = Callable[[int, float], None]
 """Called as report(iteration, penalised log-likelihood)."""
 
+# Halved and doubled by `python -m benchmarks constants`; docs/benchmarks.md has the table.
 NEGLIGIBLE = 0.1
 """Nats on which no ranking of starts depends."""
 

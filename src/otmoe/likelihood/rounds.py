@@ -25,6 +25,7 @@ from otmoe.text.errors import InvalidInput
 from otmoe.text.notices import Notice
 from otmoe.text.sentences import Error, Status
 
+# Halved and doubled by `python -m benchmarks constants`; docs/benchmarks.md has the table.
 TOL = 1e-6
 """Squared distance to the maximum, in standard errors, below which "auto" stops."""
 

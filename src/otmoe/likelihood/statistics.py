@@ -21,6 +21,7 @@ from otmoe.model.experts import FitStatistics
 from otmoe.model.gate import GateStatistics
 from otmoe.model.mixture import MoE
 
+# Halved and doubled by `python -m benchmarks constants`; docs/benchmarks.md has the table.
 VARIANCE_FLOOR = 1e-6
 """Smallest variance of an expert, as a fraction of that of y."""
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from otmoe.arrays.numerics import Floats
 from otmoe.documents.aggregation import AggregationRecord
-from otmoe.text.notices import Notice
+from otmoe.text.notices import Notice, listed
 from otmoe.text.sentences import Finding
 
 LEVELS = {
@@ -22,7 +22,7 @@ LEVELS = {
 }
 """How a finding speaks for the result; those that are not here are to be looked at."""
 
-_NAMED = 5  # sites in a sentence
+# What is worth a sentence; `python -m benchmarks constants` counts them at half and twice of these.
 _MOST = 0.5  # share of the weight that no site should have alone
 _ALONE = 0.8  # share of an expert's mass that no site should bring alone
 _SMALL = 0.02  # share of the mass below which an expert is a small one
@@ -109,17 +109,12 @@ def _intervals(record: AggregationRecord) -> Iterator[Notice]:
 def _about(finding: Finding, sites: Iterable[str], **facts: Any) -> Notice:
     """Return a finding about some sites, which it names."""
     named = list(sites)
-    return finding(sites=tuple(named), names=_few(named), **facts)
+    return finding(sites=tuple(named), names=listed(named), **facts)
 
 
 def _experts_named(numbers: list[int]) -> str:
-    return f"expert{'' if len(numbers) == 1 else 's'} {_few([str(k) for k in numbers])}"
+    return f"expert{'' if len(numbers) == 1 else 's'} {listed([str(k) for k in numbers])}"
 
 
 def _count(some: list[str], sites: Iterable[Any]) -> str:
     return f"{len(some):,} of {len(list(sites)):,} sites stand{'s' if len(some) == 1 else ''} out"
-
-
-def _few(names: list[str]) -> str:
-    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more

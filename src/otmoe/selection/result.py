@@ -11,6 +11,7 @@ import numpy as np
 
 from otmoe.aggregation import Aggregation
 from otmoe.arrays.numerics import Floats
+from otmoe.likelihood.iterations import NEGLIGIBLE
 from otmoe.model.mixture import MoE
 from otmoe.text.errors import InvalidInput
 from otmoe.text.notices import Notice
@@ -19,10 +20,9 @@ from otmoe.text.sentences import Error, Warn
 CRITERIA = ("bic", "icl", "elbow")
 
 CLEAR = 0.5
-"""Bend of log R_c below which an elbow is doubtful."""
+"""Bend of log R_c below which an elbow is doubtful (maths 16; `python -m benchmarks constants`)."""
 
 _NO_COST = 1e-9  # nats: what rounding leaves of R_c where all sites agree
-_SLACK = 0.1  # nats by which more experts may be less likely before a warning
 
 _COLUMNS = (
     ("K", "n_experts", "d"),
@@ -211,7 +211,7 @@ class Selection:
         """Return the candidates, with a warning where fewer experts are likelier."""
         result, most, before = [], -np.inf, 0
         for c in self.candidates:
-            if c.log_likelihood < most - _SLACK:
+            if c.log_likelihood < most - NEGLIGIBLE:
                 c = replace(c, warnings=(*c.warnings, Warn.LESS_LIKELY(fewer=before)))
             elif c.log_likelihood > most:
                 most, before = c.log_likelihood, c.n_experts

@@ -28,7 +28,10 @@ from otmoe.text.sentences import Error, Warn
 from otmoe.workers.gather import Progress, TasksFailed, gather
 
 ROWS_PER_PARAMETER = 10
-"""Rows per parameter of the largest local fits below which a remark is made."""
+"""Rows per parameter of the largest local fits below which a remark is made.
+
+`python -m benchmarks constants` counts the remarks at half and at twice of it.
+"""
 
 
 def select_n_experts(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -22,6 +22,16 @@ class Sentence(Enum):
     def __call__(self, *, sites: tuple[str, ...] = (), **facts: Any) -> Notice:
         """Return the notice of this code, with these facts."""
         return Notice(self.code, self.value.format(**facts), tuple(sites), facts)
+
+
+NAMED = 5
+"""Names in a sentence; the others are counted."""
+
+
+def listed(names: Sequence[str], most: int = NAMED) -> str:
+    """Return names as a sentence lists them: the first few, and how many more there are."""
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 _NO_FACTS: Mapping[str, Any] = {}

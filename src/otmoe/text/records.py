@@ -35,6 +35,9 @@ SCHEMA_VERSION = 1
 LONGEST_NAME = 200
 """Characters that the name of a site or of a class may have."""
 
+LONGEST_SENTENCE = 5_000
+"""Characters of a sentence that a file holds."""
+
 LARGEST = 1e30
 """Magnitude up to which numbers are read: squared predictors over variances have to be finite."""
 
@@ -47,6 +50,7 @@ _UNSEEN = r"\u007f-\u009f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
 _LINE = rf"[\u0000-\u001f{_UNSEEN}]"
 _TEXT = rf"[\u0000-\u0008\u000b\u000c\u000e-\u001f{_UNSEEN}]"
 
+_ROUNDING = 1e-6  # relative: what a sum may lose where its terms were written with few digits
 _PART = 100  # entries of an object that are checked at a time, so that few errors are gathered
 
 
@@ -276,6 +280,11 @@ def check_version(document: dict[str, Any], source: str) -> None:
             version=shown(version),
             known=SCHEMA_VERSION,
         )
+
+
+def adds_up(total: float, wanted: float) -> bool:
+    """Say whether numbers of a document have the sum they should have, but for rounding."""
+    return abs(total - wanted) <= _ROUNDING * wanted
 
 
 def check_distinct(values: list[Any], path: str, source: str) -> None:

@@ -16,7 +16,7 @@ from otmoe.text.arguments import generator
 from otmoe.text.errors import InvalidInput, ShardError
 from otmoe.text.sentences import Error
 
-_ROWS = 100_000
+_ROWS = 100_000  # of all files together, that levels and units are guessed from
 
 
 def sample_rows(data: Any, n_rows: int = _ROWS) -> pa.Table:

@@ -13,11 +13,10 @@ from pyarrow import csv
 from pyarrow.parquet import ParquetFile
 
 from otmoe.data.shards.files import kind_of, locate
-from otmoe.data.tables import check_names, is_text
+from otmoe.data.tables import BATCH, check_names, is_text
 from otmoe.text.errors import InvalidInput
 from otmoe.text.sentences import Error
 
-_BATCH = 1 << 13  # rows of Parquet read at a time, few enough to stay in cache
 _BLOCK = 1 << 20  # bytes of CSV read at a time
 _SAMPLE = 10_000  # rows that tell what columns hold
 
@@ -88,7 +87,7 @@ class ParquetSource:
             return
         at = ends[wanted[0]]
         for batch in self._file.iter_batches(
-            _BATCH, row_groups=wanted, columns=list(columns), use_threads=False
+            BATCH, row_groups=wanted, columns=list(columns), use_threads=False
         ):
             first, last = max(start - at, 0), min(stop - at, batch.num_rows)
             if first < last:

@@ -45,12 +45,10 @@ from otmoe.federation.requests import (
 from otmoe.model.target import CLASSES
 from otmoe.text.errors import InvalidInput
 from otmoe.text.outputs import whole
+from otmoe.text.records import LONGEST_SENTENCE
 from otmoe.text.sentences import Error, Finding
 from otmoe.text.strict_json import shown
 from otmoe.workers.gather import Failure, TasksFailed, sentence
-
-_ABOUT = 5000  # characters about sites in a model file
-
 
 # -- the node --------------------------------------------------------------------------------------
 
@@ -268,9 +266,11 @@ def serve(grid: Any, config: Mapping[str, Any]) -> Aggregation:
         "target": request.target,
         "method": plan.method,
         "seed": request.seed,
-        "sites": words(", ".join(record.site for record in result.sites), _ABOUT),
-        "left out": words("; ".join(f"{s}: {why}" for s, why in result.left_out.items()), _ABOUT),
-        "failed": words("; ".join(map(str, failures)), _ABOUT),
+        "sites": words(", ".join(record.site for record in result.sites), LONGEST_SENTENCE),
+        "left out": words(
+            "; ".join(f"{s}: {why}" for s, why in result.left_out.items()), LONGEST_SENTENCE
+        ),
+        "failed": words("; ".join(map(str, failures)), LONGEST_SENTENCE),
     }
     failed = {failure.name: failure.cause for failure in failures}
     result = replace(result, left_out={**result.left_out, **failed})
@@ -281,7 +281,7 @@ def serve(grid: Any, config: Mapping[str, Any]) -> Aggregation:
         result = result.refined(state.refinement, plan.refine)
         missing = (f"{site} (round {r})" for r, site in state.refinement.missing)
         about |= {"rounds": state.refinement.rounds, "status": str(state.refinement.status)}
-        about["missing"] = words(", ".join(missing), _ABOUT)
+        about["missing"] = words(", ".join(missing), LONGEST_SENTENCE)
     result.save(folder / "model.json", about, request.spec)
     log.info("otmoe: %s; the model is in %s", result.status, folder / "model.json")
     return result
