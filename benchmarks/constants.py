@@ -100,6 +100,8 @@ CONSTANTS: dict[str, tuple[str, ...]] = {
     "reporting.checks._SMALL": ("report",),
     "selection.result.CLEAR": ("elbow",),
     "selection.select.ROWS_PER_PARAMETER": ("elbow",),
+    "distributed.consensus._USUAL": ("small shards",),
+    "distributed.consensus._BY_CHANCE": ("small shards",),
 }
 """Constants by room, module and name, and the jobs on which they are tried."""
 

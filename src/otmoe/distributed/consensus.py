@@ -19,15 +19,15 @@ from otmoe.aggregation.support import N_SUPPORT, draw_support
 from otmoe.arrays.numerics import Floats
 from otmoe.data.shards import Shard
 from otmoe.distributed.task import LocalFit, Task
+from otmoe.likelihood.iterations import NEGLIGIBLE
 from otmoe.likelihood.search import Clock
 from otmoe.likelihood.starts import plan_for
 from otmoe.model.mixture import MoE
 
 _MORE_STARTS = 3  # times as many starts for a shard that stands out
+
+# Halved and doubled by `python -m benchmarks constants`; docs/benchmarks.md has the table.
 _USUAL = 1.0  # deviations below the median up to which a fit may speak for the others
-_DOUBTFUL = 2.0  # and from which it is doubted
-_SAME = 0.01  # nats between two fits in one optimum
-_FEW = 2  # shards that are never many
 _BY_CHANCE = 0.5  # nats a parameter by which few rows may prefer another maximum
 
 SMALL = 20_000
@@ -35,9 +35,6 @@ SMALL = 20_000
 
 ENOUGH = 64
 """Fits that are enough to say what the shards agree on."""
-
-MANY = 1 / 8
-"""Part of the shards that were in worse optima, above which their agreement is doubtful."""
 
 Run = Callable[[Sequence[Task]], list[LocalFit | None]]
 Together = Callable[[Sequence[Shard], MoE], MoE]
@@ -89,9 +86,8 @@ def refit_from_consensus(
     *,
     small: int = SMALL,
     enough: int = ENOUGH,
-    many: float = MANY,
 ) -> Consensus:
-    """Let small and doubtful shards set out from a model that many agree on.
+    """Let shards that are small or less likely than usual set out from a model that many agree on.
 
     Parameters
     ----------
@@ -107,8 +103,6 @@ def refit_from_consensus(
         Rows of a shard that sets out anew in any case, at most.
     enough : int
         Fits that say what the shards agree on, at most.
-    many : float
-        Part of the shards that became likelier, above which the common model is improved together.
     """
     if len(fits) < 2:
         return Consensus(list(fits))
@@ -118,8 +112,7 @@ def refit_from_consensus(
     clock.lap("merging")
     fits = _offered(tasks, first, asked, common, run)
     improved = _improved(fits, first)
-    doubtful = len(improved) > max(many * len(fits), _FEW)
-    used = [i for i in _usual(fits, enough, rng) if fits[i].n_rows <= small] if doubtful else []
+    used = [i for i in _usual(fits, enough, rng) if fits[i].n_rows <= small] if improved else []
     if used:
         clock.lap("offered")
         common = _agreed(fits, _usual(fits, enough, rng), n_experts, rng)
@@ -153,9 +146,9 @@ def _usual(fits: Sequence[LocalFit], enough: int, rng: np.random.Generator) -> l
 
 
 def _asked(fits: Sequence[LocalFit], small: int) -> list[int]:
-    """Return the fits that are small or doubtful."""
+    """Return the fits that are small, or less likely than usual."""
     deviations = likelihood_deviations([fit.message for fit in fits])
-    return [i for i, fit in enumerate(fits) if fit.n_rows <= small or deviations[i] < -_DOUBTFUL]
+    return [i for i, fit in enumerate(fits) if fit.n_rows <= small or deviations[i] < -_USUAL]
 
 
 def _offered(
@@ -191,7 +184,7 @@ def better(first: LocalFit, again: LocalFit | None, slack: float = 0.0) -> Local
     gain = again.message.log_likelihood - first.message.log_likelihood
     return replace(
         first,
-        message=again.message if gain > _SAME - slack else first.message,
+        message=again.message if gain > NEGLIGIBLE - slack else first.message,
         seconds=first.seconds + again.seconds,
     )
 
