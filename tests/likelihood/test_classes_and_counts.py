@@ -113,11 +113,11 @@ def test_two_classes_are_the_same_by_softmax_and_by_logit(rng):
 @pytest.mark.parametrize("family", ["logistic", "multinomial", "poisson"])
 def test_fits_are_as_likely_as_the_truth(family):
     def succeeds(seed):
-        data = simulate(20_000, 3, 5, family=family, softness=1.0, random_state=seed)
+        data = simulate(10_000, 3, 5, family=family, softness=1.0, random_state=seed)
         fit = em(data.X, data.y, 3, family=family, n_classes=3, random_state=seed)
         return fit.log_likelihood >= data.truth.log_density(data.X, data.y).sum() - 20
 
-    assert sum(succeeds(seed) for seed in range(10)) >= 9
+    assert all(succeeds(seed) for seed in range(5))
 
 
 def test_separable_classes_converge_to_finite_coefficients(rng):

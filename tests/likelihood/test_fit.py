@@ -290,11 +290,11 @@ def test_a_separated_gate_still_gives_the_lines(table):
 @pytest.mark.slow
 def test_hard_truths_are_found():
     gaps = []
-    for seed in range(20):
+    for seed in range(8):
         data = simulate(8000, 4, 20, random_state=seed)
         fit = em(data.X, data.y, 4, random_state=seed)
         gaps.append(fit.log_likelihood - data.truth.log_density(data.X, data.y).sum())
-    assert np.sum(np.array(gaps) >= -20) >= 19, gaps
+    assert min(gaps) >= -20, gaps
 
 
 # -- when there is no good answer --------------------------------------------------------------
