@@ -107,7 +107,7 @@ NEXT = {
     Event.BROKE: (Next.AGAIN, Next.FAILED),  # if pools keep breaking, all go one at a time
     Event.RAN: (Next.FAILED, Next.FAILED),
     Event.MAY_HAVE_RUN: (Next.ALONE, Next.FAILED),
-    Event.WAITED: (Next.AGAIN, Next.FAILED),
+    Event.WAITED: (Next.AGAIN, Next.AGAIN),
 }
 """What becomes of a task, by what happened to it."""
 
@@ -243,7 +243,6 @@ def _events(
     `pending` holds those that were submitted and have not ended, for whoever is interrupted.
     """
     ended: SimpleQueue[Future[Any]] = SimpleQueue()
-    moved = False
     for i in batch:
         try:
             future = pool.executor.submit(function, tasks[i])
@@ -256,14 +255,14 @@ def _events(
         try:
             future = ended.get(timeout=board.workers.timeout)
         except Empty:
-            yield from _stalled(pool, pending, board, moved)
+            yield from _stalled(pool, pending, board)
             return
-        i, moved = pending.pop(future), True
+        i = pending.pop(future)
         yield (i, *_outcome(future.result))
 
 
 def _stalled(
-    pool: Pool, pending: dict[Future[Any], int], board: _Board, moved: bool
+    pool: Pool, pending: dict[Future[Any], int], board: _Board
 ) -> Iterator[tuple[int, Event, Any]]:
     """Yield who ran and who waited when nothing had ended for too long.
 
@@ -277,8 +276,7 @@ def _stalled(
         yield i, Event.RAN if sure else Event.MAY_HAVE_RUN, None
     for i in waiting:
         board.waits[i] += not running  # some executors never say what runs
-        hopeless = not (running or moved) or board.waits[i] > 1
-        yield i, Event.RAN if hopeless else Event.WAITED, None
+        yield i, Event.RAN if board.waits[i] > 1 else Event.WAITED, None
 
 
 def _outcome(call: Callable[[], Any]) -> tuple[Event, Any]:
