@@ -46,7 +46,7 @@ ELSEWHERE = {
 }
 ELSEWHERE_IN_PYTHON = {
     # import: the same for blocks of Python
-    "from dask": ("needs a cluster", ENGINES, "get_executor"),
+    "from dask": ("needs a cluster", ENGINES, "DaskExecutor"),
     "import ray": ("needs Ray", ENGINES, "RayExecutor"),
     "from mpi4py": ("needs MPI", "docs/engines.md", "the tests do not cover"),
     "from otmoe.federation.flower.app": ("needs Flower", FEDERATION, "flwr"),

@@ -7,6 +7,7 @@ import pytest
 from refusals import refused
 
 from otmoe.federation.flower.app import client_app, server_app
+from otmoe.workers.dask import DaskExecutor
 from otmoe.workers.ray import RayExecutor
 
 
@@ -15,9 +16,10 @@ def test_without_ray_the_user_is_told_what_to_install(monkeypatch):
     refused("no_ray", ImportError).by(RayExecutor)
 
 
-def test_an_executor_that_is_shut_takes_no_task(monkeypatch):
+@pytest.mark.parametrize("make", [RayExecutor, lambda: DaskExecutor(None)])
+def test_an_executor_that_is_shut_takes_no_task(monkeypatch, make):
     monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(is_initialized=lambda: True))
-    executor = RayExecutor()
+    executor = make()
     executor.shutdown()
     refused("executor_shut", RuntimeError).by(executor.submit, abs, -1)
 

@@ -235,9 +235,9 @@ def test_what_happens_to_a_task_decides_what_becomes_of_it():
     assert set(NEXT) == set(Event)
     assert NEXT[Event.RETURNED] == (Next.DONE, Next.DONE)
     assert {event for event in Event if Next.DONE in NEXT[event]} == {Event.RETURNED}
-    # by itself a task is done, tried again as often as retries allow, or has failed: it ends
+    # by itself a task is done, tried again as often as is counted, or has failed: it ends
     again = {event for event in Event if NEXT[event][True] in (Next.AGAIN, Next.ALONE)}
-    assert again == {Event.PASSING}
+    assert again == {Event.PASSING, Event.WAITED}
 
 
 class KilledWorker(Exception):

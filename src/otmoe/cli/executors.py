@@ -51,9 +51,10 @@ def _imported(module: str, executor: str) -> Any:
 @contextmanager
 def _dask(address: str | None, workers: int | None) -> Iterator[Executor]:
     dask = _imported("dask.distributed", "dask")
+    adapter = _imported("otmoe.workers.dask", "dask")
     if address is not None:
         with dask.Client(address) as client:
-            yield client.get_executor(pure=False)
+            yield adapter.DaskExecutor(client)
         return
     with (
         dask.LocalCluster(
@@ -61,7 +62,7 @@ def _dask(address: str | None, workers: int | None) -> Iterator[Executor]:
         ) as cluster,
         dask.Client(cluster) as client,
     ):
-        yield client.get_executor(pure=False)
+        yield adapter.DaskExecutor(client)
 
 
 @contextmanager

@@ -107,7 +107,7 @@ NEXT = {
     Event.BROKE: (Next.AGAIN, Next.FAILED),  # if pools keep breaking, all go one at a time
     Event.RAN: (Next.FAILED, Next.FAILED),
     Event.MAY_HAVE_RUN: (Next.ALONE, Next.FAILED),
-    Event.WAITED: (Next.AGAIN, Next.FAILED),
+    Event.WAITED: (Next.AGAIN, Next.AGAIN),
 }
 """What becomes of a task, by what happened to it."""
 
@@ -200,6 +200,7 @@ def _gather_on(
     pool: Pool, function: Callable[[Any], Any], tasks: Sequence[Any], board: _Board
 ) -> None:
     together, alone, breaks = list(range(len(tasks))), list[int](), 0
+    pending: dict[Future[Any], int] = {}
     try:
         while together or alone:
             # 1) all that is left, or one task at a time where one of them kills its worker
@@ -208,8 +209,8 @@ def _gather_on(
                 together, alone = alone[:1], alone[1:]
             batch, together = (together[:1], together[1:]) if by_itself else (together, [])
             # 2) what happens to them
-            events, broke = set(), False
-            for i, event, value in _events(pool, function, tasks, batch, board):
+            events, pending = set(), {}
+            for i, event, value in _events(pool, function, tasks, batch, board, pending):
                 events.add(event)
                 then = board.note(i, event, value, by_itself)
                 if then is Next.AGAIN:
@@ -225,7 +226,7 @@ def _gather_on(
             together, alone = sorted(together), sorted(alone)
         pool.close()
     except BaseException:
-        pool.abort(())
+        pool.abort(pending)
         raise
 
 
@@ -235,35 +236,33 @@ def _events(
     tasks: Sequence[Any],
     batch: Sequence[int],
     board: _Board,
+    pending: dict[Future[Any], int],
 ) -> Iterator[tuple[int, Event, Any]]:
-    """Submit tasks, and yield what happens to each, as it happens."""
-    pending: dict[Future[Any], int] = {}
+    """Submit tasks, and yield what happens to each, as it happens.
+
+    `pending` holds those that were submitted and have not ended, for whoever is interrupted.
+    """
     ended: SimpleQueue[Future[Any]] = SimpleQueue()
-    moved = False
-    try:
-        for i in batch:
-            try:
-                future = pool.executor.submit(function, tasks[i])
-            except BrokenExecutor as error:
-                yield i, Event.BROKE, error
-                continue
-            pending[future] = i
-            future.add_done_callback(ended.put)  # `wait` would look at every future each time
-        while pending:
-            try:
-                future = ended.get(timeout=board.workers.timeout)
-            except Empty:
-                yield from _stalled(pool, pending, board, moved)
-                return
-            i, moved = pending.pop(future), True
-            yield (i, *_outcome(future.result))
-    except BaseException:
-        pool.abort(pending)
-        raise
+    for i in batch:
+        try:
+            future = pool.executor.submit(function, tasks[i])
+        except BrokenExecutor as error:
+            yield i, Event.BROKE, error
+            continue
+        pending[future] = i
+        future.add_done_callback(ended.put)  # `wait` would look at every future each time
+    while pending:
+        try:
+            future = ended.get(timeout=board.workers.timeout)
+        except Empty:
+            yield from _stalled(pool, pending, board)
+            return
+        i = pending.pop(future)
+        yield (i, *_outcome(future.result))
 
 
 def _stalled(
-    pool: Pool, pending: dict[Future[Any], int], board: _Board, moved: bool
+    pool: Pool, pending: dict[Future[Any], int], board: _Board
 ) -> Iterator[tuple[int, Event, Any]]:
     """Yield who ran and who waited when nothing had ended for too long.
 
@@ -277,8 +276,7 @@ def _stalled(
         yield i, Event.RAN if sure else Event.MAY_HAVE_RUN, None
     for i in waiting:
         board.waits[i] += not running  # some executors never say what runs
-        hopeless = not (running or moved) or board.waits[i] > 1
-        yield i, Event.RAN if hopeless else Event.WAITED, None
+        yield i, Event.RAN if board.waits[i] > 1 else Event.WAITED, None
 
 
 def _outcome(call: Callable[[], Any]) -> tuple[Event, Any]:

@@ -29,7 +29,9 @@ from otmoe.text.notices import Notice
 from studies import chromium
 
 if "PYTEST_XDIST_WORKER" in os.environ:
-    pytest.skip("starts a browser: run pytest tests/browser by itself", allow_module_level=True)
+    pytest.skip(
+        "starts a browser: run pytest tests/reporting/browser by itself", allow_module_level=True
+    )
 if not (find_spec("selenium") and chromium.installed()):
     pytest.skip("selenium or chromium is not installed", allow_module_level=True)
 

@@ -56,11 +56,13 @@ def expected(shards):
 @pytest.fixture(scope="module")
 def dask():
     distributed = pytest.importorskip("distributed")
+    from otmoe.workers.dask import DaskExecutor
+
     size = {"n_workers": 2, "threads_per_worker": 1, "processes": True}
     quiet = {"host": "127.0.0.1", "dashboard_address": None, "silence_logs": 50}
     cluster = distributed.LocalCluster(**size, **quiet)
     with cluster, distributed.Client(cluster) as client:
-        yield client.get_executor(pure=False)
+        yield DaskExecutor(client)
 
 
 @pytest.fixture(scope="module")
@@ -147,7 +149,7 @@ def test_what_fails_is_named_on_every_executor(processes, tmp_path):
         return i * i
 
     names = [f"task {i}" for i in range(8)]
-    found, failures = gather(work, range(8), names, Workers(processes, timeout=240))
+    found, failures = gather(work, range(8), names, Workers(processes, timeout=60))
     assert found == [0, None, None, 9, None, 25, 36, 49]
     killed, *others = failures
     assert killed.name == "task 1"

@@ -88,7 +88,8 @@ def take_step(
         check_output(path, force)
     if len({path.resolve() for path in (state, output, request)}) < 3:
         raise usage(Error.SHELL_THREE_FILES)
-    found = [RefineReply.load(path) for path in paths_of(replies)]
+    paths = paths_of(replies)
+    found = [RefineReply.load(path) for path in paths]
     after = step(before, found, allow_missing=allow_missing)
     done = after.refinement
     gone = [site for r, site in done.missing if r == done.rounds]
@@ -102,7 +103,7 @@ def take_step(
         "done": after.done,
         "missing": gone,
         "output": str(output if after.done else request),
-        "bytes": sum(path.stat().st_size for path in paths_of(replies)),
+        "bytes": sum(path.stat().st_size for path in paths),
     }
     lines: list[Any] = [str(done.status)]
     # What is made of the step comes first and the state last: until then, it has not been taken.
