@@ -115,7 +115,8 @@ def test_progress_reports_the_objective():
     assert [stage for stage, *_ in seen] == sorted(
         (stage for stage, *_ in seen), key=["starts", "em", "newton"].index
     )
-    assert [i for stage, i, _ in seen if stage == "starts"] == [1, 2, 3]
+    found = [i for stage, i, _ in seen if stage == "starts"]
+    assert found == list(range(1, fit.agreement.searches + 1)) and 2 <= len(found) <= 3
     assert_allclose([value for stage, _, value in seen if stage != "starts"], fit.trace[1:])
 
 
@@ -271,11 +272,8 @@ def test_public_tables_give_the_known_estimates(table, name):
     gate[: len(expected["gate_comp2_minus_comp1"])] = expected["gate_comp2_minus_comp1"]
     fit = em(X, y, init=MoE(replace(est.model_.gate, coef=np.array([-gate, 0 * gate])), experts),
              alpha=0.0)  # fmt: skip
-    if name.startswith("tonedata"):  # a third of its rows lie on a line: a higher maximum
-        assert log_likelihood + 2.5 < est.log_likelihood_ < log_likelihood + 4.5
-    else:
-        assert_allclose(est.log_likelihood_, fit.log_likelihood, rtol=0, atol=1e-5)
-        same_model(fit, est.model_, X, tol=1e-4)
+    assert_allclose(est.log_likelihood_, fit.log_likelihood, rtol=0, atol=1e-5)
+    same_model(fit, est.model_, X, tol=1e-4)
     assert_allclose(fit.log_likelihood, log_likelihood, rtol=0, atol=1e-5)
     model = fit.model.aligned_to(replace(fit.model, experts=experts), X)
     assert_allclose(model.experts.coef, coef, atol=1e-4)
@@ -344,7 +342,7 @@ def test_lost_experts_are_reported(rng):
     fit = em(X, y, 2, alpha=0.0, random_state=0)
     is_sound(fit, X, y)
     assert fit.mass.min() < 4
-    assert Warn.EXPERTS_WITHOUT_ROWS(lost=1, experts=2) in fit.warnings
+    assert Warn.EXPERTS_WITHOUT_ROWS(lost=1, experts=2, which=int(fit.mass.argmin())) in fit.warnings
 
 
 def test_newton_that_runs_into_the_floor_is_finished_by_em():

@@ -9,7 +9,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
-from otmoe.distributed.consensus import Consensus
 from PIL import Image
 from scipy import special
 
@@ -219,14 +218,9 @@ def test_the_table_implies_a_mean_above_the_root_mean_square():
 # -- running -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("seconds", "n_together", "expected"),
-    [({}, 0, 0.0), ({"merging": 2.0}, 0, 2.0), ({"merging": 2.0, "together": 30.0}, 10, 5.0)],
-)
-def test_learning_time_is_that_of_shards_side_by_side(seconds, n_together, expected):
-    consensus = Consensus([], (), n_together, seconds)
-    fit = SimpleNamespace(seconds=np.array([1.0, 4.0, 3.0]), consensus=consensus)
-    assert learning_times(fit) == (4.0, expected)
+def test_learning_time_is_that_of_shards_side_by_side():
+    fit = SimpleNamespace(seconds=np.array([1.0, 4.0, 3.0]), timings={"search": 2.0})
+    assert learning_times(fit) == (4.0, 2.0)
 
 
 def test_a_small_study_runs_resumes_and_is_shown(tmp_path):
