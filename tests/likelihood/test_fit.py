@@ -342,7 +342,9 @@ def test_lost_experts_are_reported(rng):
     fit = em(X, y, 2, alpha=0.0, random_state=0)
     is_sound(fit, X, y)
     assert fit.mass.min() < 4
-    assert Warn.EXPERTS_WITHOUT_ROWS(lost=1, experts=2, which=int(fit.mass.argmin())) in fit.warnings
+    assert (
+        Warn.EXPERTS_WITHOUT_ROWS(lost=1, experts=2, which=int(fit.mass.argmin())) in fit.warnings
+    )
 
 
 def test_newton_that_runs_into_the_floor_is_finished_by_em():

@@ -13,7 +13,15 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from otmoe.arrays.numerics import Array, namespace, to_numpy
 from otmoe.data.identifiers import shared_ids
 from otmoe.documents.message import LocalModel
-from otmoe.inference import Inference, Kind, Text, check_kind, fitted_inference, observed_inference
+from otmoe.inference import (
+    Inference,
+    Kind,
+    Text,
+    about_fit,
+    check_kind,
+    fitted_inference,
+    observed_inference,
+)
 from otmoe.likelihood.fit import Fit
 from otmoe.model.mixture import MoE
 from otmoe.text.arguments import as_table, check_offset, check_weight, explained, float_types
@@ -179,7 +187,8 @@ class FittedMoE(BaseEstimator):
             groups=groups,
             n_jobs=self.n_jobs,
         )
-        return replace(found, warnings=(*found.warnings, *shared))
+        found = replace(found, warnings=(*found.warnings, *shared))
+        return about_fit(found, self.fit_) if hasattr(self, "fit_") else found
 
     def _known_inference(self) -> Inference:
         """Return what is known about standard errors without rows."""

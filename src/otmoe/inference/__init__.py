@@ -3,6 +3,7 @@
 from otmoe.inference.covariance import Covariance, distance_to_maximum, one_round_refusal
 from otmoe.inference.estimates import Estimate, MeanInterval, StandardErrors, WaldTest
 from otmoe.inference.observed import (
+    about_fit,
     check_floor,
     check_kind,
     fitted_inference,
@@ -27,6 +28,7 @@ __all__ = [
     "check_floor",
     "check_kind",
     "distance_to_maximum",
+    "about_fit",
     "fitted_inference",
     "inference",
     "observed_inference",

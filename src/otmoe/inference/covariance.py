@@ -16,7 +16,7 @@ from otmoe.text.errors import InferenceError
 from otmoe.text.sentences import Error
 
 RIDGE_SHARE = 0.04
-"""Share of the ridge in what is known about a parameter from which on the rows do not determine it.
+"""Share of a weak ridge in what is known of a parameter from which rows do not determine it.
 
 Where a gate separates the rows, or a class those of an expert, its coefficients run off until the
 ridge holds them; its share is then 1 / (1 + log(n / alpha)) or more, however small alpha is: from
@@ -26,8 +26,9 @@ ridge holds them; its share is then 1 / (1 + log(n / alpha)) or more, however sm
 AS_GIVEN = Scaling()
 """The user's own scale."""
 
-_OF_SEPARATED = 0.45  # of the ridge's share where a plane separates rows
+_ONE_ROW = 0.72  # information that rows must hold where the ridge is a prior: about one row's
 _BLIND = 1e-12  # what rows know of a direction that they say nothing about: its inverse is finite
+_HELD = 0.5  # part of a parameter's variance from such directions that makes it one of them
 _NEAR = 0.1  # standard errors from the maximum, where coverage is 0.949 in place of 0.95 (maths 15)
 
 
@@ -57,23 +58,23 @@ class Covariance:
     pull: Floats
     limit: Floats
 
-    def inflation(self, combinations: Floats) -> Floats:
-        """Return the variance the rows give, in units of that which rows and ridge give; (m,).
+    def blind_part(self, combinations: Floats) -> Floats:
+        """Return how much of a variance comes from directions that the ridge holds; (m,).
 
         Parameters
         ----------
         combinations : ndarray of shape (m, P)
             Linear combinations of the parameters, one per row.
         """
-        squares = (combinations @ self.basis) ** 2
-        together = squares.sum(axis=1)
-        alone = squares @ (1 / np.maximum(1 - self.share, _BLIND))
-        return np.asarray(alone / np.where(together > 0, together, 1.0))
+        parts = (combinations @ self.basis) ** 2 / np.maximum(1 - self.share, _BLIND)
+        limit = np.where(combinations != 0, self.limit, 1.0).min(axis=1)
+        held = np.where(self.share > limit[:, None], parts, 0.0).sum(axis=1)
+        total = parts.sum(axis=1)
+        return np.asarray(held / np.where(total > 0, total, 1.0))
 
     def determined(self, combinations: Floats) -> Floats:
         """Say which linear combinations (m, P) the rows determine, (m,)."""
-        limit = np.where(combinations != 0, self.limit, 1.0).min(axis=1)
-        return self.inflation(combinations) < 1 / np.maximum(1 - limit, _BLIND)
+        return self.blind_part(combinations) <= _HELD
 
     def of(self, combinations: Floats) -> Floats:
         """Return the covariance of linear combinations (m, P), (m, m); NaN where not determined."""
@@ -141,25 +142,22 @@ def parameter_covariance(
         core = (alone[:, None] * (basis.T @ outer @ basis)) * alone
     pull = basis @ (alone * (basis.T @ (penalty @ scaling.from_user(model).to_vector())))
     to_user = scale_jacobian(model, scaling)
-    limit = _limits(model, penalty, float(information.mass.sum()))
+    limit = _limits(model, penalty)
     return Covariance(to_user @ basis, share, core, to_user @ pull, limit)
 
 
-def _limits(model: MoE, penalty: Floats, n_samples: float) -> Floats:
+def _limits(model: MoE, penalty: Floats) -> Floats:
     """Return the share of the ridge from which on rows do not determine a parameter, (P,).
 
-    Half of what it is where a plane separates the rows: the weaker the ridge, the further these
-    parameters run off before it holds them.
+    A weak ridge should hold nothing, so that a small share is suspicious. One that is as strong as
+    some rows is a prior, and what it has moved is said; there, the rows have to hold about as much
+    as one row could.
     """
     diagonal, split = np.diagonal(penalty), model.gate.n_parameters
-
-    def limit(part: Floats) -> float:
-        alpha = np.max(part, initial=0.0)
-        far = np.log(max(n_samples / max(alpha, 1e-300), 1.0))
-        return float(max(RIDGE_SHARE, _OF_SEPARATED / (1 + far)))
-
-    limits = np.full(len(diagonal), limit(diagonal[:split]))
-    limits[split:] = limit(diagonal[split:])
+    limits = np.empty(len(diagonal))
+    for part in (slice(None, split), slice(split, None)):
+        alpha = np.max(diagonal[part], initial=0.0)
+        limits[part] = max(RIDGE_SHARE, alpha / (alpha + _ONE_ROW))
     return limits
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, get_args
 
 import numpy as np
@@ -180,7 +181,7 @@ def fitted_inference(fit: Fit, model: MoE) -> Inference:
     """
     if fit.evidence is None:
         raise InferenceError(Error.NO_EVIDENCE)
-    return inference(
+    found = inference(
         model,
         fit.evidence.information,
         fit.n_samples,
@@ -188,6 +189,13 @@ def fitted_inference(fit: Fit, model: MoE) -> Inference:
         scaling=fit.evidence.scaling,
         log_likelihood=fit.log_likelihood,
     )
+    return about_fit(found, fit)
+
+
+def about_fit(found: Inference, fit: Fit) -> Inference:
+    """Return standard errors together with what the fit said about itself."""
+    said = tuple(notice for notice in fit.warnings if notice not in found.warnings)
+    return replace(found, warnings=found.warnings + said, agreement=fit.agreement)
 
 
 def check_kind(kind: str | None, grouped: bool = False) -> Kind:

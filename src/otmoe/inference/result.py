@@ -22,10 +22,11 @@ from otmoe.inference.estimates import (
 )
 from otmoe.inference.parameters import Parameter, mean_gradient, parameters
 from otmoe.inference.summary import Text, render
+from otmoe.likelihood.search import Agreement
 from otmoe.model.mixture import MoE
 from otmoe.text.errors import InvalidInput
 from otmoe.text.notices import Notice
-from otmoe.text.sentences import Error
+from otmoe.text.sentences import Error, Warn
 
 Kind = Literal["information", "sandwich", "clustered"]
 
@@ -51,6 +52,8 @@ class Inference:
         What the reader should know.
     n_groups : int, optional
         Groups of rows, where `kind` is "clustered".
+    agreement : Agreement, optional
+        How sure the search for this maximum was.
 
     Examples
     --------
@@ -72,6 +75,7 @@ class Inference:
     mass: Floats | None = None
     warnings: tuple[Notice, ...] = ()
     n_groups: int | None = None
+    agreement: Agreement | None = None
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -283,6 +287,11 @@ class Inference:
                 ("AIC", f"{self.aic:.2f}"),
                 ("BIC", f"{self.bic:.2f}"),
             ]
+        if self.agreement is not None and self.agreement.searches > 1:
+            facts += [
+                ("searches that agree", f"{self.agreement.agreed} of {self.agreement.searches}"),
+                ("next best maximum", self.agreement.runner),
+            ]
         sections: dict[str, list[Estimate]] = {}
         for row in self.table(level):
             sections.setdefault(self._heading(row), []).append(row)
@@ -290,8 +299,9 @@ class Inference:
             f"Mixture of {K} {self.model.experts.family} expert{plural}",
             facts,
             list(sections.items()),
-            list(map(str, self.warnings)),
+            [str(notice) for notice in self.warnings if not _changes_estimates(notice)],
             level,
+            [str(notice) for notice in self.warnings if _changes_estimates(notice)],
         )
 
     def _heading(self, row: Estimate) -> str:
@@ -348,3 +358,8 @@ class Inference:
         if len(empty):
             raise InvalidInput(Error.COMBINATION_ZERO, row=empty[0])
         return matrix
+
+
+def _changes_estimates(notice: Notice) -> bool:
+    """Say whether a notice has to be read before the estimates: the ridge has moved them far."""
+    return notice.code == Warn.RIDGE_MOVED.code and notice.facts.get("distance", 0.0) > 1

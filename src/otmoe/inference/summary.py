@@ -25,6 +25,7 @@ def render(
     sections: Sequence[tuple[str, Sequence[Estimate]]],
     notes: Sequence[str],
     level: float,
+    first: Sequence[str] = (),
 ) -> Text:
     """Return a summary: facts in two columns, a table per section, notes.
 
@@ -37,6 +38,8 @@ def render(
         Sentences.
     level : float
         Of the intervals.
+    first : sequence of str
+        Sentences to be read before any number.
     """
     names = [row.term for _, rows in sections for row in rows]
     name_width = min(max(map(len, ["intercept", *names])), _WIDEST)
@@ -49,6 +52,9 @@ def render(
         left = _fact(*facts[i], width // 2 - 1)
         right = _fact(*facts[half + i], width - width // 2 - 1) if half + i < len(facts) else ""
         out.append(f"{left}  {right}".rstrip())
+    if first:
+        out.append("=" * width)
+        out += [fill(note[:1].upper() + note[1:], width) for note in first]
     for heading, rows in sections:
         out += ["=" * width, heading, line, "-" * width]
         out += [_row(row, name_width) for row in rows]

@@ -54,9 +54,14 @@ class Agreement:
 
     @property
     def gap(self) -> str:
-        """The distance of the runner-up in words, if there is one."""
+        """The distance of the runner-up, as the rest of a sentence; empty where there is none."""
+        return f", and the next best is {self.runner}" if np.isfinite(self.runner_up) else ""
+
+    @property
+    def runner(self) -> str:
+        """The distance of the runner-up."""
         nats = self.runner_up
-        return f", and the next best is {nats:,.1f} nats lower" if np.isfinite(nats) else ""
+        return f"{nats:,.1f} nats lower" if np.isfinite(nats) else "none seen"
 
 
 class Clock:
