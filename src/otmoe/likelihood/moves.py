@@ -25,7 +25,6 @@ _TAIL = 0.93  # share of an expert's rows that a small child leaves to the other
 _DIRECTIONS = 2  # random cuts through x
 _LABELLED, _CHOSEN = 5, 12  # iterations of EM for every pair of children, and for the best
 _MOVES = 12  # that there should be to choose from, at least
-_ESSENTIAL = 0.1  # spreads that dropping an expert must cost for no move to be worth trying
 _ALWAYS = 3  # that are tried however little they promise
 _PROMISING = 0.03  # spreads that a move may seem to lose
 _REFITTED = 2  # iterations of EM for the experts that are left when one is dropped
@@ -198,14 +197,15 @@ def improved(
     return [end, *(other for other in seen if other is not end)], tried
 
 
-def needs_all(stage: Stage, model: MoE) -> bool:
-    """Say whether no expert can be dropped at a cost that the split of another might repay."""
+def least_loss(stage: Stage, model: MoE) -> float:
+    """Return what dropping the expert costs that is needed least, in spreads."""
     here = stage.posterior(model).log_density
-    least = _ESSENTIAL * stage.spread(model)
-    return all(
-        stage.weight @ (here - stage.posterior(rest).log_density) > least
-        for rest in (_without(stage, model, j) for j in range(model.n_experts))
-    )
+    losses = [
+        stage.weight @ (here - stage.posterior(_without(stage, model, j)).log_density)
+        for j in range(model.n_experts)
+    ]
+    spread = stage.spread(model)
+    return float(min(losses) / spread) if spread > 0 else 0.0
 
 
 def _without(stage: Stage, model: MoE, j: int) -> MoE:

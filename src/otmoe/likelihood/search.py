@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from otmoe.likelihood.iterations import Report, Run, newton_serves, run_em, run_newton
-from otmoe.likelihood.moves import grown, improved, needs_all
+from otmoe.likelihood.moves import grown, improved, least_loss
 from otmoe.likelihood.rows import Rows
 from otmoe.likelihood.stage import Stage, least_mass
 from otmoe.likelihood.starts import Plan, plan_for, start_from
@@ -32,6 +32,9 @@ _PER_PARAMETER = 100  # rows on which moves are tried, if that is more than the 
 _LABELS = 3  # kinds of random labels that a search tries
 _LOOK, _BEHIND, _SLACK = 5, 0.004, 15.0  # of Newton steps, as in moves
 _KEPT = 5  # candidates that go on to the next stage, at most
+_EACH = 2  # of them from each search
+_ESSENTIAL = 0.1  # spreads (as in moves) that dropping any expert must cost for no move to be tried
+_VITAL, _SURE = 0.3, 3  # the same where few rows are all, unless so many more searches agree
 
 
 @dataclass(frozen=True)
@@ -172,9 +175,10 @@ def searched(
 ) -> tuple[MoE, Agreement]:
     """Return the best maximum, approached on all rows, and how sure that is.
 
-    Independent searches set out on few rows: one grows a model expert by expert, the others begin
-    with random labels. Moves between maxima improve what they found, on more rows. What is not
-    clearly worse goes on to the next stage, until all rows decide.
+    Independent searches set out on few rows, each on its own: one grows a model expert by expert,
+    the others begin with random labels. Moves between maxima improve what they found, on more
+    rows, until two searches end in the same maximum. What is not clearly worse goes on to the next
+    stage, until all rows decide.
 
     Parameters
     ----------
@@ -192,80 +196,103 @@ def searched(
     smaller : MoE, optional
         A standardised model with fewer experts, from which one more search grows.
     """
-    plan = plan_for(blank)
-    # 1) independent searches on few rows, unless two agree on a model that needs all its experts
-    stage = _stage(rows, plan.few, plan, ridge, rng)
-    if blank.n_experts == 1:
-        n_init = 1
-    elif n_init is None:
-        n_init = plan.n_init * (2 if stage.whole else 1)
+    plan, K = plan_for(blank), blank.n_experts
+    ground = _Ground(rows, blank, columns, ridge, plan, smaller)
+    few = ground.stage(plan.few, rng)
+    if n_init is None:
+        n_init = plan.n_init * (2 if few.whole else 1)
+    streams = _streams(rng, 1 if K == 1 else n_init + (smaller is not None))
+
+    def say(n_searches: int, stage: Stage, height: float) -> None:
+        if report is not None:
+            report(n_searches, height * rows.total_weight / stage.rows.total_weight)
+
+    # 1) searches on few rows: do they agree on a model that needs all its experts?
     found: list[Candidate] = []
     settled = False
-    for i, stream in enumerate(_streams(rng, n_init)):
-        find = _grown if i == min(2, n_init - 1) else _from_labels
-        run = find(stage, blank, columns, stream)
-        found = _distinct(stage, [*found, Candidate(run, frozenset([i]))])
-        settled = len(found) == 1 and i > 0 and needs_all(stage, run.model)
-        if report is not None:
-            report(i + 1, found[0].height * rows.total_weight / stage.rows.total_weight)
+    for i, stream in enumerate(streams if few.whole else streams[:2]):
+        run = ground.begun(i, len(streams), few, stream)
+        found = _distinct(few, [*found, Candidate(run, frozenset([i]))])
+        say(i + 1, few, found[0].height)
+        if i == 0 or len(found) > 1:
+            continue
+        loss = least_loss(few, run.model)
+        settled = loss > (_ESSENTIAL if i >= _SURE or not few.whole else _VITAL)
         if settled:
             break
     n_searches = i + 1
-    if smaller is not None and smaller.n_experts < blank.n_experts:
-        run = _more(stage, smaller, blank.n_experts, rng)
-        if run.model.n_experts == blank.n_experts:
-            found = _distinct(stage, [*found, Candidate(run, frozenset([n_searches]))])
-            n_searches += 1
 
-    # 2) moves from what they found, on more rows
-    moves = np.random.default_rng(rng.integers(2**63))
-    size = max(plan.some, _PER_PARAMETER * found[0].run.model.n_parameters)
-    if not stage.whole:
-        stage = _stage(rows, size, plan, ridge, rng)
-        found = _on(stage, found)
-    if blank.n_experts > 1 and not settled:
-        found = _contenders(stage, _improved(stage, found, moves, plan.moves))
+    # 2) if not, moves from what each finds
+    stage, size = few, max(plan.some, _PER_PARAMETER * found[0].run.model.n_parameters)
+    if K > 1 and not settled and few.whole:
+        found = _contenders(few, _improved(few, found, rng, plan.moves))
+    elif K > 1 and not settled:
+        found = []
+        for i, stream in enumerate(streams):
+            own = ground.stage(plan.few, stream)
+            start = Candidate(ground.begun(i, len(streams), own, stream), frozenset([i]))
+            stage = ground.stage(size, stream)
+            mine = _improved(stage, _on(stage, [start]), stream, plan.moves // plan.n_init)
+            earlier = _on(stage, [end for end in found if end.found_by])
+            found += _contenders(stage, mine)[:_EACH]
+            n_searches = i + 1
+            say(n_searches, stage, max(c.height for c in [mine[0], *earlier]))
+            if any(stage.same(end.run, mine[0].run) for end in earlier):
+                break
+        found = _distinct(stage, found) if stage.whole else found
 
     # 3) what is not clearly worse, on more and more rows
     while not stage.whole:
-        size *= _LEAP if settled else _GROWTH
-        stage = _stage(rows, size, plan, ridge, rng)
+        if len(stage) >= size:
+            size *= _LEAP if settled else _GROWTH
+        stage = ground.stage(size, rng)
         found = _on(stage, found)
         if not (stage.whole or settled):
-            later = _improved(stage, found[:1], moves, plan.late)
+            later = _improved(stage, found[:1], rng, plan.late)
             found = _contenders(stage, _distinct(stage, later + found[1:]))
     best = found[0]
     behind = best.height - found[1].height if len(found) > 1 else np.inf
     return best.run.model, Agreement(n_searches, len(best.found_by), float(behind))
 
 
-def _stage(rows: Rows, size: int, plan: Plan, ridge: Ridge, rng: np.random.Generator) -> Stage:
-    """Return so many rows in memory and standardised, or all where these are not many more."""
-    if size < 0.7 * len(rows):
-        return Stage.of_some(rows, size, ridge, rng)
-    if len(rows) <= plan.some:
-        return Stage.of_some(rows, len(rows), ridge, rng)
-    return Stage(rows, ridge, whole=True)
+@dataclass(frozen=True)
+class _Ground:
+    """What searches have in common."""
+
+    rows: Rows
+    blank: Experts
+    columns: tuple[int, ...] | None
+    ridge: Ridge
+    plan: Plan
+    smaller: MoE | None
+
+    def stage(self, size: int, rng: np.random.Generator) -> Stage:
+        """Return so many rows in memory and standardised, or all where these are not many more."""
+        if size < 0.7 * len(self.rows):
+            return Stage.of_some(self.rows, size, self.ridge, rng)
+        if len(self.rows) <= self.plan.some:
+            return Stage.of_some(self.rows, len(self.rows), self.ridge, rng)
+        return Stage(self.rows, self.ridge, whole=True)
+
+    def begun(self, i: int, n: int, stage: Stage, rng: np.random.Generator) -> Run:
+        """Begin the i-th of n searches: one grows from fewer experts, the others have labels."""
+        if i == (min(2, n - 1) if self.smaller is None else 0):
+            one = MoE(
+                SoftmaxGate.blank(1, self.blank.n_columns, self.columns), self.blank.take([0])
+            )
+            run = _more(stage, self.smaller or one, self.blank.n_experts, rng)
+            if run.model.n_experts == self.blank.n_experts:  # else none has rows to be split
+                return run
+        ways = range(_LABELS)
+        starts = [start_from(self.blank, stage.block, self.columns, rng, way) for way in ways]
+        runs = [stage.em(start, WARM_UP, tol=0.1) for start in starts]
+        return stage.at_maximum(max(runs, key=lambda run: run.trace[-1]).model)
 
 
 def _streams(rng: np.random.Generator, n: int) -> list[np.random.Generator]:
     """Return sources of randomness, the first of them the same whatever their number."""
     seed = int(rng.integers(2**63))
     return [np.random.default_rng([seed, i]) for i in range(n)]
-
-
-def _grown(
-    stage: Stage,
-    blank: Experts,
-    columns: tuple[int, ...] | None,
-    rng: np.random.Generator,
-) -> Run:
-    """Begin with one expert, and split the one that gains most until there are enough."""
-    one = MoE(SoftmaxGate.blank(1, blank.n_columns, columns), blank.take([0]))
-    run = _more(stage, one, blank.n_experts, rng)
-    if run.model.n_experts < blank.n_experts:  # no expert has rows enough to be split
-        return _from_labels(stage, blank, columns, rng)
-    return run
 
 
 def _more(stage: Stage, model: MoE, n_experts: int, rng: np.random.Generator) -> Run:
@@ -276,22 +303,10 @@ def _more(stage: Stage, model: MoE, n_experts: int, rng: np.random.Generator) ->
     return run
 
 
-def _from_labels(
-    stage: Stage,
-    blank: Experts,
-    columns: tuple[int, ...] | None,
-    rng: np.random.Generator,
-) -> Run:
-    """Begin with random labels of a few kinds, and go on with the likeliest."""
-    starts = [start_from(blank, stage.block, columns, rng, way) for way in range(_LABELS)]
-    runs = [stage.em(start, WARM_UP, tol=0.1) for start in starts]
-    return stage.at_maximum(max(runs, key=lambda run: run.trace[-1]).model)
-
-
 def _on(stage: Stage, found: list[Candidate]) -> list[Candidate]:
     """Return candidates led to their maxima on a stage; those left far behind stop early."""
     runs = [stage.at_maximum(candidate.run.model, most=_LOOK) for candidate in found]
-    best = max(run.trace[-1] for run in runs)
+    best = max((run.trace[-1] for run in runs), default=-np.inf)
     unit = stage.spread(found[0].run.model) if len(found) > 1 else 0.0
     ends = [
         run

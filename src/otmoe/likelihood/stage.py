@@ -18,6 +18,7 @@ _AFTER_SPLIT, _TO_MAXIMUM = 2, 40  # iterations of EM and of Newton's method
 _PER_COEFFICIENT, _PER_FACTOR = 3.0, 1.5  # rows for each coefficient, and for every factor e
 _OF_SHARE = 0.45  # of an equal share of the rows, which is enough in any case
 _NEAR, _EXACT = 1.0, 1e-3  # squared standard errors from a maximum, on some rows and on all
+_APART = 0.1  # nats between two maxima that are told apart
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ class Stage:
     @property
     def same_within(self) -> float:
         """Nats between two candidates that count as one maximum."""
-        return max(self.near, 20 * _EXACT)
+        return max(self.near, _APART)
 
     def posterior(self, model: MoE) -> Posterior:
         """Return the E-step."""

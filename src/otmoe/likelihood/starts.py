@@ -133,7 +133,7 @@ INFORMATIVE = Plan(
     n_init=3,
     few=2000,
     some=10_000,
-    moves=100,
+    moves=120,
     late=30,
     ways=((plane_labels, 15), (region_labels, 15), (region_labels, 1)),
 )
@@ -141,7 +141,7 @@ UNINFORMATIVE = Plan(
     n_init=3,
     few=5000,
     some=15_000,
-    moves=100,
+    moves=120,
     late=30,
     ways=((region_labels, 1), (cluster_labels, 1)),
 )
