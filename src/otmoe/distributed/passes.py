@@ -210,7 +210,7 @@ def em_shards(
     search = Search(
         passes, Ridge.of(init.experts) if ridge is None else ridge, max_iter, tol, total
     )
-    run = search.run([scaling.from_user(init)], report, clock)
+    run = search.run(scaling.from_user(init), report, clock)
     return finished(run, search, scaling, correlation, base, counted.n_rows, clock)
 
 

@@ -21,9 +21,13 @@ from otmoe.workers.gather import Workers
 class DistributedMoERegressor(DistributedMoE, MoERegressor):
     """Mixture of regressions fitted to shards of the rows and merged into one model.
 
-    The rows are split at random, each shard is fitted by itself as :class:`MoERegressor` does it,
-    and the local models are merged by :func:`otmoe.aggregate`. A shard that landed in a bad local
-    optimum is fitted again, and left out if that does not help.
+    The rows are split at random, each shard is fitted by itself from a start that a search on rows
+    of many shards has found, and the local models are merged by :func:`otmoe.aggregate`. A shard
+    that landed in a bad local optimum is fitted again, and left out if that does not help.
+
+    This is for rows that are elsewhere (:meth:`fit_shards`), or for so many that processes side by
+    side pay. For rows in memory and one process, :class:`MoERegressor` is the better choice: it
+    takes no longer, and finds the maximum of the likelihood itself.
 
     Parameters
     ----------

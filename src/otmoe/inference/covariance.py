@@ -26,6 +26,9 @@ ridge holds them; its share is then 1 / (1 + log(n / alpha)) or more, however sm
 AS_GIVEN = Scaling()
 """The user's own scale."""
 
+NEITHER = 1e6
+"""In place of the share of the ridge, where neither rows nor ridge hold any information."""
+
 _ONE_ROW = 0.72  # information that rows must hold where the ridge is a prior: about one row's
 _BLIND = 1e-12  # what rows know of a direction that they say nothing about: its inverse is finite
 _HELD = 0.5  # part of a parameter's variance from such directions that makes it one of them
@@ -42,14 +45,14 @@ class Covariance:
         Columns are directions, uncorrelated both for the rows and for the ridge, about which rows
         and ridge together hold information 1.
     share : ndarray of shape (P,)
-        The part of that information which is not the rows'.
+        The part of that information which is not the rows'; `NEITHER` where there is none.
     core : ndarray of shape (P, P)
         The covariance is ``basis @ core @ basis.T``.
     pull : ndarray of shape (P,)
         What the ridge has taken from the parameters: the maximum without it is, to first order,
         at the parameters plus this.
     limit : ndarray of shape (P,)
-        Share of the ridge from which on the rows do not determine a parameter.
+        Share from which on the ridge holds a direction, and the rows do not determine it.
     """
 
     basis: Floats
@@ -58,7 +61,7 @@ class Covariance:
     pull: Floats
     limit: Floats
 
-    def blind_part(self, combinations: Floats) -> Floats:
+    def held_part(self, combinations: Floats) -> Floats:
         """Return how much of a variance comes from directions that the ridge holds; (m,).
 
         Parameters
@@ -66,15 +69,13 @@ class Covariance:
         combinations : ndarray of shape (m, P)
             Linear combinations of the parameters, one per row.
         """
-        parts = (combinations @ self.basis) ** 2 / np.maximum(1 - self.share, _BLIND)
-        limit = np.where(combinations != 0, self.limit, 1.0).min(axis=1)
-        held = np.where(self.share > limit[:, None], parts, 0.0).sum(axis=1)
+        parts = (combinations @ self.basis) ** 2 * _variance(self.share, self.limit, 1 / _BLIND)
         total = parts.sum(axis=1)
-        return np.asarray(held / np.where(total > 0, total, 1.0))
+        return np.asarray(parts @ (self.share > self.limit) / np.where(total > 0, total, 1.0))
 
     def determined(self, combinations: Floats) -> Floats:
         """Say which linear combinations (m, P) the rows determine, (m,)."""
-        return self.blind_part(combinations) <= _HELD
+        return self.held_part(combinations) <= _HELD
 
     def of(self, combinations: Floats) -> Floats:
         """Return the covariance of linear combinations (m, P), (m, m); NaN where not determined."""
@@ -107,8 +108,8 @@ def parameter_covariance(
 ) -> Covariance:
     """Return the covariance of the free parameters of a model that is at its maximum.
 
-    The inverse of the rows' information, without the ridge; or, with the sum of the outer products
-    of scores, the sandwich.
+    The inverse of the rows' information, without the ridge but where the ridge holds a direction;
+    or, with the sum of the outer products of scores, the sandwich.
 
     Parameters
     ----------
@@ -123,42 +124,49 @@ def parameter_covariance(
     outer : ndarray of shape (P, P), optional
         From :func:`otmoe.likelihood.information.score_outer`.
     """
-    # 1) directions about which rows and ridge together hold information 1; where neither holds
-    #    any, what the inverse needs counts as the ridge's
+    # 1) directions about which rows and ridge together hold information 1, if they hold any
     unit = _units(model, information)
     values, vectors, blind = _spectrum((information.matrix + penalty) * unit[:, None] * unit)
     root = vectors / np.sqrt(np.where(blind, 1.0, values))
     ridge = root.T @ (penalty * unit[:, None] * unit) @ root
     ridge[blind] = ridge[:, blind] = 0.0
-    ridge[blind, blind] = 1.0
+    ridge[blind, blind] = NEITHER
     # 2) turned so that the ridge's part of each is separate
     share, turn = np.linalg.eigh(ridge)
     basis = unit[:, None] * (root @ turn)
+    limit = _limits(model, penalty, basis)
 
     # 3) in that basis the rows' information is diagonal
-    alone = np.where(share > 1 - 1e3 * RANK_TOLERANCE, 0.0, 1 / np.maximum(1 - share, _BLIND))
-    core = np.diag(alone)
+    variance = _variance(share, limit, 0.0)
+    core = np.diag(variance)
     if outer is not None:
-        core = (alone[:, None] * (basis.T @ outer @ basis)) * alone
-    pull = basis @ (alone * (basis.T @ (penalty @ scaling.from_user(model).to_vector())))
+        core = (variance[:, None] * (basis.T @ outer @ basis)) * variance
+    pull = basis @ (variance * (basis.T @ (penalty @ scaling.from_user(model).to_vector())))
     to_user = scale_jacobian(model, scaling)
-    limit = _limits(model, penalty)
     return Covariance(to_user @ basis, share, core, to_user @ pull, limit)
 
 
-def _limits(model: MoE, penalty: Floats) -> Floats:
-    """Return the share of the ridge from which on rows do not determine a parameter, (P,).
+def _variance(share: Floats, limit: Floats, unknown: float) -> Floats:
+    """Return the variance along each direction: that of the rows, or the ridge's where it holds."""
+    rows = 1 / np.maximum(1 - share, _BLIND)
+    return np.asarray(np.where(share >= 0.5 * NEITHER, unknown, np.where(share > limit, 1.0, rows)))
+
+
+def _limits(model: MoE, penalty: Floats, basis: Floats) -> Floats:
+    """Return the share from which on the ridge holds a direction, (P,).
 
     A weak ridge should hold nothing, so that a small share is suspicious. One that is as strong as
     some rows is a prior, and what it has moved is said; there, the rows have to hold about as much
-    as one row could.
+    as one row could. A direction has the limit of the ridge that bears on it most.
     """
-    diagonal, split = np.diagonal(penalty), model.gate.n_parameters
-    limits = np.empty(len(diagonal))
+    split = model.gate.n_parameters
+    limits, parts = [], []
     for part in (slice(None, split), slice(split, None)):
-        alpha = np.max(diagonal[part], initial=0.0)
-        limits[part] = max(RIDGE_SHARE, alpha / (alpha + _ONE_ROW))
-    return limits
+        block = penalty[part, part]
+        alpha = np.max(np.diagonal(block), initial=0.0)
+        limits.append(max(RIDGE_SHARE, alpha / (alpha + _ONE_ROW)))
+        parts.append(np.sum(basis[part] * (block @ basis[part]), axis=0))
+    return np.asarray(np.where(parts[0] > parts[1], *limits))
 
 
 def scale_jacobian(model: MoE, scaling: Scaling) -> Floats:

@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 from scipy import stats
 
+from otmoe.arrays.newton import RANK_TOLERANCE
 from otmoe.arrays.numerics import Array, Floats, design, like, row_blocks
 from otmoe.inference.covariance import Covariance
 from otmoe.inference.estimates import (
@@ -89,8 +90,8 @@ class Inference:
 
     @property
     def rank(self) -> int:
-        """Number of parameters, less those about which neither rows nor ridge know anything."""
-        return int(np.sum(self.covariance.share < 1.0))
+        """Number of parameters, less the directions about which the rows know nothing."""
+        return int(np.sum(self.covariance.share < 1 - 1e3 * RANK_TOLERANCE))
 
     @property
     def aic(self) -> float | None:

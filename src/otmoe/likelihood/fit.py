@@ -202,7 +202,7 @@ def em(
 
         # 2) to it, on all rows
         search = Search(RowPasses(rows), ridge, max_iter, tol, rows.total_weight, warm_up)
-        run = search.run([start], report, clock)
+        run = search.run(start, report, clock)
 
     return finished(
         run,

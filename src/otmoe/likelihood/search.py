@@ -12,7 +12,7 @@ import numpy as np
 from otmoe.likelihood.iterations import Report, Run, newton_serves, run_em, run_newton
 from otmoe.likelihood.moves import grown, improved, least_loss
 from otmoe.likelihood.rows import Rows
-from otmoe.likelihood.stage import Stage, least_mass
+from otmoe.likelihood.stage import Stage
 from otmoe.likelihood.starts import Plan, plan_for, start_from
 from otmoe.likelihood.statistics import Passes
 from otmoe.model.experts import Experts
@@ -106,13 +106,15 @@ class Search:
     warm_up: int = WARM_UP
 
     def run(
-        self, starts: list[MoE], report: Callable[[str], Report | None], clock: Clock | None = None
+        self, start: MoE, report: Callable[[str], Report | None], clock: Clock | None = None
     ) -> Run:
-        """Return the iterations from the first start that keeps its experts."""
+        """Return the iterations from a start."""
         clock = clock or Clock()
-        run = self._best_em(starts, report("em"))
+        options: dict[str, Any] = {"ridge": self.ridge, "tol": self.tol}
+        n_iter = min(self.warm_up, self.max_iter)
+        run = run_em(self.passes, start, max_iter=n_iter, report=report("em"), **options)
         clock.lap("em")
-        options: dict[str, Any] = {"ridge": self.ridge, "tol": self.tol, "report": report("newton")}
+        options["report"] = report("newton")
         left = self.max_iter - run.n_iter
         if newton_serves(run.model):
             run = run.then(run_newton(self.passes, run.model, max_iter=left, **options))
@@ -121,26 +123,6 @@ class Search:
             run = run.then(run_em(self.passes, run.model, max_iter=left, **options))
         clock.lap("newton")
         return run
-
-    def _best_em(self, starts: list[MoE], report: Report | None) -> Run:
-        """Run EM from the first start that keeps its experts; if none does, take the likeliest."""
-        least = least_mass(self.total_weight, starts[0])
-        n_iter = min(self.warm_up, self.max_iter)
-        runs: list[Run] = []
-        for start in starts:
-            runs.append(
-                run_em(
-                    self.passes,
-                    start,
-                    ridge=self.ridge,
-                    max_iter=n_iter,
-                    tol=self.tol,
-                    report=report,
-                )
-            )
-            if runs[-1].mass.min() >= least:
-                return runs[-1]
-        return max(runs, key=lambda run: run.trace[-1])
 
 
 @dataclass(frozen=True)
