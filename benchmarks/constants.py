@@ -91,7 +91,6 @@ CONSTANTS: dict[str, tuple[str, ...]] = {
     "likelihood.moves._REFITTED": SEARCHES,
     "likelihood.moves._BEHIND": SEARCHES,
     "likelihood.search._ESSENTIAL": SEARCHES,
-    "likelihood.search._VITAL": SEARCHES,
     "likelihood.moves._SLACK": SEARCHES,
     "likelihood.search._KEPT": SEARCHES,
     "likelihood.search._CLEAR": SEARCHES,

@@ -198,14 +198,18 @@ def improved(
 
 
 def least_loss(stage: Stage, model: MoE) -> float:
-    """Return what dropping the expert costs that is needed least, in spreads."""
+    """Return what dropping the expert costs that is needed least, in spreads.
+
+    Less a nat for each of its parameters: so much and less they gain by chance.
+    """
     here = stage.posterior(model).log_density
     losses = [
         stage.weight @ (here - stage.posterior(_without(stage, model, j)).log_density)
         for j in range(model.n_experts)
     ]
     spread = stage.spread(model)
-    return float(min(losses) / spread) if spread > 0 else 0.0
+    least = min(losses) - model.n_parameters / model.n_experts
+    return float(least / spread) if spread > 0 else 0.0
 
 
 def _without(stage: Stage, model: MoE, j: int) -> MoE:

@@ -33,8 +33,7 @@ _LABELS = 3  # kinds of random labels that a search tries
 _LOOK, _BEHIND, _SLACK = 5, 0.004, 15.0  # of Newton steps, as in moves
 _KEPT = 5  # candidates that go on to the next stage, at most
 _EACH = 2  # of them from each search
-_ESSENTIAL = 0.1  # spreads (as in moves) that dropping any expert must cost for no move to be tried
-_VITAL, _SURE = 0.3, 3  # the same where few rows are all, unless so many more searches agree
+_ESSENTIAL = 0.2  # spreads (as in moves) that dropping any expert must cost for no move to be tried
 
 
 @dataclass(frozen=True)
@@ -196,10 +195,7 @@ def searched(
         run = ground.begun(i, len(streams), few, stream)
         found = _distinct(few, [*found, Candidate(run, frozenset([i]))])
         say(i + 1, few, found[0].height)
-        if i == 0 or len(found) > 1:
-            continue
-        loss = least_loss(few, run.model)
-        settled = loss > (_ESSENTIAL if i >= _SURE or not few.whole else _VITAL)
+        settled = i > 0 and len(found) == 1 and least_loss(few, run.model) > _ESSENTIAL
         if settled:
             break
     n_searches = i + 1
