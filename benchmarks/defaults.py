@@ -9,18 +9,15 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from statistics import median
 from time import perf_counter
-from unittest.mock import patch
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 from benchmarks.harness import SEED, Benchmark, Column, Settings
 from otmoe.datasets.simulation import Simulation
-from otmoe.likelihood import starts
 from otmoe.likelihood.fit import Fit, em
 from studies.rows import Row
 from studies.truths import KINDS, draw
@@ -71,13 +68,10 @@ def column(runs: list[Row], key: str) -> list[float]:
 
 
 def measure_starts(case: Row, settings: Settings) -> Row:
-    """Measure how often the right optimum is found, by `n_init` searches or on a subsample."""
+    """Measure how often the right optimum is found by `n_init` searches."""
 
     def one(data: Simulation, seed: int) -> Row:
-        few = case.get("subsample", starts.INFORMATIVE.few)
-        plan = replace(starts.INFORMATIVE, few=few, some=max(few, starts.INFORMATIVE.some))
-        with patch("otmoe.likelihood.starts.INFORMATIVE", plan):
-            fit, seconds = timed(data, seed, n_init=case.get("n_init"))
+        fit, seconds = timed(data, seed, n_init=case["n_init"])
         short = float(data.truth.log_density(data.X, data.y).sum()) - fit.log_likelihood
         troubled = not fit.converged or bool(fit.warnings)
         return {"short": short, "seconds": seconds, "troubled": troubled}
@@ -157,7 +151,7 @@ def measure_tol(case: Row, settings: Settings) -> Row:
     }
 
 
-# -- the four tables ---------------------------------------------------------------------------
+# -- the tables --------------------------------------------------------------------------------
 
 COLUMNS = (Column("kind", "truth"), Column("n", "rows", "{:,.0f}"), Column("truths", "truths"))
 
@@ -165,19 +159,10 @@ BENCHMARKS = (
     Benchmark(
         "defaults_n_init",
         "Number of searches: share of truths whose optimum is found, and median seconds",
-        partial(cases, {SMALL: 24, MIDDLE: 24}, "n_init", (1, 2, 3, 6, 12)),
+        partial(cases, {SMALL: 10, MIDDLE: 10}, "n_init", (1, 2, 3, 6)),
         measure_starts,
         COLUMNS,
         across="n_init",
-        cell="{share_right:.0%}, {seconds:.2f} s",
-    ),
-    Benchmark(
-        "defaults_subsample",
-        "Rows on which searches set out: share of truths whose optimum is found, and seconds",
-        partial(cases, {MIDDLE: 16}, "subsample", (500, 1000, 2000, 4000, 8000)),
-        measure_starts,
-        COLUMNS,
-        across="subsample",
         cell="{share_right:.0%}, {seconds:.2f} s",
     ),
     Benchmark(

@@ -172,7 +172,7 @@ class LogisticExperts(CanonicalExperts):
     family: ClassVar[str] = "logistic"
     discrete: ClassVar[bool] = True
     classifies: ClassVar[bool] = True
-    alpha: ClassVar[float] = 3.0
+    alpha: ClassVar[float] = 1.0
     expert_alpha: ClassVar[float] = 3.0
     lowest: ClassVar[float] = 0.0
     highest: ClassVar[float] = 1.0

@@ -37,7 +37,7 @@ class MultinomialExperts(NewtonExperts):
     family: ClassVar[str] = "multinomial"
     discrete: ClassVar[bool] = True
     classifies: ClassVar[bool] = True
-    alpha: ClassVar[float] = 1.0
+    alpha: ClassVar[float] = 0.3
     expert_alpha: ClassVar[float] = 0.3
     lowest: ClassVar[float] = 0.0
     informative_response: ClassVar[bool] = False
