@@ -22,12 +22,12 @@ from otmoe.inference.estimates import (
     quantile,
 )
 from otmoe.inference.parameters import Parameter, mean_gradient, parameters
-from otmoe.inference.summary import Text, render
+from otmoe.inference.summary import Text, heading, render
 from otmoe.likelihood.search import Agreement
 from otmoe.model.mixture import MoE
 from otmoe.text.errors import InvalidInput
 from otmoe.text.notices import Notice
-from otmoe.text.sentences import Error, Warn
+from otmoe.text.sentences import Error
 
 Kind = Literal["information", "sandwich", "clustered"]
 
@@ -289,34 +289,18 @@ class Inference:
                 ("BIC", f"{self.bic:.2f}"),
             ]
         if self.agreement is not None and self.agreement.searches > 1:
-            facts += [
-                ("searches that agree", f"{self.agreement.agreed} of {self.agreement.searches}"),
-                ("next best maximum", self.agreement.runner),
-            ]
+            facts += self.agreement.facts
         sections: dict[str, list[Estimate]] = {}
         for row in self.table(level):
-            sections.setdefault(self._heading(row), []).append(row)
+            share = None if self.mass is None else float(self.mass[row.expert]) / self.n_samples
+            sections.setdefault(heading(row, self.model, share), []).append(row)
         return render(
             f"Mixture of {K} {self.model.experts.family} expert{plural}",
             facts,
             list(sections.items()),
-            [str(notice) for notice in self.warnings if not _changes_estimates(notice)],
+            self.warnings,
             level,
-            [str(notice) for notice in self.warnings if _changes_estimates(notice)],
         )
-
-    def _heading(self, row: Estimate) -> str:
-        if row.block == "gate":
-            return f"Gate: expert {row.expert} against expert {row.against}"
-        share = (
-            "" if self.mass is None else f", {self.mass[row.expert] / self.n_samples:.1%} of rows"
-        )
-        about = "" if row.label is None else f", class {row.label}"
-        if self.model.experts.n_linear > 1:
-            classes = self.model.classes
-            last = self.model.experts.n_linear if classes is None else classes[-1]
-            about += f" against {last}"
-        return f"Expert {row.expert}{about}{share}"
 
     # -- parts --------------------------------------------------------------------------------
 
@@ -359,8 +343,3 @@ class Inference:
         if len(empty):
             raise InvalidInput(Error.COMBINATION_ZERO, row=empty[0])
         return matrix
-
-
-def _changes_estimates(notice: Notice) -> bool:
-    """Say whether a notice has to be read before the estimates: the ridge has moved them far."""
-    return notice.code == Warn.RIDGE_MOVED.code and notice.facts.get("distance", 0.0) > 1

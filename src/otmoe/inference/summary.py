@@ -8,6 +8,9 @@ from textwrap import fill
 import numpy as np
 
 from otmoe.inference.estimates import Estimate
+from otmoe.model.mixture import MoE
+from otmoe.text.notices import Notice
+from otmoe.text.sentences import Warn
 
 _WIDEST = 28  # characters of a name
 _HEADS = ("estimate", "std err", "z", "P>|z|")
@@ -23,9 +26,8 @@ def render(
     title: str,
     facts: Sequence[tuple[str, str]],
     sections: Sequence[tuple[str, Sequence[Estimate]]],
-    notes: Sequence[str],
+    warnings: Sequence[Notice],
     level: float,
-    first: Sequence[str] = (),
 ) -> Text:
     """Return a summary: facts in two columns, a table per section, notes.
 
@@ -34,12 +36,10 @@ def render(
     title : str
     facts : sequence of (name, value)
     sections : sequence of (heading, estimates)
-    notes : sequence of str
-        Sentences.
+    warnings : sequence of Notice
+        Those that change how estimates are read come first, the others at the end.
     level : float
         Of the intervals.
-    first : sequence of str
-        Sentences to be read before any number.
     """
     names = [row.term for _, rows in sections for row in rows]
     name_width = min(max(map(len, ["intercept", *names])), _WIDEST)
@@ -52,17 +52,35 @@ def render(
         left = _fact(*facts[i], width // 2 - 1)
         right = _fact(*facts[half + i], width - width // 2 - 1) if half + i < len(facts) else ""
         out.append(f"{left}  {right}".rstrip())
+    first = [notice for notice in warnings if _changes_estimates(notice)]
     if first:
         out.append("=" * width)
-        out += [fill(note[:1].upper() + note[1:], width) for note in first]
+        out += [fill(note[:1].upper() + note[1:], width) for note in map(str, first)]
     for heading, rows in sections:
         out += ["=" * width, heading, line, "-" * width]
         out += [_row(row, name_width) for row in rows]
     out.append("=" * width)
+    notes = (notice for notice in warnings if notice not in first)
     out += [
         fill(f"[{i}] {note}", width, subsequent_indent="    ") for i, note in enumerate(notes, 1)
     ]
     return Text("\n".join(out))
+
+
+def heading(row: Estimate, model: MoE, share: float | None) -> str:
+    """Return the heading of the table that an estimate belongs to."""
+    if row.block == "gate":
+        return f"Gate: expert {row.expert} against expert {row.against}"
+    about = "" if row.label is None else f", class {row.label}"
+    if model.experts.n_linear > 1:
+        last = model.experts.n_linear if model.classes is None else model.classes[-1]
+        about += f" against {last}"
+    return f"Expert {row.expert}{about}" + ("" if share is None else f", {share:.1%} of rows")
+
+
+def _changes_estimates(notice: Notice) -> bool:
+    """Say whether a notice has to be read before the estimates: the ridge has moved them far."""
+    return notice.code == Warn.RIDGE_MOVED.code and notice.facts.get("distance", 0.0) > 1
 
 
 def _fact(name: str, value: str, width: int) -> str:

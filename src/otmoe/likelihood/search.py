@@ -60,6 +60,14 @@ class Agreement:
         return f", and the next best is {self.runner}" if np.isfinite(self.runner_up) else ""
 
     @property
+    def facts(self) -> list[tuple[str, str]]:
+        """What a summary says of it."""
+        return [
+            ("searches that agree", f"{self.agreed} of {self.searches}"),
+            ("next best maximum", self.runner),
+        ]
+
+    @property
     def runner(self) -> str:
         """The distance of the runner-up."""
         nats = self.runner_up
