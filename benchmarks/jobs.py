@@ -33,7 +33,6 @@ from otmoe.aggregation.result import Aggregation
 from otmoe.data import sketch
 from otmoe.data.shards import RowsShard
 from otmoe.datasets.simulation import Simulation
-from otmoe.distributed.fit import fit_shards
 from otmoe.distributed.rounds import refine_shards
 from otmoe.documents.aggregation import AggregationRecord
 from otmoe.inference import refined_inference
@@ -521,16 +520,6 @@ def split_shards(kind: str) -> Job:
     return Job(run, ("nats", "shards"))
 
 
-def small_shards(quick: bool) -> Found:
-    """Fit small shards of overlapping experts, which have to be led to one maximum."""
-    found = []
-    for truth in truths(quick, 2):
-        here = sites("overlap", truth, 16, 200)
-        result = fit_shards(here.shards, EXPERTS, random_state=0).aggregation
-        found.append({"nats": here.below(result.model)})
-    return mean(found)
-
-
 # -- sketches ----------------------------------------------------------------------------------
 
 
@@ -644,12 +633,6 @@ def chosen(truth: int) -> Any:
     return select_n_experts(data.X, data.y, range(1, 7), estimator=est)
 
 
-def fewer_likelier(quick: bool) -> Found:
-    """Count the warnings that fewer experts are likelier."""
-    found = [chosen(truth) for truth in truths(quick, 6)]
-    return {"warnings": float(sum(len(some.notes) for some in found))}
-
-
 JOBS: dict[str, Job] = {
     **{f"merge {kind}": merge(kind) for kind in KINDS if kind not in ("half", "multinomial")},
     "merge 30 sites": merge_many("hard", 30),
@@ -673,7 +656,7 @@ JOBS: dict[str, Job] = {
     "screen diabetes": screened_natural("diabetes"),
     "screen cancer": screened_natural("cancer"),
     "shards of one": Job(deviating_shards, ("shards missed", "shards blamed")),
-    **{f"fit {kind}": fit(kind) for kind in ("hard", "soft", "overlap", "logistic", "poisson")},
+    **{f"fit {kind}": fit(kind) for kind in ("hard", "overlap", "logistic", "poisson")},
     "fit multinomial": fit("multinomial", 1500),
     "fit 30000 rows": fit("soft", 30_000),
     "fit diabetes": fit_table("diabetes"),
@@ -684,7 +667,6 @@ JOBS: dict[str, Job] = {
     "refine from afar": refine("soft", far=True),
     "split hard": split_shards("hard"),
     "split soft": split_shards("soft"),
-    "small shards": Job(small_shards, ("nats",)),
     "sketch diabetes": sketched("diabetes"),
     "sketch cancer": sketched("cancer"),
     "sketch 60 rows": sketched("cancer", 60, 2),
@@ -693,5 +675,4 @@ JOBS: dict[str, Job] = {
     "infer after rounds": Job(refused, ("refused",)),
     "report": Job(reported, ("findings",)),
     "elbow": Job(elbow, ("wrong K", "warnings")),
-    "fewer are likelier": Job(fewer_likelier, ("warnings",)),
 }

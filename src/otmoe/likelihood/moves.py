@@ -18,8 +18,9 @@ from otmoe.model.experts import Experts
 from otmoe.model.gate import SoftmaxGate
 from otmoe.model.mixture import MoE
 
-# All by `python -m benchmarks search`. A spread is the standard deviation of a row's
-# log-likelihood, summed over the rows: what is much in nats depends on family and noise.
+# By `python -m benchmarks search` and `python -m benchmarks constants`. A spread is the standard
+# deviation of a row's log-likelihood, summed over the rows: what is much in nats depends on family
+# and noise.
 _SPLIT_ROWS = 2000  # on which children are fitted; three times as many where y tells little
 _TAIL = 0.93  # share of an expert's rows that a small child leaves to the other
 _DIRECTIONS = 2  # random cuts through x

@@ -26,6 +26,7 @@ WARM_UP = 20
 FEW = 2
 """The same, where a fit to some of the rows has led the way."""
 
+# `python -m benchmarks constants` halves and doubles these.
 _GROWTH, _LEAP = 3, 7  # times as many rows in each stage; the same where all searches agree
 _CLEAR = 3.0  # standard errors by which a candidate must be ahead to leave another behind
 _PER_PARAMETER = 100  # rows on which moves are tried, if that is more than the plan has

@@ -15,6 +15,7 @@ from otmoe.model.mixture import MoE, Posterior
 from otmoe.model.ridge import Ridge
 
 _AFTER_SPLIT, _TO_MAXIMUM = 2, 40  # iterations of EM and of Newton's method
+# `python -m benchmarks constants` halves and doubles the first.
 _PER_COEFFICIENT, _PER_FACTOR = 3.0, 1.5  # rows for each coefficient, and for every factor e
 _OF_SHARE = 0.45  # of an equal share of the rows, which is enough in any case
 _NEAR, _EXACT = 1.0, 1e-3  # squared standard errors from a maximum, on some rows and on all

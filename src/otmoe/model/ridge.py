@@ -12,7 +12,8 @@ from otmoe.model.experts import Experts
 from otmoe.model.mixture import MoE
 
 _LEAST_GATE, _LEAST = 0.03, 0.3  # of a shard, as for Gaussian experts and for counts
-_HOLD = 1e-5  # of experts' slopes where no prior is asked for: separable rows stay finite
+# Of experts' slopes where no prior is asked for (`python -m benchmarks constants`)
+_HOLD = 1e-5
 
 
 @dataclass(frozen=True)
