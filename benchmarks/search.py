@@ -135,7 +135,7 @@ def measure(case: Row, settings: Settings) -> Row:
     below = best - np.array(heights)
     return {
         "rows": len(y),
-        "best_known": best,
+        "best_known": f"{best:.2f}",  # to the last digit that counts
         "at_best": float(np.mean(below <= 1.0)),
         "worst_below": float(below.max()),
         "heights": " ".join(f"{height:.2f}" for height in heights),
