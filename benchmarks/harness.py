@@ -45,15 +45,17 @@ class Column:
 
 @dataclass(frozen=True)
 class Requirement:
-    """A bound that every row of a column has to keep."""
+    """A bound that every row of a column has to keep, or those that it is asked of."""
 
     key: str
     words: str
     at_most: float | None = None
     at_least: float | None = None
+    of: Callable[[Row], bool] = lambda row: True
 
     def verdict(self, rows: list[Row]) -> str:
-        values = [float(row[self.key]) for row in rows if row[self.key] not in ("", None)]
+        asked = [row[self.key] for row in rows if self.of(row)]
+        values = [float(value) for value in asked if value not in ("", None)]
         if not values:
             return f"{self.words}: not measured"
         if self.at_most is not None:

@@ -38,7 +38,7 @@ class MoEClassifier(ClassifierMixin, BaseMoE):
     alpha : float, optional
         Centred ridge on the gate, ``alpha / 2 * sum_k |A_k - mean A|^2``, taken from the summed
         log-likelihood on standardised features; it keeps a separated gate finite. 0 for plain
-        maximum likelihood; by default 3 for two classes and 1 for more.
+        maximum likelihood; by default 1 for two classes and 0.3 for more.
     expert_alpha : float, optional
         Ridge on the slopes of the experts, in the same way; it keeps their coefficients finite
         where x separates the classes. 0 for plain maximum likelihood; by default 3 for two classes

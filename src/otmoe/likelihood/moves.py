@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from otmoe.likelihood.starts import model_from_labels
 from otmoe.likelihood.statistics import VARIANCE_FLOOR
 from otmoe.model.experts import Experts
 from otmoe.model.gate import SoftmaxGate
-from otmoe.model.mixture import MoE
+from otmoe.model.mixture import MoE, Posterior
 
 # By `python -m benchmarks search` and `python -m benchmarks constants`. A spread is the standard
 # deviation of a row's log-likelihood, summed over the rows: what is much in nats depends on family
@@ -203,20 +204,46 @@ def least_loss(stage: Stage, model: MoE) -> float:
 
     Less a nat for each of its parameters: so much and less they gain by chance.
     """
-    here = stage.posterior(model).log_density
-    losses = [
-        stage.weight @ (here - stage.posterior(_without(stage, model, j)).log_density)
-        for j in range(model.n_experts)
-    ]
+    losses = [without.loss for without in _dropped(stage, model, stage.posterior(model))]
     spread = stage.spread(model)
     least = min(losses) - model.n_parameters / model.n_experts
     return float(least / spread) if spread > 0 else 0.0
 
 
-def _without(stage: Stage, model: MoE, j: int) -> MoE:
-    """Return the model after an expert was dropped and the others refitted a little."""
-    rest = model.take([i for i in range(model.n_experts) if i != j])
-    return stage.em(rest, _REFITTED, tol=0.0).model
+class _Without(NamedTuple):
+    """A model after an expert was dropped and the others refitted a little."""
+
+    loss: float
+    rest: MoE
+    responsibilities: Floats
+
+
+def _dropped(stage: Stage, model: MoE, here: Posterior) -> Iterator[_Without]:
+    """Drop each of the experts in turn."""
+    for j in range(model.n_experts):
+        others = model.take([i for i in range(model.n_experts) if i != j])
+        rest = stage.em(others, _REFITTED, tol=0.0).model
+        there = stage.posterior(rest)
+        loss = float(stage.weight @ (here.log_density - there.log_density))
+        yield _Without(loss, rest, there.responsibilities)
+
+
+def led_on(stage: Stage, run: Run, best: float, unit: float) -> Run:
+    """Lead a run on to its maximum, unless it has been left far behind.
+
+    Parameters
+    ----------
+    stage : Stage
+    run : Run
+        After a few Newton steps.
+    best : float
+        Penalised log-likelihood of what it competes with.
+    unit : float
+        A spread.
+    """
+    if run.converged or run.trace[-1] < best - _BEHIND * unit - _SLACK:
+        return run
+    return run.then(stage.at_maximum(run.model))
 
 
 def _followed(stage: Stage, model: MoE, run: Run, unit: float) -> Run | None:
@@ -226,10 +253,7 @@ def _followed(stage: Stage, model: MoE, run: Run, unit: float) -> Run | None:
         if moved.trace[-1] < run.trace[-1] - slack * unit - _SLACK:
             return None
         model = moved.model
-    moved = stage.at_maximum(model, most=_LOOK)
-    if moved.converged or moved.trace[-1] < run.trace[-1] - _BEHIND * unit - _SLACK:
-        return moved
-    return moved.then(stage.at_maximum(moved.model))
+    return led_on(stage, stage.at_maximum(model, most=_LOOK), run.trace[-1], unit)
 
 
 def _promising(
@@ -239,16 +263,11 @@ def _promising(
     K = model.n_experts
     here = stage.posterior(model)
     share = here.responsibilities * stage.weight[:, None]
-    without = []
-    for j in range(K):
-        rest = _without(stage, model, j)
-        there = stage.posterior(rest)
-        loss = float(stage.weight @ (here.log_density - there.log_density))
-        without.append((loss, rest, there.responsibilities))
+    without = list(_dropped(stage, model, here))
     most = -(-_MOVES // (K * (K - 1)))
     found = [split for k in range(K) for split in splits(stage, model, k, share[:, k], rng, most)]
     moves = [
-        (split.gain - without[j][0], j, split)
+        (split.gain - without[j].loss, j, split)
         for split in found
         for j in range(K)
         if j != split.expert
@@ -256,9 +275,8 @@ def _promising(
     for rank, (promise, j, split) in enumerate(sorted(moves, key=lambda m: m[0], reverse=True)):
         if rank >= _ALWAYS and promise < -_PROMISING * unit - _SLACK:
             return
-        _, rest, responsibilities = without[j]
         moved = replace(split, expert=split.expert - (split.expert > j))
-        yield partial(divided, stage, rest, moved, responsibilities)
+        yield partial(divided, stage, without[j].rest, moved, without[j].responsibilities)
 
 
 def _height(run: Run) -> float:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from otmoe.likelihood.iterations import Report, Run, newton_serves, run_em, run_newton
-from otmoe.likelihood.moves import grown, improved, least_loss
+from otmoe.likelihood.moves import grown, improved, least_loss, led_on
 from otmoe.likelihood.rows import Rows
 from otmoe.likelihood.stage import Stage
 from otmoe.likelihood.starts import Plan, plan_for, start_from
@@ -31,7 +31,7 @@ _GROWTH, _LEAP = 3, 7  # times as many rows in each stage; the same where all se
 _CLEAR = 3.0  # standard errors by which a candidate must be ahead to leave another behind
 _PER_PARAMETER = 100  # rows on which moves are tried, if that is more than the plan has
 _LABELS = 3  # kinds of random labels that a search tries
-_LOOK, _BEHIND, _SLACK = 5, 0.004, 15.0  # of Newton steps, as in moves
+_LOOK = 5  # Newton steps after which a candidate may be left behind
 _KEPT = 5  # candidates that go on to the next stage, at most
 _EACH = 2  # of them from each search
 _ESSENTIAL = 0.2  # spreads (as in moves) that dropping any expert must cost for no move to be tried
@@ -295,12 +295,7 @@ def _on(stage: Stage, found: list[Candidate]) -> list[Candidate]:
     runs = [stage.at_maximum(candidate.run.model, most=_LOOK) for candidate in found]
     best = max((run.trace[-1] for run in runs), default=-np.inf)
     unit = stage.spread(found[0].run.model) if len(found) > 1 else 0.0
-    ends = [
-        run
-        if run.converged or run.trace[-1] < best - _BEHIND * unit - _SLACK
-        else run.then(stage.at_maximum(run.model))
-        for run in runs
-    ]
+    ends = [led_on(stage, run, best, unit) for run in runs]
     return _distinct(stage, [replace(old, run=run) for old, run in zip(found, ends, strict=True)])
 
 
