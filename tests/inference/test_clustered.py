@@ -87,7 +87,8 @@ def test_summed_scores_are_the_derivatives_of_summed_log_densities(rng, family, 
         found = group_scores(model, Rows(X, y, weight, block_bytes=block_bytes), groups)
         assert found.labels == tuple(there.index) and found.n_groups == len(there)
         assert_allclose(found.sums, there.to_numpy(), rtol=1e-5, atol=1e-6)
-        assert_allclose(found.outer, there.to_numpy().T @ there.to_numpy(), rtol=1e-5, atol=1e-5)
+        scatter = there.to_numpy().T @ there.to_numpy()
+        assert_allclose(found.scatter.matrix, scatter, rtol=1e-5, atol=1e-5)
 
 
 def test_blocks_do_not_matter(rng):
@@ -145,9 +146,9 @@ def test_it_is_the_formula_on_the_users_scale(case):
     information = observed_information(case.model, rows)
     bread = np.linalg.inv(information.matrix)
     G = len(set(case.groups.tolist()))
-    there = bread @ sums.outer @ bread * G / (G - 1)
+    there = bread @ sums.scatter.matrix @ bread * G / (G - 1)
     assert_allclose(case.covariance(groups=case.groups), there, rtol=1e-3, atol=1e-6)
-    found = inference(case.model, information, N, outer=sums.outer, n_groups=G)
+    found = inference(case.model, information, N, scatter=sums.scatter)
     assert_allclose(found.covariance.matrix, there, rtol=1e-6, atol=1e-10)
 
 
@@ -524,4 +525,5 @@ def test_an_identifier_among_the_features_of_shards_is_told(case):
 def test_the_plain_sandwich_is_as_it_was(case):
     rows = Rows(case.X, case.y, case.weight)
     one = group_scores(case.model, rows, np.arange(N))
-    assert_allclose(one.outer, score_outer(case.model, rows), rtol=1e-9, atol=1e-9)
+    there = score_outer(case.model, rows)
+    assert_allclose(one.scatter.matrix, there, rtol=1e-9, atol=1e-9)

@@ -19,7 +19,8 @@ from otmoe.inference import observed_inference as observed_with
 from otmoe.inference.covariance import scale_jacobian
 from otmoe.inference.parameters import mean_gradient
 from otmoe.likelihood.fit import em
-from otmoe.likelihood.information import observed_information, score_outer
+from otmoe.likelihood.grouped import score_scatter
+from otmoe.likelihood.information import observed_information
 from otmoe.likelihood.rows import Rows
 from otmoe.model.experts import GaussianExperts
 from otmoe.model.gate import SoftmaxGate
@@ -159,13 +160,13 @@ def test_information_on_the_users_scale_and_on_the_standardised_one_agree(rng, f
     penalty = Ridge(0.03, 0.0).matrix(there)
     T = np.linalg.inv(scale_jacobian(model, standard.scaling))
     for sandwich in (False, True):
-        there_outer = score_outer(there, standard) if sandwich else None
-        here_outer = score_outer(model, Rows(X, y)) if sandwich else None
+        of_b = score_scatter(there, standard) if sandwich else None
+        of_a = score_scatter(model, Rows(X, y)) if sandwich else None
         information = observed_information(there, standard)
         n, scaling = len(y), standard.scaling
-        b = inference(model, information, n, penalty=penalty, scaling=scaling, outer=there_outer)
+        b = inference(model, information, n, penalty=penalty, scaling=scaling, scatter=of_b)
         information = observed_information(model, Rows(X, y))
-        a = inference(model, information, n, penalty=T.T @ penalty @ T, outer=here_outer)
+        a = inference(model, information, n, penalty=T.T @ penalty @ T, scatter=of_a)
         assert_allclose(a.covariance.matrix, b.covariance.matrix, rtol=1e-5, atol=1e-9)
         assert_allclose(a.covariance.pull, b.covariance.pull, rtol=1e-5, atol=1e-9)
 
@@ -626,9 +627,9 @@ def test_information_summed_over_sites_gives_the_standard_errors_of_all_rows(rng
     sites = [Rows(X[part], y[part]) for part in parts]
     first, *others = (observed_information(model, site) for site in sites)
     information = sum(others, first)
-    outer = sum(score_outer(model, site) for site in sites)
-    for meat, kind in [(None, "information"), (outer, "sandwich")]:
-        summed = inference(model, information, len(y), outer=meat)
+    first, *others = (score_scatter(model, site) for site in sites)
+    for scatter, kind in [(None, "information"), (sum(others, first), "sandwich")]:
+        summed = inference(model, information, len(y), scatter=scatter)
         whole = observed_inference(model, X, y, alpha=0.0, kind=kind)
         assert summed.kind == kind and summed.aic is None
         assert_allclose(summed.covariance.matrix, whole.covariance.matrix, rtol=1e-3, atol=1e-7)

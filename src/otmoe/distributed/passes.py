@@ -12,14 +12,13 @@ from functools import reduce
 from operator import add
 from typing import Any
 
-from otmoe.arrays.numerics import Floats
 from otmoe.data.identifiers import ids_among
 from otmoe.data.shards import Shard, grouped_by
 from otmoe.distributed.task import read, rows_in, rows_of
 from otmoe.inference import Inference, Kind, check_floor, check_kind, inference
 from otmoe.likelihood.fit import MAX_ITER, TOL, Fit, finished
-from otmoe.likelihood.grouped import GroupScores, group_scores
-from otmoe.likelihood.information import Information, observed_information, score_outer
+from otmoe.likelihood.grouped import GroupScores, Scatter, group_scores, score_scatter
+from otmoe.likelihood.information import Information, observed_information
 from otmoe.likelihood.iterations import Report
 from otmoe.likelihood.rows import Moments, Rows, Scaling
 from otmoe.likelihood.search import Clock, Search
@@ -86,8 +85,8 @@ class Pass:
         Standardised by `scaling`.
     scaling : Scaling
     target : Target
-    what : {"statistics", "information", "score", "outer", "groups"}
-        "score" is the information without its matrix, "outer" the outer products of scores,
+    what : {"statistics", "information", "score", "scatter", "groups"}
+        "score" is the information without its matrix, "scatter" that of the scores of rows,
         "groups" the scores summed by group, of a shard that reads its groups.
     """
 
@@ -98,15 +97,15 @@ class Pass:
     what: str
 
 
-def pass_local(task: Pass) -> Statistics | Information | Floats | GroupScores:
+def pass_local(task: Pass) -> Statistics | Information | Scatter | GroupScores:
     """Read one shard and return its part of the sums, where its rows are."""
     there = read(task.shard)
     found = rows_in(there, task.target, task.shard.name)
     rows = Rows(found.X, found.y, found.weight, found.offset, task.scaling)
     if task.what == "statistics":
         return e_step(task.model, rows)
-    if task.what == "outer":
-        return score_outer(task.model, rows)
+    if task.what == "scatter":
+        return score_scatter(task.model, rows)
     if task.what == "groups":
         return group_scores(task.model, rows, there.groups)
     return observed_information(task.model, rows, matrix=task.what == "information")
@@ -141,9 +140,9 @@ class ShardPasses:
         found: Information = self._summed(model, "information" if matrix else "score")
         return found
 
-    def outer(self, model: MoE) -> Floats:
-        """Return the summed outer products of scores there, (P, P)."""
-        found: Floats = self._summed(model, "outer")
+    def scatter(self, model: MoE) -> Scatter:
+        """Return the scatter of the scores of rows there."""
+        found: Scatter = self._summed(model, "scatter")
         return found
 
     def groups(self, model: MoE, column: str) -> GroupScores:
@@ -258,20 +257,18 @@ def inference_shards(
     check_floor(here)
     information = passes.information(here)
     base = counted.base + total * scaling.log_jacobian
-    outer, n_groups = None, None
+    scatter = None
     if groups is not None:
-        sums = passes.groups(here, groups)
-        outer, n_groups = sums.outer, sums.n_groups
+        scatter = passes.groups(here, groups).scatter
     elif kind == "sandwich":
-        outer = passes.outer(here)
+        scatter = passes.scatter(here)
     found = inference(
         model,
         information,
         total,
         penalty=(Ridge.of(model.experts) if ridge is None else ridge).matrix(here),
         scaling=scaling,
-        outer=outer,
-        n_groups=n_groups,
+        scatter=scatter,
         log_likelihood=information.log_likelihood + base,
     )
     shared = ids_among(shards[0].features) if groups is None else ()

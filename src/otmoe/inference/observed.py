@@ -19,8 +19,8 @@ from otmoe.inference.covariance import (
 from otmoe.inference.parameters import parameters
 from otmoe.inference.result import Inference, Kind
 from otmoe.likelihood.fit import Fit
-from otmoe.likelihood.grouped import group_scores
-from otmoe.likelihood.information import Information, observed_information, score_outer
+from otmoe.likelihood.grouped import Scatter, score_scatter
+from otmoe.likelihood.information import Information, observed_information
 from otmoe.likelihood.rounds import Refinement
 from otmoe.likelihood.rows import Rows, Scaling
 from otmoe.likelihood.statistics import on_floor
@@ -42,8 +42,7 @@ def inference(
     *,
     penalty: Floats | None = None,
     scaling: Scaling = AS_GIVEN,
-    outer: Floats | None = None,
-    n_groups: int | None = None,
+    scatter: Scatter | None = None,
     log_likelihood: float | None = None,
 ) -> Inference:
     """Return standard errors from information that was summed over all rows, wherever they are.
@@ -60,13 +59,11 @@ def inference(
         Matrix of the ridge that the model was fitted with, from
         :meth:`otmoe.model.ridge.Ridge.matrix`.
     scaling : Scaling
-        The scale of `information`, `penalty` and `outer`; by default the user's.
-    outer : ndarray of shape (P, P), optional
-        Summed outer products of scores, from
-        :func:`otmoe.likelihood.information.score_outer`; gives the sandwich.
-    n_groups : int, optional
-        Says that `outer` is that of the summed scores of so many groups, from
-        :attr:`otmoe.likelihood.grouped.GroupScores.outer`; it is multiplied by G / (G - 1).
+        The scale of `information`, `penalty` and `scatter`; by default the user's.
+    scatter : Scatter, optional
+        Of the scores at the model, summed over all rows, from
+        :func:`otmoe.likelihood.grouped.score_scatter`; gives the sandwich. That of G groups is
+        multiplied by G / (G - 1).
     log_likelihood : float, optional
         With the base measure and on the user's scale, for AIC and BIC.
 
@@ -80,7 +77,8 @@ def inference(
         If the model is not at the maximum, or there is one group only.
     """
     P = model.n_parameters
-    kind: Kind = "information" if outer is None else "sandwich"
+    kind: Kind = "information" if scatter is None else "sandwich"
+    outer, n_groups = (None, None) if scatter is None else (scatter.matrix, scatter.n_groups)
     if outer is not None and n_groups is not None:
         if n_groups < 2:
             raise InferenceError(Error.ONE_GROUP, groups=n_groups)
@@ -152,20 +150,14 @@ def observed_inference(
         here = rows.scaling.from_user(model)
         check_floor(here)
         information = observed_information(here, rows)
-        outer, n_groups = None, None
-        if kind == "clustered":
-            found = group_scores(here, rows, groups)
-            outer, n_groups = found.outer, found.n_groups
-        elif kind == "sandwich":
-            outer = score_outer(here, rows)
+        scatter = None if kind == "information" else score_scatter(here, rows, groups)
     return inference(
         model,
         information,
         rows.total_weight,
         penalty=Ridge.of(model.experts, alpha, expert_alpha).matrix(here),
         scaling=rows.scaling,
-        outer=outer,
-        n_groups=n_groups,
+        scatter=scatter,
         log_likelihood=information.log_likelihood + rows.log_base(model.experts),
     )
 
@@ -225,21 +217,30 @@ def check_floor(model: MoE) -> None:
 def refined_inference(state: Refinement) -> Inference:
     """Return standard errors from what sites have sent in refine rounds.
 
+    By the sandwich if every site has sent its scatter. Where some have not that were asked for it,
+    they come from the information, and a warning names these sites.
+
     Raises
     ------
     InferenceError
         If no round has been answered, or the model is not at the maximum yet.
     """
-    if state.best is None:
+    best = state.best
+    if best is None:
         raise InferenceError(Error.NO_ROUND_YET)
-    return inference(
+    found = inference(
         state.model,
-        state.best.information,
-        state.best.n_samples,
+        best.information,
+        best.n_samples,
         penalty=state.penalty,
         scaling=state.scaling,
-        log_likelihood=state.best.information.log_likelihood,
+        scatter=best.scatter,
+        log_likelihood=best.information.log_likelihood,
     )
+    if not best.unscattered:
+        return found
+    lacking = Warn.SCATTER_MISSING(sites=best.unscattered, names=listed(list(best.unscattered)))
+    return replace(found, warnings=(lacking, *found.warnings))
 
 
 def _warnings(

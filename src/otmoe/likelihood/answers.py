@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
 from otmoe.arrays.numerics import Floats, block_sum, to_numpy
+from otmoe.likelihood.grouped import Scatter, score_scatter
 from otmoe.likelihood.information import Information, observed_information
 from otmoe.likelihood.rows import Rows, Scaling
 from otmoe.model.mixture import MoE
@@ -38,18 +40,28 @@ class SiteInformation:
         Sum of the weights.
     moments : FeatureMoments, optional
         Of the site's features; they do not change, so that one round is enough.
+    scatter : Scatter, optional
+        Of the scores, on the scale of the question: what the sandwich needs beside the information.
     """
 
     site: str
     information: Information = field(repr=False)
     n_samples: float
     moments: FeatureMoments | None = field(default=None, repr=False)
+    scatter: Scatter | None = field(default=None, repr=False)
 
 
 def site_information(
-    site: str, model: MoE, scaling: Scaling, rows: Rows, *, moments: bool = True
+    site: str,
+    model: MoE,
+    scaling: Scaling,
+    rows: Rows,
+    *,
+    moments: bool = True,
+    scatter: bool = False,
+    groups: Any = None,
 ) -> SiteInformation:
-    """Return what a site says about a model, in one pass over its rows.
+    """Return what a site says about a model, in one pass over its rows, two with a scatter.
 
     Parameters
     ----------
@@ -62,15 +74,20 @@ def site_information(
         On the user's scale.
     moments : bool
         Whether to add the moments of the features.
+    scatter : bool
+        Whether to add the scatter of the scores.
+    groups : array-like of shape (n,), optional
+        For the scatter, as in :func:`otmoe.likelihood.grouped.score_scatter`.
     """
-    there = replace(rows, scaling=scaling)
-    found = observed_information(scaling.from_user(model), there)
+    there, here = replace(rows, scaling=scaling), scaling.from_user(model)
+    found = observed_information(here, there)
     base = there.log_base(model.experts)
     return SiteInformation(
         site,
         replace(found, log_likelihood=found.log_likelihood + base),
         rows.total_weight,
         _moments(rows) if moments else None,
+        score_scatter(here, there, groups) if scatter else None,
     )
 
 

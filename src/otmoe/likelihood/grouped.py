@@ -9,11 +9,46 @@ from typing import Any
 import numpy as np
 
 from otmoe.arrays.numerics import Floats, to_numpy
-from otmoe.likelihood.information import score_sums
+from otmoe.likelihood.information import score_outer, score_sums
 from otmoe.likelihood.rows import Rows
 from otmoe.model.mixture import MoE
 from otmoe.text.errors import InvalidInput
 from otmoe.text.sentences import Error
+
+
+@dataclass(frozen=True)
+class Scatter:
+    """The middle of the sandwich: products of summed scores, summed over groups (maths 15).
+
+    It adds up over places, such as sites, and carries no label: a group whose rows lie in several
+    places is several groups in the sum.
+
+    Attributes
+    ----------
+    matrix : ndarray of shape (P, P)
+        The sum over groups of u_g u_g', with u_g the sum of w_i s_i over the rows of group g.
+    n_rows : int
+        Rows, but for those of weight 0.
+    n_groups : int, optional
+        Groups; None where every row is one of its own, which nobody has named.
+    """
+
+    matrix: Floats = field(repr=False)
+    n_rows: int
+    n_groups: int | None = None
+
+    @property
+    def n_scores(self) -> int:
+        """Number of scores whose products are summed: those of groups, or of rows."""
+        return self.n_rows if self.n_groups is None else self.n_groups
+
+    def __add__(self, other: Scatter) -> Scatter:
+        by_row = self.n_groups is None and other.n_groups is None
+        return Scatter(
+            self.matrix + other.matrix,
+            self.n_rows + other.n_rows,
+            None if by_row else self.n_scores + other.n_scores,
+        )
 
 
 @dataclass(frozen=True)
@@ -28,10 +63,13 @@ class GroupScores:
         Distinct.
     sums : ndarray of shape (G, P)
         The sum of w_i s_i over the rows of each group. It is held whole: G P numbers.
+    n_rows : int
+        Rows, but for those of weight 0.
     """
 
     labels: tuple[Hashable, ...] = field(repr=False)
     sums: Floats = field(repr=False)
+    n_rows: int
 
     @property
     def n_groups(self) -> int:
@@ -39,9 +77,9 @@ class GroupScores:
         return len(self.labels)
 
     @property
-    def outer(self) -> Floats:
-        """The sum over groups of the outer products of their scores, (P, P)."""
-        return np.asarray(self.sums.T @ self.sums)
+    def scatter(self) -> Scatter:
+        """Products of these sums, without labels."""
+        return Scatter(np.asarray(self.sums.T @ self.sums), self.n_rows, self.n_groups)
 
     def __add__(self, other: GroupScores) -> GroupScores:
         place = {label: g for g, label in enumerate(self.labels)}
@@ -49,7 +87,23 @@ class GroupScores:
         sums = np.zeros((len(place), self.sums.shape[1]))
         sums[: len(self.sums)] = self.sums
         sums[theirs] += other.sums  # the labels of one part are distinct
-        return GroupScores(tuple(place), sums)
+        return GroupScores(tuple(place), sums, self.n_rows + other.n_rows)
+
+
+def score_scatter(model: MoE, rows: Rows, groups: Any = None) -> Scatter:
+    """Return the scatter of the scores of rows, in one pass over the rows.
+
+    Parameters
+    ----------
+    model : MoE
+        On the scale of the rows.
+    rows : Rows
+    groups : array-like of shape (n,), optional
+        As in :func:`group_scores`; by default every row is a group of its own.
+    """
+    if groups is None:
+        return Scatter(score_outer(model, rows), int(np.sum(_counted(rows))))
+    return group_scores(model, rows, groups).scatter
 
 
 def group_scores(model: MoE, rows: Rows, groups: Any) -> GroupScores:
@@ -66,10 +120,10 @@ def group_scores(model: MoE, rows: Rows, groups: Any) -> GroupScores:
         Labels of any hashable kind; rows of one label belong together.
     """
     values = as_labels(groups, len(rows))
-    counts = np.ones(len(rows), bool) if rows.weight is None else to_numpy(rows.weight) > 0
+    counts = _counted(rows)
     codes = np.full(len(rows), -1)
     codes[counts], labels = _coded(values[counts])
-    return GroupScores(labels, score_sums(model, rows, codes, len(labels)))
+    return GroupScores(labels, score_sums(model, rows, codes, len(labels)), int(np.sum(counts)))
 
 
 def as_labels(groups: Any, n_rows: int) -> Floats:
@@ -91,6 +145,11 @@ def as_labels(groups: Any, n_rows: int) -> Floats:
         row = int(np.flatnonzero(missing)[0])
         raise InvalidInput(Error.GROUP_MISSING, name="groups", row=row, count=int(np.sum(missing)))
     return np.asarray(values)
+
+
+def _counted(rows: Rows) -> Floats:
+    """Say which rows count, (n,): a row of weight 0 is no row."""
+    return np.ones(len(rows), bool) if rows.weight is None else to_numpy(rows.weight) > 0
 
 
 def _is_missing(value: Any) -> bool:

@@ -16,6 +16,7 @@ import numpy as np
 from otmoe.arrays.newton import NewtonPoint, bounded_step, length
 from otmoe.arrays.numerics import Floats
 from otmoe.likelihood.answers import SiteInformation
+from otmoe.likelihood.grouped import Scatter
 from otmoe.likelihood.information import Information
 from otmoe.likelihood.rows import Scaling
 from otmoe.model.mixture import MoE
@@ -48,12 +49,18 @@ class Best:
         Of each of these sites.
     n_samples : float
         Sum of their weights.
+    scatter : Scatter, optional
+        Summed over these sites, where all were asked for it and have sent it.
+    unscattered : tuple of str
+        Those of these sites that were asked for it and have not.
     """
 
     theta: Floats = field(repr=False)
     information: Information = field(repr=False)
     log_likelihood: Mapping[str, float] = field(repr=False)
     n_samples: float
+    scatter: Scatter | None = field(default=None, repr=False)
+    unscattered: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -82,6 +89,8 @@ class Refinement:
         Penalised log-likelihood at the start and after every step that was accepted.
     missing : tuple of (int, str)
         Rounds, and the sites that did not answer them.
+    sandwich : bool
+        Whether sites are asked for their scatter, for the sandwich.
     """
 
     model: MoE
@@ -94,6 +103,7 @@ class Refinement:
     decrement: float = np.inf
     trace: tuple[float, ...] = ()
     missing: tuple[tuple[int, str], ...] = ()
+    sandwich: bool = False
 
     @property
     def converged(self) -> bool:
@@ -153,6 +163,7 @@ def advance(
         sum((a.information for a in answers[1:]), start=answers[0].information),
         {a.site: a.information.log_likelihood for a in answers},
         sum(a.n_samples for a in answers),
+        *(_scatter(answers) if state.sandwich else ()),
     )
     pooled = state.pooled or _pooled_scaling(answers)
     penalty = replace(state, pooled=pooled).penalty
@@ -249,6 +260,14 @@ def _point(best: Best, penalty: Floats) -> NewtonPoint:
 
 def _charge(theta: Floats, penalty: Floats) -> float:
     return 0.5 * float(theta @ penalty @ theta)
+
+
+def _scatter(answers: Sequence[SiteInformation]) -> tuple[Scatter | None, tuple[str, ...]]:
+    """Return the scatter of all sites, if all have sent theirs; and those that have not."""
+    sent = [a.scatter for a in answers if a.scatter is not None]
+    if len(sent) < len(answers):
+        return None, tuple(a.site for a in answers if a.scatter is None)
+    return sum(sent[1:], start=sent[0]), ()
 
 
 def _pooled_scaling(answers: Sequence[SiteInformation]) -> Scaling:

@@ -70,6 +70,10 @@ class Warn(Sentence):
         "so that tests of many parameters at once mean little, and standard errors tend to be too "
         "small; use fewer experts or features."
     )
+    SCATTER_MISSING = (
+        "{names} sent no scatter of scores, so that standard errors are by the information: right "
+        "if the model is, and if no row depends on another."
+    )
     ROWS_SHARE_AN_ID = (
         "the column {column!r} looks like an identifier, and is used as a feature: rows that share "
         "a value of it may not be independent. Leave it out of the features, and give it as groups "
