@@ -196,6 +196,8 @@ def wilder(text, rng):
         for name in ("score", "information", "x_mean", "theta"):
             if name in part and rng.random() < 0.7:
                 part[name] = other(part[name])
+        if "scatter" in part and rng.random() < 0.3:
+            part["scatter"]["matrix"] = other(part["scatter"]["matrix"])
     if "x_var" in document:
         document["x_var"] = [abs(value) for value in other(document["x_var"])]
     if rng.random() < 0.3 and "log_likelihood" in document:
@@ -304,10 +306,14 @@ def asked(family):
     X = np.column_stack([rng.normal(size=120), np.arange(120) % 2])
     _, y = model.sample(X, rng)
     rows = {"Lyon": Rows(X[:70], y[:70]), "Nantes": Rows(X[70:], y[70:])}
-    state = begin(model, {"Lyon": 70, "Nantes": 50}, Scaling.of(X), features=SPEC)
+    sizes, groups = {"Lyon": 70, "Nantes": 50}, {"Lyon": np.arange(70) // 3}
+    state = begin(model, sizes, Scaling.of(X), features=SPEC, sandwich=True)
     for _ in range(2):
         request = request_of(state)
-        replies = [reply_to(request, part, site) for site, part in rows.items()]
+        replies = [
+            reply_to(request, part, site, sandwich=True, groups=groups.get(site))
+            for site, part in rows.items()
+        ]
         before, state = state, step(state, replies)
     return before, request, replies, rows
 

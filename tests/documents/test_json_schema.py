@@ -63,8 +63,8 @@ def test_what_is_written_in_refine_rounds_is_valid(family):
     rng = np.random.default_rng(0)
     model = random_model(rng, 2, 2, columns=(0, 1), family=family)
     X, y = random_rows(rng, model, 300)
-    state = begin(model, {"Lyon": 300}, Scaling.of(X))
-    reply = reply_to(request_of(state), Rows(X, y), "Lyon")
+    state = begin(model, {"Lyon": 300}, Scaling.of(X), sandwich=True)
+    reply = reply_to(request_of(state), Rows(X, y), "Lyon", groups=np.arange(300) // 4)
     after = step(state, [reply])
     for kind, written in [
         ("refine request", request_of(state)),
@@ -73,8 +73,10 @@ def test_what_is_written_in_refine_rounds_is_valid(family):
         ("refine state", after),
     ]:
         VALIDATORS[kind].validate(json.loads(written.to_json()))
-    spoilt = json.loads(reply.to_json()) | {"score": [1.0, "2"]}
-    assert not VALIDATORS["refine reply"].is_valid(spoilt)
+    written = json.loads(reply.to_json())
+    assert not VALIDATORS["refine reply"].is_valid(written | {"score": [1.0, "2"]})
+    text = {"scatter": {**written["scatter"], "n_groups": "75"}}
+    assert not VALIDATORS["refine reply"].is_valid(written | text)
 
 
 def test_what_other_languages_write_is_valid():

@@ -13,6 +13,7 @@ from otmoe.aggregation.disagreement import THRESHOLD, likelihood_deviations
 from otmoe.distributed.task import Task, fit_local
 from otmoe.documents.reply import RefineReply
 from otmoe.federation.rounds import begin, reply_to, request_of
+from otmoe.likelihood.grouped import group_scores
 from otmoe.likelihood.rows import Rows, Scaling
 from otmoe.text.sentences import Warn
 
@@ -220,3 +221,19 @@ def test_a_refine_reply_shows_x_and_y_of_the_only_row_with_a_level(people):
     assert_allclose(matrix[nice, 1:-1] / matrix[nice, 0], X[17], atol=1e-8)
     mean = model.experts.coef[0] @ np.append(1.0, X[17])
     assert_allclose(mean + score[nice] * model.experts.var[0], y[17])
+
+
+def test_a_scatter_shows_the_score_of_the_only_group_with_a_level(people):
+    model = message(people, 1).model
+    model = model.with_vector(model.to_vector() + 0.1)
+    X, y, groups = SPEC.encode(people), people.y.to_numpy(), np.arange(400) // 4
+    scaling, nice = Scaling.of(X), SPEC.feature_names.index("city=Nice")
+    state = begin(model, {"Lyon": 400}, scaling, sandwich=True)
+    found = reply_to(request_of(state), Rows(X, y), "Lyon", groups=groups).content
+    # the dummy of the level is its standardised feature times the scale, and the centre
+    dummy = np.zeros(model.n_parameters)
+    dummy[nice + 1], dummy[0] = scaling.x_scale[nice], scaling.x_center[nice]
+    score = dummy @ found.scatter.matrix / (dummy @ found.information.score)
+    rows = Rows(X, y, scaling=scaling)
+    there = group_scores(scaling.from_user(model), rows, groups).sums[17 // 4]
+    assert_allclose(score, there, rtol=1e-6, atol=1e-8)

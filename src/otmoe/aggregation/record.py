@@ -47,8 +47,10 @@ def refinement_document(state: Refinement) -> dict[str, Any]:
     except InferenceError as error:
         return part | {"no_inference": told(error.notice)}
     errors = found.covariance.standard_errors(np.eye(len(found.names)))
+    groups = {} if found.n_groups is None else {"n_groups": found.n_groups}
     part["inference"] = {
         "kind": found.kind,
+        **groups,
         "standard_errors": list(map(finite, errors)),
         "warnings": list(map(told, found.warnings)),
     }

@@ -93,7 +93,8 @@ class RefinementRecord(Record):
 class InferenceRecord(Record):
     """Standard errors of the free parameters, null where the rows do not determine one."""
 
-    kind: Literal["information", "sandwich"]
+    kind: Literal["information", "sandwich", "clustered"]
+    n_groups: Count | None = None
     standard_errors: List[Size | None]
     warnings: List[Told] = []
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from otmoe.arrays.numerics import Floats
 from otmoe.likelihood.grams import Grams
 from otmoe.text.errors import fail
 from otmoe.text.records import List, Record, Row, adds_up
@@ -78,14 +79,25 @@ def check_grams(
                 wanted=wanted,
             )
     for k, matrix in enumerate(grams_of(record).matrices):
-        with np.errstate(over="ignore", invalid="ignore"):
-            largest = np.abs(np.diagonal(matrix)).max()
-            scale = np.sqrt(np.where(np.diagonal(matrix) > 0, np.diagonal(matrix), 1.0))
-            unit = matrix / scale[:, None] / scale
-        if largest > 0 and not (
-            np.all(np.isfinite(unit)) and np.linalg.eigvalsh(unit)[0] >= -_INDEFINITE * size
-        ):
+        if np.any(np.diagonal(matrix)) and not is_semidefinite(matrix, np.diagonal(matrix)):
             fail(source, f"grams.triangles[{k}]", Error.NOT_A_GRAM)
+
+
+def is_semidefinite(matrix: Floats, size: Floats) -> bool:
+    """Say whether a symmetric matrix has no negative eigenvalue but by rounding.
+
+    Parameters
+    ----------
+    matrix : ndarray of shape (p, p)
+    size : ndarray of shape (p,)
+        Squares of the units of its rows and columns; 1 where it is no positive number.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        scale = np.sqrt(np.where(size > 0, size, 1.0))
+        unit = matrix / scale[:, None] / scale
+    return not unit.size or bool(
+        np.all(np.isfinite(unit)) and np.linalg.eigvalsh(unit)[0] >= -_INDEFINITE * len(unit)
+    )
 
 
 def _size(n: int) -> int:

@@ -12,10 +12,14 @@ from otmoe.documents.sums import (
     InformationRecord,
     NotNegative,
     Round,
+    ScatterRecord,
     check_information,
     check_length,
+    check_scatter,
     information_document,
     information_of,
+    scatter_document,
+    scatter_of,
 )
 from otmoe.likelihood.answers import FeatureMoments, SiteInformation
 from otmoe.text.document import Document
@@ -24,7 +28,10 @@ from otmoe.text.strict_json import UNLIMITED, Limits, shown
 
 
 class ReplyRecord(InformationRecord):
-    """What a site answers; means and variances of the features once, if they are asked for."""
+    """What a site answers; means and variances of the features once, if they are asked for.
+
+    And the scatter of the scores, if it is asked for and the site agrees.
+    """
 
     otmoe: Literal["refine reply"]
     schema_version: Version
@@ -33,6 +40,7 @@ class ReplyRecord(InformationRecord):
     digest: Line
     x_mean: Row | None = None
     x_var: List[NotNegative] | None = None
+    scatter: ScatterRecord | None = None
     versions: Map[Line, Line] = {}
 
 
@@ -79,6 +87,8 @@ class RefineReply(Document):
         part: dict[str, Any] = {}
         if moments is not None:
             part = {"x_mean": moments.mean.tolist(), "x_var": moments.var.tolist()}
+        if found.scatter is not None:
+            part["scatter"] = scatter_document(found.scatter)
         return {
             "site": found.site,
             "round": self.round,
@@ -95,7 +105,11 @@ class RefineReply(Document):
         moments = None
         if record.x_mean is not None and record.x_var is not None:
             moments = FeatureMoments(*(np.array(x, float) for x in (record.x_mean, record.x_var)))
-        found = SiteInformation(record.site, information_of(record), record.n_samples, moments)
+        scatter = None
+        if record.scatter is not None:
+            scatter = scatter_of(record.scatter, len(record.score))
+        sums = information_of(record), record.n_samples
+        found = SiteInformation(record.site, *sums, moments, scatter)
         return cls(record.round, record.digest, found, source, checked=True)
 
 
@@ -105,4 +119,6 @@ def _checked(document: dict[str, Any], source: str, limits: Limits) -> ReplyReco
     check_information(record, len(record.mass), len(record.score), source)
     mean, var = record.x_mean or [], record.x_var or []
     check_length(var, len(mean), "x_var", "entry of x_mean", source)
+    if record.scatter is not None:
+        check_scatter(record.scatter, record.score, source, "scatter")
     return record

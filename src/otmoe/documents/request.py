@@ -34,6 +34,7 @@ class RequestRecord(Record):
     round: Round
     digest: Line
     moments: bool = False
+    sandwich: bool = False
     scaling: ScalingRecord
     features: FeaturesRecord | None = None
     model: ModelRecord
@@ -56,6 +57,8 @@ class RefineRequest(Document):
         How columns become the model's features; None for plain numbers.
     moments : bool
         Whether means and variances of the features are asked for: once is enough.
+    sandwich : bool
+        Whether the scatter of the scores is asked for, of sites that agree to send it.
     """
 
     kind: ClassVar[str] = "refine request"
@@ -66,6 +69,7 @@ class RefineRequest(Document):
     scaling: Scaling = field(repr=False)
     features: FeatureSpec | None = field(default=None, repr=False)
     moments: bool = False
+    sandwich: bool = False
 
     @property
     def digest(self) -> str:
@@ -78,6 +82,7 @@ class RefineRequest(Document):
             "round": self.round,
             "digest": self.digest,
             "moments": self.moments,
+            **({"sandwich": True} if self.sandwich else {}),
             "scaling": scaling_document(self.scaling, self.model),
             **features_part(self.features),
             "model": model_document(self.model),
@@ -92,7 +97,7 @@ class RefineRequest(Document):
         model = model_of(record.model)
         check_scaling(record.scaling, model.n_features, "scaling", source)
         features, scaling = features_of(record.features), scaling_of(record.scaling)
-        found = cls(record.round, model, scaling, features, record.moments)
+        found = cls(record.round, model, scaling, features, record.moments, record.sandwich)
         if record.digest != found.digest:
             fail(source, "digest", Error.DIGEST)
         return found

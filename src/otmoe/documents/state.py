@@ -25,13 +25,17 @@ from otmoe.documents.sums import (
     NotNegative,
     Round,
     ScalingRecord,
+    ScatterRecord,
     check_information,
     check_length,
     check_scaling,
+    check_scatter,
     information_document,
     information_of,
     scaling_document,
     scaling_of,
+    scatter_document,
+    scatter_of,
 )
 from otmoe.inference import Inference, refined_inference
 from otmoe.likelihood.rounds import Best, Refinement
@@ -63,6 +67,8 @@ class BestRecord(InformationRecord):
 
     theta: Row
     sites: Map[Site, Number]
+    scatter: ScatterRecord | None = None
+    unscattered: List[Site] = []
 
 
 class MissingRecord(Record):
@@ -80,6 +86,7 @@ class StateRecord(Record):
     most_rounds: Rounds | None  # none: as many as it takes
     alpha: NotNegative
     expert_alpha: NotNegative = 0.0
+    sandwich: bool = False
     sites: Map[Site, Positive]
     rounds: Rounds
     radius: Positive | None  # none: infinite
@@ -113,6 +120,10 @@ def _checked(document: dict[str, Any], source: str, limits: Limits) -> tuple[Sta
         check_length(best.theta, P, "best.theta", "free parameter of the model", source)
         if not best.sites or not best.sites.keys() <= record.sites.keys():
             fail(source, "best.sites", Error.STATE_SITES)
+        if not best.sites.keys() >= set(best.unscattered):
+            fail(source, "best.unscattered", Error.STATE_SITES)
+        if best.scatter is not None:
+            check_scatter(best.scatter, best.score, source, "best.scatter")
     for i, gap in enumerate(record.missing):
         if gap.site not in record.sites or gap.round > record.rounds:
             fail(source, f"missing[{i}]", Error.STATE_MISSING)
@@ -186,6 +197,7 @@ class RefineState(Document):
             "most_rounds": None if self.rounds == "auto" else self.rounds,
             "alpha": float(state.ridge.gate),
             "expert_alpha": float(state.ridge.experts),
+            **({"sandwich": True} if state.sandwich else {}),
             "sites": dict(self.sites),
             "rounds": state.rounds,
             "radius": float(state.radius) if state.radius != np.inf else None,
@@ -205,22 +217,18 @@ class RefineState(Document):
     def from_document(cls, document: dict[str, Any], source: str, limits: Limits) -> Self:
         """Return the state of a parsed document, checked."""
         record, model = _checked(document, source, limits)
-        best = record.best
         state = Refinement(
             model,
             scaling_of(record.scaling),
             Ridge(record.alpha, record.expert_alpha),
             record.rounds,
-            None
-            if best is None
-            else Best(
-                np.array(best.theta, np.float64), information_of(best), best.sites, best.n_samples
-            ),
+            None if record.best is None else _best_of(record.best),
             None if record.pooled is None else scaling_of(record.pooled),
             np.inf if record.radius is None else record.radius,
             np.inf if record.decrement is None else record.decrement,
             tuple(record.trace),
             tuple((gap.round, gap.site) for gap in record.missing),
+            record.sandwich,
         )
         rounds = "auto" if record.most_rounds is None else record.most_rounds
         features = features_of(record.features)
@@ -228,8 +236,23 @@ class RefineState(Document):
 
 
 def _best_document(best: Best) -> dict[str, Any]:
+    lacking = list(best.unscattered)
     return {
         "theta": best.theta.tolist(),
         "sites": dict(best.log_likelihood),
         **information_document(best.information, best.n_samples),
+        **({} if best.scatter is None else {"scatter": scatter_document(best.scatter)}),
+        **({"unscattered": lacking} if lacking else {}),
     }
+
+
+def _best_of(record: BestRecord) -> Best:
+    found = record.scatter
+    return Best(
+        np.array(record.theta, np.float64),
+        information_of(record),
+        record.sites,
+        record.n_samples,
+        None if found is None else scatter_of(found, len(record.theta)),
+        tuple(record.unscattered),
+    )

@@ -7,16 +7,22 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Field
 
+from otmoe.documents.grams import is_semidefinite
 from otmoe.documents.sketch import symmetric
+from otmoe.likelihood.grouped import Scatter
 from otmoe.likelihood.information import Information
 from otmoe.likelihood.rows import Scaling
 from otmoe.model.mixture import MoE
 from otmoe.text.errors import fail
 from otmoe.text.records import List, Number, Positive, Record, Row, Whole, adds_up
 from otmoe.text.sentences import Error
+from otmoe.text.strict_json import shown
 
 NotNegative = Annotated[float, Field(ge=0, le=1e60)]
 Round = Annotated[Whole, Field(ge=1, le=1_000_000)]
+Count = Annotated[Whole, Field(ge=1, le=2**53)]
+
+_SMALL = 1e-200  # squares of scores below this are rounded as no others are
 
 
 class ScalingRecord(Record):
@@ -37,6 +43,18 @@ class InformationRecord(Record):
     mass: List[NotNegative]
     score: Row
     information: Row
+
+
+class ScatterRecord(Record):
+    """Products of the summed scores of groups of rows, summed over groups.
+
+    Without a number of groups, every row is one. The matrix is symmetric: its upper triangle, row
+    by row, diagonal included.
+    """
+
+    n_rows: Count
+    n_groups: Count | None = None
+    matrix: Row
 
 
 def check_length(found: list[float], wanted: int, at: str, what: str, source: str) -> None:
@@ -63,6 +81,25 @@ def check_information(
     total, rows = sum(record.mass), record.n_samples
     if not adds_up(total, rows):
         fail(source, f"{at}mass", Error.SUM_NOT_ROWS, total=total, rows=rows)
+
+
+def check_scatter(record: ScatterRecord, score: Row, source: str, at: str) -> None:
+    """Check that a scatter is one of scores that add up to the score beside it.
+
+    For G vectors u_g, sum u_g u_g' - (sum u_g) (sum u_g)' / G has no negative eigenvalue.
+    """
+    P, found = len(score), len(record.matrix)
+    if found != (wanted := P * (P + 1) // 2):
+        fail(source, f"{at}.matrix", Error.TRIANGLE, length=found, size=P, wanted=wanted)
+    G, rows = record.n_groups, record.n_rows
+    if G is not None and G > rows:
+        fail(source, f"{at}.n_groups", Error.GROUPS_ABOVE_ROWS, value=shown(G), rows=rows)
+    scatter, total = scatter_of(record, P), np.array(score, np.float64)
+    size = np.diagonal(scatter.matrix)
+    spread = scatter.matrix - np.outer(total, total) / scatter.n_scores
+    unit = np.where(size > _SMALL, size, 1.0)
+    if np.any(size < 0) or not is_semidefinite(spread, unit):
+        fail(source, f"{at}.matrix", Error.NOT_A_SCATTER)
 
 
 def scaling_document(scaling: Scaling, model: MoE) -> dict[str, Any]:
@@ -98,3 +135,16 @@ def information_of(record: InformationRecord) -> Information:
         symmetric(record.information, len(record.score)),
         np.array(record.mass, np.float64),
     )
+
+
+def scatter_document(scatter: Scatter) -> dict[str, Any]:
+    """Return a scatter as it stands in a document."""
+    groups = {} if scatter.n_groups is None else {"n_groups": int(scatter.n_groups)}
+    upper = np.triu_indices(len(scatter.matrix))
+    return {"n_rows": int(scatter.n_rows), **groups, "matrix": scatter.matrix[upper].tolist()}
+
+
+def scatter_of(record: ScatterRecord, n_parameters: int) -> Scatter:
+    """Return the scatter of a record whose matrix has this size."""
+    matrix = symmetric(record.matrix, n_parameters)
+    return Scatter(matrix, record.n_rows, record.n_groups)

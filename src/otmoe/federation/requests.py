@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -112,6 +113,10 @@ class Offer(Record):
         How many rows of x may leave.
     refine : bool
         Whether the site answers refine rounds: sums over its rows, again and again.
+    sandwich : bool
+        Whether the scatter of the rows' scores may be in these answers.
+    groups : str, optional
+        Column with the label of the group of each row: the scatter of the groups' scores may be.
     rows_per_parameter : int
         Fewer than these, and nothing leaves: the parameters would tell too much about y.
     explain : bool
@@ -124,6 +129,8 @@ class Offer(Record):
     grams: bool = False
     share: Count = 0
     refine: bool = False
+    sandwich: bool = False
+    groups: Name | None = None
     rows_per_parameter: Count = ROWS_PER_PARAMETER
     explain: bool = True
 
@@ -152,6 +159,8 @@ class Plan(Record):
         How much a site counts: by its rows, as much as any other, or by rows and sketch.
     refine : int or "auto"
         Refine rounds after the merging; "auto" for as many as it takes.
+    sandwich : bool
+        Whether to ask for what the sandwich needs in these rounds.
     nodes, wait, timeout
         How many nodes to wait for, how long, and how long for their replies, in seconds.
     on_error : {"raise", "skip"}
@@ -165,6 +174,7 @@ class Plan(Record):
     outliers: Literal["flag", "exclude"] = "flag"
     site_weight: Literal["rows", "equal", "covariate"] = "rows"
     refine: Rounds = 0
+    sandwich: bool = False
     nodes: AtLeastOne = 1
     wait: Annotated[float, Field(ge=0)] = 60.0
     timeout: Annotated[float, Field(gt=0)] = 3600.0
@@ -251,7 +261,8 @@ def reply_for(request: Request, asked: RefineRequest, offer: Offer) -> RefineRep
         raise InvalidInput(Error.NO_REFINING_HERE)
     if asked.features != request.spec:
         raise InvalidInput(Error.REQUESTS_DISAGREE)
-    reply, rows = reply_from(asked, _shard(request, offer))
+    shard = replace(_shard(request, offer), groups=offer.groups)
+    reply, rows = reply_from(asked, shard, sandwich=offer.sandwich)
     _check_rows(int(rows.X.shape[0]), asked.model.n_parameters, offer)
     return reply
 

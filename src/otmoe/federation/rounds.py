@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -31,16 +32,19 @@ from otmoe.documents.message import LocalModel
 from otmoe.documents.reply import RefineReply
 from otmoe.documents.request import RefineRequest
 from otmoe.documents.state import RefineState
-from otmoe.likelihood.answers import site_information
+from otmoe.likelihood.answers import SiteInformation, site_information
 from otmoe.likelihood.rounds import Refinement, advance
 from otmoe.likelihood.rows import Rows, Scaling
 from otmoe.model.mixture import MoE
 from otmoe.model.ridge import Ridge
 from otmoe.model.target import Target
-from otmoe.text.errors import MessageError, ShardError
+from otmoe.text.errors import InvalidInput, MessageError, ShardError
 from otmoe.text.records import adds_up
 from otmoe.text.sentences import Error
 from otmoe.text.strict_json import shown
+
+LEAST_GROUPS = 10
+"""Groups, or rows, of which a scatter may leave a site: one of G groups has rank G."""
 
 
 def begin(
@@ -52,6 +56,7 @@ def begin(
     ridge: Ridge | None = None,
     features: FeatureSpec | None = None,
     aggregation: AggregationRecord | None = None,
+    sandwich: bool = False,
 ) -> RefineState:
     """Return the state before the first round.
 
@@ -71,10 +76,13 @@ def begin(
         How columns become the model's features.
     aggregation : AggregationRecord, optional
         How the model was merged, as its file has it; the state keeps it.
+    sandwich : bool
+        Whether to ask for what the sandwich needs; each site decides whether to send it.
     """
     rows = {site: float(n) for site, n in sites.items()}
     ridge = Ridge.of(model.experts) if ridge is None else ridge
-    return RefineState(Refinement(model, scaling, ridge), rows, rounds, features, aggregation)
+    refinement = Refinement(model, scaling, ridge, sandwich=sandwich)
+    return RefineState(refinement, rows, rounds, features, aggregation)
 
 
 def check_merged(
@@ -102,12 +110,21 @@ def request_of(state: RefineState) -> RefineRequest:
         raise MessageError(Error.ROUNDS_OVER)
     known = state.refinement
     return RefineRequest(
-        known.rounds + 1, known.model, known.scaling, state.features, moments=known.pooled is None
+        known.rounds + 1,
+        known.model,
+        known.scaling,
+        state.features,
+        moments=known.pooled is None,
+        sandwich=known.sandwich,
     )
 
 
-def reply_to(request: RefineRequest, rows: Rows, site: str) -> RefineReply:
-    """Return what a site replies, in one pass over its rows.
+def reply_to(
+    request: RefineRequest, rows: Rows, site: str, *, sandwich: bool = False, groups: Any = None
+) -> RefineReply:
+    """Return what a site replies, in one pass over its rows, two with a scatter.
+
+    A scatter leaves if the request asks for it and the site agrees, by either of the last two.
 
     Parameters
     ----------
@@ -117,28 +134,52 @@ def reply_to(request: RefineRequest, rows: Rows, site: str) -> RefineReply:
         for classes those from 0.
     site : str
         Its name, as in its message.
+    sandwich : bool
+        Whether the scatter of the scores may leave.
+    groups : array-like of shape (n,), optional
+        Label of the group of each row: that of the groups' scores may. Labels do not leave.
     """
     with np.errstate(all="ignore"):  # what is not finite is refused
         found = site_information(
-            site, request.model, request.scaling, rows, moments=request.moments
+            site,
+            request.model,
+            request.scaling,
+            rows,
+            moments=request.moments,
+            scatter=request.sandwich and (sandwich or groups is not None),
+            groups=groups,
         )
+    _check_groups(found)
     return RefineReply(request.round, request.digest, found)
 
 
-def reply_from(request: RefineRequest, shard: Shard) -> tuple[RefineReply, ShardRows]:
+def _check_groups(found: SiteInformation) -> None:
+    """Refuse to speak about fewer groups than hide each."""
+    if found.scatter is not None and found.scatter.n_scores < LEAST_GROUPS:
+        raise InvalidInput(
+            Error.FEW_GROUPS_TO_SEND, groups=found.scatter.n_scores, least=LEAST_GROUPS
+        )
+
+
+def reply_from(
+    request: RefineRequest, shard: Shard, *, sandwich: bool = False
+) -> tuple[RefineReply, ShardRows]:
     """Return what a site replies, and the rows that it has read for it.
 
     Parameters
     ----------
     request : RefineRequest
     shard : Shard
-        The site's rows, under its name; class labels are those of the model.
+        The site's rows, under its name; class labels are those of the model. If it reads groups,
+        the scatter of their scores may leave.
+    sandwich : bool
+        Whether that of the rows' scores may.
     """
     found = read(shard)
     rows = rows_in(found, Target.of(request.model), shard.name)
     try:
-        return reply_to(request, rows, shard.name), found
-    except MessageError as error:
+        return reply_to(request, rows, shard.name, sandwich=sandwich, groups=found.groups), found
+    except (MessageError, InvalidInput) as error:
         raise error.about(shard.name, ShardError) from error
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from otmoe.arrays.numerics import Floats
 from otmoe.data.features import FeatureSpec
-from otmoe.documents.aggregation import AggregationRecord
+from otmoe.documents.aggregation import AggregationRecord, InferenceRecord
 from otmoe.inference.estimates import estimates, of_variance
 from otmoe.inference.parameters import parameters
 from otmoe.model.gate import SoftmaxGate
@@ -137,8 +137,19 @@ def _model(
         "units": None if features is None else _units(features),
         "level": LEVEL,
         "has_intervals": found is not None,
+        "intervals_from": None if found is None else _source(found),
         "no_intervals": str(Finding.FIT_UNKNOWN()) if record is None else str(record.no_inference),
     }
+
+
+def _source(found: InferenceRecord) -> str:
+    """Say what intervals come from."""
+    groups = "groups" if found.n_groups is None else f"{found.n_groups:,} groups"
+    return {
+        "information": "the information of all rows",
+        "sandwich": "the sandwich of all rows",
+        "clustered": f"the sandwich of {groups} of rows",
+    }[found.kind]
 
 
 def _units(features: FeatureSpec) -> list[tuple[float, float]]:

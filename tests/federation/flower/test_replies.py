@@ -348,6 +348,47 @@ def test_refine_rounds_end_at_the_fit_of_all_rows_and_equal_those_by_files(
     assert again.to_json() == state.to_json()
 
 
+def test_the_sandwich_of_nodes_is_that_of_pooled_rows(folder, config, tmp_path, caplog):
+    frames = [pd.read_parquet(folder / f"{s}.parquet") for s in ("lyon", "nantes")]
+    for s, frame in zip(("lyon", "nantes"), frames, strict=True):
+        frame["patient"] = [f"{s} {i // 5}" for i in range(len(frame))]
+        frame.to_parquet(tmp_path / f"{s}.parquet")
+    frame = pd.concat(frames)
+    X, y = SPEC.encode(frame), frame.y.to_numpy()
+
+    def served(output, **offers):
+        nodes = {
+            n: site(tmp_path, s, refine=True, **offers[s]) for n, s in ((1, "lyon"), (2, "nantes"))
+        }
+        out = {"output": str(tmp_path / output), "refine": "auto", "sandwich": True}
+        result = flower.serve(Grid(nodes), config | out)
+        model = json.loads((tmp_path / output / "model.json").read_text())
+        return result, model["aggregation"]["inference"]
+
+    both = {"groups": "patient"}
+    result, written = served("grouped", lyon=both, nantes=both)
+    there = observed_inference(em(X, y, 2, init=result.model).model, X, y, groups=frame.patient)
+    found = result.inference()
+    assert (found.kind, found.n_groups) == ("clustered", 180)
+    assert (written["kind"], written["n_groups"]) == ("clustered", 180)
+    assert_allclose(found.standard_errors.coef, there.standard_errors.coef, rtol=1e-3)
+    sent = [path.read_text() for path in (tmp_path / "grouped").rglob("*.json")]
+    assert not any("patient" in text or "lyon 3" in text for text in sent)
+
+    result, written = served("rows", lyon={"sandwich": True}, nantes={"sandwich": True})
+    there = observed_inference(em(X, y, 2, init=result.model).model, X, y, kind="sandwich")
+    assert written["kind"] == result.inference().kind == "sandwich"
+    found = result.inference().standard_errors.coef
+    assert_allclose(found, there.standard_errors.coef, rtol=1e-3)
+
+    result, written = served("silent", lyon=both, nantes={})
+    assert written["kind"] == "information"
+    assert "scatter_missing" in [warning.code for warning in result.warnings]
+    with refused("fits_failed") as caught:
+        served("few", lyon=both, nantes={"groups": "ward"})
+    assert "ward" in str(caught.value)
+
+
 def test_as_many_rounds_as_were_asked_for(folder, config, tmp_path):
     config = {k: v for k, v in config.items() if k != "support"} | {"sketch": True, "refine": 1}
     grid = refining(folder)

@@ -49,8 +49,14 @@ def refine(
     if isinstance(support, int):
         support = support_from(result.messages, support, random_state=request.seed)
     sites = {message.site: message.n_samples for message in result.messages}
-    features = request.spec
-    state = begin(result.model, sites, Scaling.of(support), plan.refine, features=features)
+    state = begin(
+        result.model,
+        sites,
+        Scaling.of(support),
+        plan.refine,
+        features=request.spec,
+        sandwich=plan.sandwich,
+    )
     folder = Path(plan.output) / "rounds"
     folder.mkdir()
     while not state.done:

@@ -19,7 +19,7 @@ function coefficientSection() {
             "p",
             {},
             model.has_intervals
-                ? `Dots are estimates, lines ${share(model.level)} intervals from the information of all rows; a hollow dot is not determined by them.`
+                ? `Dots are estimates, lines ${share(model.level)} intervals from ${model.intervals_from}; a hollow dot is not determined by them.`
                 : `There are no intervals: ${model.no_intervals || "they were not asked for."}`,
         ),
     );

@@ -232,6 +232,11 @@ class Error(Sentence):
     LENGTH_FOR_EACH = "has {length} numbers; give {wanted}, one for each {what}."
     TRIANGLE = "has {length} numbers; the upper triangle of {size} x {size} has {wanted}."
     SUM_NOT_ROWS = "adds up to {total:g}, but n_samples is {rows:g}; fix it."
+    GROUPS_ABOVE_ROWS = "is {value}, but there are {rows} rows; fix it."
+    NOT_A_SCATTER = (
+        "is no sum of products of as many scores, which add up to `score`; write its upper "
+        "triangle row by row."
+    )
     DIGEST = "is not that of the model beside it; ask for the file again."
     NO_SITES_ASKED = "is empty; name the sites that are asked."
     STATE_INCOMPLETE = "and `pooled` are there once a round has been answered; fix it."
@@ -499,6 +504,10 @@ class Error(Sentence):
     FEW_ROWS_PER_PARAMETER = (
         "it has {rows} rows for {parameters} parameters, fewer than the {wanted} rows per "
         "parameter it asks for; use fewer experts."
+    )
+    FEW_GROUPS_TO_SEND = (
+        "it has {groups} groups of rows, and the scatter of fewer than {least} shows too much of "
+        "single ones; answer without it."
     )
     FEW_CLASSES_ASKED = "the request has fewer than two classes; declare all of them."
     CLASSES_ARE_NUMBERS = (
