@@ -234,6 +234,104 @@ def test_the_summary_comes_at_the_end(inbox):
     assert "Mixture of 2 gaussian experts" in found.stdout and "std err" in found.stdout
 
 
+# -- the sandwich ----------------------------------------------------------------------------------
+
+GROUPS = ["--groups", "patient"]
+
+
+@pytest.fixture
+def grouped(inbox):
+    """Give every site a column of patients, and ask for the sandwich at the maximum."""
+    for i, name in enumerate(SITES):
+        rows = pq.read_table(f"{name}.parquet")
+        labels = [f"{name} {g}" for g in np.random.default_rng(i).integers(0, 40, 500)]
+        pq.write_table(rows.append_column("patient", pa.array(labels)), f"{name}.parquet")
+    rows = pa.concat_tables(pq.read_table(f"{name}.parquet") for name in SITES)
+    X, y, w = SPEC.encode(rows), rows.column("y").to_numpy(), rows.column("w").to_numpy()
+    fit = em(X, y, 2, sample_weight=w, init=load_model("model.json"))
+    named = {"feature_names": SPEC.feature_names}
+    save_model(replace(fit.model, **named), "model.json", features=SPEC)
+    begin(inbox, "--force", "--sandwich")
+    return fit.model, X, y, w, np.array(rows.column("patient"))
+
+
+def test_groups_by_files_are_those_of_pooled_rows(grouped, inbox):
+    model, X, y, w, patient = grouped
+    for name in SITES:
+        found = reply(inbox, name, 1, *GROUPS, "--force")
+        assert found.stderr == "" and "each a sum over 40 groups" in found.stdout
+        assert f"{name} 7" not in Path(f"{name}.round1.reply.json").read_text()
+    found = fine(*STEP, "*.round1.reply.json", *OUT, "--summary", "--json")
+    report = json.loads(found.stdout)
+    there = observed_inference(model, X, y, sample_weight=w, groups=patient)
+    assert (report["kind"], report["groups"]) == ("clustered", there.n_groups)
+    assert report["unscattered"] == []
+    errors = np.array([row["se"] for row in report["estimates"]], dtype=float)
+    assert_allclose(errors, [e.se for e in there.table()], rtol=1e-8)
+    state = RefineState.load("state.json").inference().summary()
+    assert "cluster-robust" in state and "120" in state
+
+
+def test_a_site_that_does_not_agree_is_named_at_every_step(grouped, inbox):
+    for name in SITES:
+        found = reply(inbox, name, 1, "--force", *([] if name == "Lyon" else GROUPS))
+        asked = f"warning: {Warn.SHELL_SANDWICH_ASKED()}"
+        assert (asked in found.stderr) == (name == "Lyon")
+    state = Path("state.json").read_text()
+    Path("state.json").write_text(state.replace('"most_rounds": null', '"most_rounds": 2'))
+    found = fine(*STEP, "*.round1.reply.json", *OUT, "--json")
+    assert json.loads(found.stdout)["unscattered"] == ["Lyon"]
+    assert f"warning: {Warn.SHELL_NO_SCATTER(names='Lyon')}" in found.stderr
+    report = told("inspect", "state.json")
+    assert report["sandwich"] and report["unscattered"] == ["Lyon"]
+    for name in SITES:
+        reply(inbox, name, 2, *([] if name == "Lyon" else GROUPS))
+    found = fine(*STEP, "*.round2.reply.json", *OUT, "--json")
+    assert json.loads(found.stdout)["kind"] == "information"
+    assert f"warning: {Warn.SCATTER_MISSING(names='Lyon')}" in found.stderr
+
+
+def test_without_being_asked_a_site_sends_no_scatter(inbox):
+    before = json.loads(Path("Lyon.round1.reply.json").read_text())
+    found = reply(inbox, "Lyon", 1, "--force", "--sandwich")
+    assert f"warning: {Warn.SHELL_SANDWICH_UNASKED()}" in found.stderr
+    assert json.loads(Path("Lyon.round1.reply.json").read_text()) == before
+
+
+def test_groups_that_a_site_cannot_speak_of(grouped, inbox):
+    out = ["--site", "Lyon", "--weight", "w", "-o", "reply.json"]
+    fails(*ANSWER, *out, "--groups", "ward", code="no_column", column="ward")
+    rows = pq.read_table("Lyon.parquet")
+    ward = pa.array([None, *(f"{i % 9}" for i in range(499))])
+    pq.write_table(rows.append_column("ward", ward), "Lyon.parquet")
+    fails(*ANSWER, *out, "--groups", "ward", code="group_missing", row=0, count=1)
+    pq.write_table(rows.append_column("ward", ward.fill_null("0")), "Lyon.parquet")
+    line = fails(*ANSWER, *out, "--groups", "ward", code="few_groups_to_send", groups=9, least=10)
+    assert line.startswith("error: Lyon: ") and not Path("reply.json").exists()
+
+
+def test_inspect_explains_a_scatter(grouped, inbox):
+    reply(inbox, "Lyon", 1, "--force", *GROUPS)
+    report = told("inspect", "Lyon.round1.reply.json")
+    assert report["groups"] == 40 and report["warnings"] == []
+    assert "scatter" in {part["name"] for part in report["parts"]}
+    assert report["bytes"] == sum(part["bytes"] for part in report["parts"])
+    assert "Its scatter has 66 numbers" in fine("inspect", "Lyon.round1.reply.json").stdout
+    assert told("inspect", "round1.request.json")["sandwich"]
+    assert "of sites that agree to send it" in " ".join(
+        fine("inspect", "state.json").stdout.split()
+    )
+    # no more groups than parameters: it has no more dimensions than these
+    rows = pq.read_table("Lyon.parquet")
+    ward = pa.array([f"{i % 11}" for i in range(500)])
+    pq.write_table(rows.append_column("ward", ward), "Lyon.parquet")
+    few = Warn.SHELL_FEW_GROUPS(groups=11, what="groups", parameters=11)
+    found = reply(inbox, "Lyon", 1, "--force", "--groups", "ward")
+    assert f"warning: {few}" in found.stderr
+    assert str(few) in fine("inspect", "Lyon.round1.reply.json").stdout
+    assert told("inspect", "Lyon.round1.reply.json")["warnings"][0]["code"] == few.code
+
+
 # -- what is refused, and changes nothing ----------------------------------------------------------
 
 

@@ -21,7 +21,9 @@ from otmoe.documents.model_file import ModelFile
 from otmoe.documents.reply import RefineReply
 from otmoe.documents.request import RefineRequest
 from otmoe.documents.state import RefineState
+from otmoe.federation.rounds import LEAST_GROUPS
 from otmoe.model.mixture import MoE
+from otmoe.text.notices import Notice
 from otmoe.text.records import notice_document
 from otmoe.text.sentences import Warn
 from otmoe.text.strict_json import BRACES, named, sizes_of
@@ -67,6 +69,12 @@ PARTS = {
         "how sharply it does, pair by pair: sums over rows of products of covariates, weighted by "
         "how surprising y is; with few rows, or with a level that one row has, x AND y of single "
         "rows can be worked out",
+    ),
+    "scatter": (
+        "scatter",
+        "how far the score differs from group to group, or row to row: for each pair of parameters "
+        "a product of scores, summed over groups; no label; that of a group which is much larger "
+        "than the others, or has a level alone, can be worked out",
     ),
     "scaling": ("scaling", "centres and scales in which sites answer, from the support points"),
     "pooled": ("pooled scaling", "mean and standard deviation of the covariates over all sites"),
@@ -143,6 +151,25 @@ def reply_privacy(reply: RefineReply) -> str:
     return f"It holds no row of x and no value of y, but sums over {each}."
 
 
+def scatter_words(reply: RefineReply) -> list[str]:
+    """Say how large the scatter of a reply is, if it has one, and over what it is summed."""
+    found = reply.content.scatter
+    if found is None:
+        return []
+    size = len(np.triu_indices(len(found.matrix))[0])
+    over = f"{found.n_rows:,} rows" if found.n_groups is None else f"{found.n_groups:,} groups"
+    return [f"Its scatter has {size:,} numbers, each a sum over {over}; it holds no label."]
+
+
+def few_groups(reply: RefineReply) -> tuple[Notice, ...]:
+    """Say whether the scatter of a reply is one of too few groups to hide each."""
+    found = reply.content.scatter
+    if found is None or found.n_scores >= max(LEAST_GROUPS, len(found.matrix) + 1):
+        return ()
+    what, P = "rows" if found.n_groups is None else "groups", len(found.matrix)
+    return (Warn.SHELL_FEW_GROUPS(groups=found.n_scores, what=what, parameters=P),)
+
+
 def total_of(size: int, parts: Sequence[Part]) -> str:
     """Say how large a file is."""
     otherwise = size != sum(part.bytes for part in parts)
@@ -190,7 +217,7 @@ def inspect(file: Path, coefficients: bool, as_json: bool, quiet: bool) -> None:
         spec = found
     elif isinstance(found, RefineReply):
         report |= _of_reply(found)
-        lines.append(reply_privacy(found))
+        lines += [reply_privacy(found), *scatter_words(found), *map(str, few_groups(found))]
     elif isinstance(found, RefineRequest | RefineState):
         model, spec = found.model, found.features
         report |= _of_round(found) | _of_model(model)
@@ -234,6 +261,8 @@ def _of_reply(reply: RefineReply) -> dict[str, Any]:
         "round": reply.round,
         "digest": reply.digest,
         "parameters": len(found.information.score),
+        "groups": None if found.scatter is None else found.scatter.n_scores,
+        "warnings": told(few_groups(reply)),
         "values_of_y": 0,
         "rows_of_x": 0,
     }
@@ -241,9 +270,12 @@ def _of_reply(reply: RefineReply) -> dict[str, Any]:
 
 def _of_round(found: RefineRequest | RefineState) -> dict[str, Any]:
     if isinstance(found, RefineRequest):
-        return {"round": found.round, "digest": found.digest}
+        return {"round": found.round, "digest": found.digest, "sandwich": found.sandwich}
+    best = found.refinement.best
     return {
         "rounds": found.refinement.rounds,
+        "sandwich": found.refinement.sandwich,
+        "unscattered": list(best.unscattered if best else ()),
         "sites": dict(found.sites),
         "state": str(found.refinement.status),
     }
@@ -279,6 +311,9 @@ def _about(report: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if "sites" in report:
         yield "sites", few(report["sites"])
         yield "rounds", report["state"]
+    if report.get("sandwich"):
+        lacking = f"; without it: {few(report['unscattered'])}" if report.get("unscattered") else ""
+        yield "asks for", f"the scatter too, of sites that agree to send it{lacking}"
     for name, value in report.get("about", {}).items():
         yield name, str(value)
     if "experts" in report:

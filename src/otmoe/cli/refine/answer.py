@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 from typing import Literal
@@ -11,7 +12,14 @@ import click
 from otmoe import shards_from
 from otmoe.cli import options
 from otmoe.cli.common import Command, check_output, data, option, output, say, warn
-from otmoe.cli.inspect import parts_of, parts_table, reply_privacy, total_of
+from otmoe.cli.inspect import (
+    few_groups,
+    parts_of,
+    parts_table,
+    reply_privacy,
+    scatter_words,
+    total_of,
+)
 from otmoe.data.shards import ROWS_PER_PARAMETER, joined
 from otmoe.data.shards.memory import checked
 from otmoe.documents.request import RefineRequest
@@ -28,22 +36,39 @@ Example:
       -o lyon.round1.reply.json
   otmoe inspect lyon.round1.reply.json
 
-Give the rows, the weights and the name of the site's fit. Look at the reply before you send it.""",
+Give the rows, the weights and the name of the site's fit. Look at the reply before you send it.
+
+A request that asks for the sandwich gets what it needs only from a site that gives --sandwich, or
+--groups where rows belong together: one more matrix, without any label.""",
 )
 @click.argument("request", type=click.Path(path_type=Path))
 @data
 @options.target()
 @options.weight
+@option(
+    "--groups",
+    metavar="COLUMN",
+    section="Columns",
+    help="Labels of rows that belong together, such as a patient's; as --sandwich, by group.",
+)
 @options.missing()
 @option("--site", metavar="NAME", required=True, section="Reply", help="Name of the site, as sent.")
+@option(
+    "--sandwich",
+    is_flag=True,
+    section="Reply",
+    help="Let the scatter of the rows' scores leave as well, if the request asks for it.",
+)
 @output("Reply to write, JSON.")
 def answer(
     request: Path,
     data: tuple[str, ...],
     target: str,
     weight: str | None,
+    groups: str | None,
     missing: Literal["error", "drop"],
     site: str,
+    sandwich: bool,
     output: Path,
     force: bool,
     as_json: bool,
@@ -64,12 +89,20 @@ def answer(
         weight=weight,
         missing=missing,
     )
-    reply, rows = reply_from(asked, joined(shards, checked(site)))
+    shard = replace(joined(shards, checked(site)), groups=groups)
+    reply, rows = reply_from(asked, shard, sandwich=sandwich)
     reply.save(output)
     parts = parts_of(reply.document())
     size = output.stat().st_size
     if len(rows.X) < ROWS_PER_PARAMETER * asked.model.n_parameters:
         warn(reply_privacy(reply))
+    for words in few_groups(reply):
+        warn(words)
+    scatter = reply.content.scatter
+    if scatter is None and asked.sandwich:
+        warn(Warn.SHELL_SANDWICH_ASKED())
+    elif scatter is None and (sandwich or groups is not None):
+        warn(Warn.SHELL_SANDWICH_UNASKED())
     if rows.dropped:
         warn(Warn.ROWS_DROPPED(rows=rows.dropped))
     report = {
@@ -82,6 +115,7 @@ def answer(
         "dropped": rows.dropped,
         "n_samples": reply.content.n_samples,
         "log_likelihood": reply.content.information.log_likelihood,
+        "groups": None if scatter is None else scatter.n_scores,
         "parts": [vars(part) for part in parts],
         "bytes": size,
         "seconds": perf_counter() - begun,
@@ -94,5 +128,6 @@ def answer(
         parts_table(parts),
         total_of(size, parts),
         reply_privacy(reply),
+        *scatter_words(reply),
         f"written to {output}; nothing has been sent",
     )

@@ -48,6 +48,12 @@ the features: any that is roughly right will do, and none changes the answer."""
     help="How many; auto stops a thousandth of a standard error from the maximum.",
 )
 @option(
+    "--sandwich",
+    is_flag=True,
+    section="Rounds",
+    help="Ask for what standard errors by the sandwich need; each site decides whether to send it.",
+)
+@option(
     "--support",
     metavar="DATA",
     section="Scale",
@@ -68,6 +74,7 @@ def start(
     files: tuple[str, ...],
     exclude: tuple[str, ...],
     rounds: int | str,
+    sandwich: bool,
     support: str | None,
     missing: Literal["error", "drop"],
     state: Path,
@@ -93,8 +100,15 @@ def start(
     if isinstance(points, int):
         points = support_from(messages, points)
     sites = {message.site: message.n_samples for message in messages}
-    scaling = Scaling.of(points)
-    begun = begin(merged, sites, scaling, rounds, features=features, aggregation=aggregation)
+    begun = begin(
+        merged,
+        sites,
+        Scaling.of(points),
+        rounds,
+        features=features,
+        aggregation=aggregation,
+        sandwich=sandwich,
+    )
     request = request_of(begun)
     request.save(output)
     begun.save(state)
@@ -105,6 +119,7 @@ def start(
         "round": request.round,
         "digest": request.digest,
         "sites": sites,
+        "sandwich": sandwich,
         "bytes": output.stat().st_size,
     }
     say(
@@ -112,5 +127,6 @@ def start(
         as_json,
         quiet,
         f"{len(sites)} sites are to answer {output}: {few(sites)}",
+        *(["they are asked for what the sandwich needs, too"] if sandwich else []),
         f"what the server has to keep is in {state}",
     )

@@ -93,6 +93,7 @@ def take_step(
     after = step(before, found, allow_missing=allow_missing)
     done = after.refinement
     gone = [site for r, site in done.missing if r == done.rounds]
+    lacking = [reply.site for reply in found if done.sandwich and reply.content.scatter is None]
     report: dict[str, Any] = {
         "command": "refine step",
         "state": str(state),
@@ -102,6 +103,7 @@ def take_step(
         "converged": done.converged,
         "done": after.done,
         "missing": gone,
+        "unscattered": lacking,
         "output": str(output if after.done else request),
         "bytes": sum(path.stat().st_size for path in paths),
     }
@@ -115,6 +117,8 @@ def take_step(
     after.save(state)
     if gone:
         warn(Warn.SHELL_NO_REPLY(sites=tuple(gone), names=few(gone)))
+    if lacking and not after.done:  # else the standard errors say so
+        warn(Warn.SHELL_NO_SCATTER(sites=tuple(lacking), names=few(lacking)))
     say(report, as_json, quiet, *lines)
 
 
@@ -150,6 +154,7 @@ def _finish(
     except InferenceError as error:
         warn(Warn.SHELL_NO_INFERENCE(why=str(error)))
         return lines
+    report |= {"kind": inference.kind, "groups": inference.n_groups}
     report["estimates"] = _estimates(inference)
     if summary:
         return [*lines, str(inference.summary())]

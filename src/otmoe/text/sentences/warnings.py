@@ -143,6 +143,22 @@ class Warn(Sentence):
         "the maximum has not been reached; start again from this model for more rounds."
     )
     SHELL_NO_INFERENCE = "there are no standard errors: {why}"
+    SHELL_NO_SCATTER = (
+        "{names} sent no scatter: unless every reply to the last round has one, standard errors "
+        "will be by the information, not by the sandwich."
+    )
+    SHELL_SANDWICH_UNASKED = (
+        "the request does not ask for the sandwich, so that --sandwich and --groups add nothing "
+        "to this reply."
+    )
+    SHELL_SANDWICH_ASKED = (
+        "the request asks for what the sandwich needs, and this reply is without it: give "
+        "--sandwich, or --groups COLUMN, if the site agrees to send it."
+    )
+    SHELL_FEW_GROUPS = (
+        "Its scatter is made of the scores of {groups:,} {what} for {parameters:,} parameters: "
+        "FEW, since it has no more dimensions than these, and single ones may be told apart in it."
+    )
     SHELL_FEW_ROWS = (
         "It sums up {rows:,.10g} rows for {parameters:,} parameters, {ratio:.1f} each: TOO FEW, "
         "since single rows can be worked out from such sums."
