@@ -49,7 +49,7 @@ A request that asks for the sandwich gets what it needs only from a site that gi
     "--groups",
     metavar="COLUMN",
     section="Columns",
-    help="Labels of rows that belong together, such as a patient's; as --sandwich, by group.",
+    help="Labels of rows that belong together, such as a patient's: send the scatter by group.",
 )
 @options.missing()
 @option("--site", metavar="NAME", required=True, section="Reply", help="Name of the site, as sent.")
