@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from otmoe.aggregation.contribution import Contribution, Outcome
+from otmoe.aggregation.densities import kl
 from otmoe.aggregation.gram import gram
 from otmoe.aggregation.methods import (
     aligned_average,
@@ -34,6 +35,7 @@ from otmoe.text.sentences import Error
 
 METHODS: dict[str, Callable[[Problem, np.random.Generator], Outcome]] = {
     "reduction": reduction,
+    "kl": kl,
     "gram": gram,
     "middle": middle,
     "weighted_average": weighted_average,

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
+from functools import cached_property
 from numbers import Integral
 from reprlib import repr as brief
 from typing import Any
@@ -13,13 +14,16 @@ from typing import Any
 import numpy as np
 from array_api_compat import is_array_api_obj
 
+from otmoe.aggregation.covariates import Offer, Places, places, sizes
+from otmoe.aggregation.expected import PseudoRows, pseudo_rows
 from otmoe.aggregation.sources import Sources
-from otmoe.aggregation.support import N_SUPPORT, points_from
+from otmoe.aggregation.support import N_SUPPORT, Support, draw_support, points_from
 from otmoe.arrays.numerics import Array, Floats, namespace, take, to_numpy
 from otmoe.data.sketch import comparable
 from otmoe.documents.compatible import check_compatible
 from otmoe.documents.message import LocalModel
 from otmoe.likelihood.rows import Scaling
+from otmoe.model.experts.base import N_NODES
 from otmoe.model.ensemble import Constant, Ensemble, pool
 from otmoe.model.mixture import MoE
 from otmoe.text.arguments import check_whole, generator
@@ -59,6 +63,11 @@ class Problem:
         K asked for.
     sources : Sources
         Their experts at the support points.
+    offers : tuple of U tuples of (Offer, float)
+        What is known of the covariates of the sites that have each distinct model, and their
+        weights.
+    seed : int
+        Of the draws of covariates.
     warnings : tuple of Notice
     """
 
@@ -70,12 +79,40 @@ class Problem:
     which: Floats
     n_experts: int
     sources: Sources = field(repr=False)
+    offers: tuple[tuple[tuple[Offer, float], ...], ...] = field(default=(), repr=False)
+    seed: int = 0
     warnings: tuple[Notice, ...] = ()
 
     @property
     def ensemble(self) -> Ensemble:
         """f^W, the weighted average of the local models."""
         return self.sources.ensemble
+
+    @property
+    def n_parameters(self) -> int:
+        """Number of free parameters of a model with as many experts as are asked for."""
+        experts, p = self.ensemble.experts, self.ensemble.n_features + 1
+        each = experts.n_linear * p + experts.n_constant
+        return (self.n_experts - 1) * p + self.n_experts * each
+
+    @cached_property
+    def _places(self) -> Places:
+        values = self.ensemble.experts.values
+        largest = max(model.n_experts for model in self.models)
+        n_nodes = N_NODES * largest if values is None else len(values)
+        wanted = sizes(self.n_parameters, len(self.models), n_nodes)
+        rng = np.random.default_rng(self.seed)
+        return places(self.offers, self.ensemble.gate, self.sources.X, *wanted, rng)
+
+    @cached_property
+    def expected_rows(self) -> PseudoRows:
+        """What the models predict at covariates of their own, to fit to (maths 17)."""
+        return pseudo_rows(self.models, self._places.fit, self.sources.pool)
+
+    @cached_property
+    def fresh_rows(self) -> PseudoRows:
+        """The same at other covariates, to judge by."""
+        return pseudo_rows(self.models, self._places.fresh, self.sources.pool)
 
     def name(self, u: int) -> str:
         """Return the name of the first site that has the distinct model u."""
@@ -98,10 +135,17 @@ def prepare(
     weight = _check_weight(None if by_density else site_weight, messages)
     first = messages[0].model
     warnings: list[Notice] = []
+    offered: Mapping[str | int, Offer] = {}
     if support is None or isinstance(support, Integral):
         n_support = N_SUPPORT if support is None else int(support)
         check_whole("support", n_support)
         support, warnings = points_from(messages, weight, n_support, generator(random_state))
+        offered = {m.site: Offer(m.support, m.sketch) for m in messages}
+    elif isinstance(support, Mapping):
+        support = _drawn_from(support, messages, weight, generator(random_state))
+    if isinstance(support, Support):
+        offered = offered or _offers(support, messages)
+        support = support.rows
     X = _check_support(support, first, messages[0].site)
     if n_experts is None:
         n_experts = max(message.model.n_experts for message in messages)
@@ -134,6 +178,8 @@ def prepare(
         least = POINTS_PER_COLUMN * p
         warnings.append(Warn.SUPPORT_SHORT(points=n_points, columns=p, least=least))
     sources = Sources(ensemble, X, Scaling.of(X), pool_of_threads)
+    n_rows = sum(message.n_samples for message in messages)
+    nothing = Offer()
     return Problem(
         messages,
         weight / weight.sum(),
@@ -143,8 +189,45 @@ def prepare(
         which,
         int(n_experts),
         sources,
-        tuple(warnings),
+        tuple(
+            tuple(
+                (offered.get(messages[m].site, nothing), n_rows * weight[m] / weight.sum())
+                for m in mine
+            )
+            for mine in members
+        ),
+        warnings=tuple(warnings),
     )
+
+
+def _drawn_from(
+    samples: Mapping[Any, Any],
+    messages: Sequence[LocalModel],
+    weight: Floats,
+    rng: np.random.Generator,
+) -> Support:
+    """Return support points from covariates by site."""
+    names = [message.site for message in messages]
+    unknown = sorted(set(map(str, samples)) - set(names))
+    if unknown:
+        raise InvalidInput(Error.SUPPORT_UNKNOWN_SITES, names=unknown, sites=names)
+    if not samples:
+        raise InvalidInput(Error.SUPPORT_MISSING)
+    first = messages[0]
+    known = {
+        message.site: _check_support(samples[message.site], first.model, message.site, few=True)
+        for message in messages
+        if message.site in samples
+    }
+    share = [w for w, name in zip(weight, names, strict=True) if name in known]
+    return draw_support(known, site_weight=share, random_state=rng)
+
+
+def _offers(support: Support, messages: Sequence[LocalModel]) -> dict[str | int, Offer]:
+    """Return what a support says about the covariates of each site, by name."""
+    names = [message.site for message in messages]
+    found = support.by_site().items()
+    return {names[at] if isinstance(at, int) else at: Offer(rows) for at, rows in found}
 
 
 def check_messages(messages: Iterable[LocalModel]) -> tuple[LocalModel, ...]:
@@ -209,8 +292,11 @@ def _check_sketches(site_weight: str, messages: Sequence[LocalModel]) -> None:
             raise InvalidInput(Error.SKETCH_UNITS, site=message.site, other=messages[0].site)
 
 
-def _check_support(support: Any, model: MoE, site: str) -> Array:
-    """Return the support as an array (S, d) in the order of the model's features."""
+def _check_support(support: Any, model: MoE, site: str, *, few: bool = False) -> Array:
+    """Return the support as an array (S, d) in the order of the model's features.
+
+    With `few` there may be fewer rows than columns.
+    """
     names = getattr(support, "columns", None)
     if names is not None and not callable(names) and model.feature_names is not None:
         given = [str(name) for name in names]
@@ -232,7 +318,7 @@ def _check_support(support: Any, model: MoE, site: str) -> Array:
         raise InvalidInput(
             Error.SUPPORT_SHAPE, shape=tuple(X.shape), features=model.n_features, site=site
         )
-    if X.shape[0] < X.shape[1] or X.shape[0] == 0:
+    if X.shape[0] == 0 or (X.shape[0] < X.shape[1] and not few):
         raise InvalidInput(Error.SUPPORT_SHORT, rows=X.shape[0], columns=X.shape[1])
     xp = namespace(X)
     if not bool(xp.all(xp.isfinite(X))):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -21,21 +22,61 @@ N_SUPPORT = 4000
 """Support points drawn by default; halved and doubled by `python -m benchmarks constants`."""
 
 
+@dataclass(frozen=True)
+class Support:
+    """Covariates at which models are compared, and the site that each came from.
+
+    It can be used as the array `rows`.
+
+    Attributes
+    ----------
+    rows : ndarray of shape (S, d)
+    site : tuple of S str or int
+        Its name, or its place among the messages.
+    samples : dict of array of shape (n_m, d), optional
+        All covariates that each site offered, of which `rows` are some.
+    """
+
+    rows: Floats = field(repr=False)
+    site: tuple[str | int, ...] = field(repr=False)
+    samples: Mapping[str | int, Array] | None = field(default=None, repr=False)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Floats:
+        return np.array(self.rows, dtype=dtype, copy=copy)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of points and of features, (S, d)."""
+        return self.rows.shape[0], self.rows.shape[1]
+
+    def by_site(self) -> Mapping[str | int, Array]:
+        """Return the covariates of every site."""
+        if self.samples is not None:
+            return self.samples
+        of_site: dict[str | int, list[int]] = {}
+        for row, site in enumerate(self.site):
+            of_site.setdefault(site, []).append(row)
+        return {site: self.rows[index] for site, index in of_site.items()}
+
+
 @renamed(n_points="n_support")
 def draw_support(
-    samples: Sequence[Any],
+    samples: Sequence[Any] | Mapping[str, Any],
     n_support: int = N_SUPPORT,
     *,
     site_weight: Any = None,
     random_state: Any = 0,
-) -> Floats:
+) -> Support:
     """Draw support points from samples of the sites' covariates.
 
     Parameters
     ----------
-    samples : sequence of M array-likes of shape (n_m, d)
-        Rows of x that the sites agreed to share. Frames must have the same columns in the same
-        order.
+    samples : dict of array-likes of shape (n_m, d) by site, or a sequence of M of them
+        Rows of x that the sites agreed to share; a sequence has them in the order of the messages.
+        Frames must have the same columns in the same order.
     n_support : int
         Points to draw, without replacement; fewer come where there are fewer rows.
     site_weight : array-like of shape (M,), optional
@@ -44,16 +85,22 @@ def draw_support(
 
     Returns
     -------
-    ndarray of shape (S, d)
+    Support
+        Methods that merge densities use all samples, not only the points that were drawn.
 
     Examples
     --------
     >>> lyon, nantes = np.zeros((300, 2)), np.ones((100, 2))
-    >>> draw_support([lyon, nantes], 100).mean(axis=0)
-    array([0.25, 0.25])
+    >>> support = draw_support({"lyon": lyon, "nantes": nantes}, 100)
+    >>> support.rows.mean(axis=0), support.site.count("lyon")
+    (array([0.25, 0.25]), 75)
     """
     if not len(samples):
         raise InvalidInput(Error.NO_SAMPLES)
+    named = isinstance(samples, Mapping)
+    names: list[str | int] = list(samples) if named else list(range(len(samples)))
+    if isinstance(samples, Mapping):
+        samples = list(samples.values())
     check_whole("n_support", n_support)
     columns = [list(map(str, s.columns)) for s in samples if hasattr(s, "columns")]
     for names in columns:
@@ -77,13 +124,14 @@ def draw_support(
     parts = [
         _draw(array, int(count), rng) for array, count in zip(arrays, counts, strict=True) if count
     ]
-    return np.concatenate(parts)
+    site = [name for name, count in zip(names, counts.tolist(), strict=True) for _ in range(count)]
+    return Support(np.concatenate(parts), tuple(site), dict(zip(names, arrays, strict=True)))
 
 
 @renamed(n_points="n_support")
 def support_from(
     messages: Sequence[LocalModel], n_support: int = N_SUPPORT, *, random_state: Any = 0
-) -> Floats:
+) -> Support:
     """Draw support points from what sites have sent about their covariates.
 
     Each site has a share in proportion to its rows. Rows that it volunteered come first and the
@@ -99,7 +147,7 @@ def support_from(
 
     Returns
     -------
-    ndarray of shape (S, d)
+    Support
 
     Examples
     --------
@@ -122,7 +170,7 @@ def support_from(
 
 def points_from(
     messages: Sequence[LocalModel], weight: Floats, n_support: int, rng: np.random.Generator
-) -> tuple[Floats, list[Notice]]:
+) -> tuple[Support, list[Notice]]:
     """Return what :func:`support_from` does with these shares of the sites, and its warnings."""
     silent = [message.site for message in messages if not message.support_document()]
     # Those who sent the same count as one, and all come in an order of their own.
@@ -142,15 +190,17 @@ def points_from(
     ]
     counts = _shares(n_support, total / total.sum(), np.array(most))
     parts = []
+    site: list[str | int] = []
     for (message, _), count, n in zip(distinct, counts.tolist(), rows, strict=True):
         if message.support is not None:
             parts.append(_draw(message.support, min(count, n), rng))
         if message.sketch is not None:
             parts.append(message.sketch.draw(max(count - n, 0), rng))
+        site += [message.site] * count
     trouble = []
     if silent:
         trouble.append(Warn.SITES_SILENT(sites=tuple(silent), names=silent))
-    return np.concatenate(parts), trouble
+    return Support(np.concatenate(parts), tuple(site)), trouble
 
 
 def _shares(n_support: int, weight: Floats, rows: Floats) -> Floats:

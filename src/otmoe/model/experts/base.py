@@ -22,6 +22,11 @@ from otmoe.arrays.numerics import (
 from otmoe.model.experts.family import Family
 from otmoe.model.experts.values import FitStatistics, Response
 
+N_NODES = 5
+"""Nodes of an expert's distribution; `python -m benchmarks constants` halves and doubles it."""
+
+_FEW_VALUES = 32  # that y can have, so that all of them are nodes
+
 
 @dataclass(frozen=True)
 class Experts(Family):
@@ -54,6 +59,40 @@ class Experts(Family):
         base = self.log_base(y)
         log_prob = self.expected_log_prob(self.predictor(X), self.observe(y))
         return log_prob if isinstance(base, float) else log_prob + base[:, None]
+
+    @property
+    def values(self) -> Floats | None:
+        """All values that y can have, where they are few, (Q,); None where they are not."""
+        if self.discrete and self.highest - self.lowest < _FEW_VALUES:
+            return np.arange(self.lowest, self.highest + 1)
+        return None
+
+    def nodes(self, eta: Floats) -> tuple[Floats, Floats]:
+        """Return values of y, and weights with which sums over them are expectations (maths 17).
+
+        Parameters
+        ----------
+        eta : ndarray of shape (n, K)
+
+        Returns
+        -------
+        y : ndarray of shape (Q,), or (n, K, Q)
+            The same for all experts where these are all the values that there are.
+        weight : ndarray of shape (n, K, Q)
+            Under each expert; they add up to one.
+        """
+        values = self.values
+        if values is None:
+            level, weight = np.polynomial.legendre.leggauss(N_NODES)
+            y = [self.quantile(eta, 0.5 + 0.5 * at) for at in level]
+            return np.stack(y, axis=-1), np.broadcast_to(0.5 * weight, (*eta.shape, N_NODES))
+        rows = np.ones(len(eta))
+        log_prob = [
+            self.expected_log_prob(eta, self.observe(y * rows))
+            + np.reshape(self.log_base(y * rows), (-1, 1))
+            for y in values
+        ]
+        return values, np.exp(np.stack(log_prob, axis=-1))
 
     def kl_cost(self, X: Array, other: Experts) -> Array:
         """Return KL(self_l || other_k) at every row, (n, L, K) (maths 2)."""

@@ -58,6 +58,10 @@ class MultinomialExperts(NewtonExperts):
         return int(self.coef.shape[1])
 
     @property
+    def values(self) -> Floats:
+        return np.arange(float(self.n_classes))
+
+    @property
     def n_linear(self) -> int:
         return self.n_classes - 1
 

@@ -447,6 +447,9 @@ class Error(Sentence):
     NO_SAMPLES = "there is no sample to draw support points from: give at least one."
     SAMPLES_EMPTY = "the samples have no rows to draw support points from: give some."
     SHARES_WRONG = "site_weight must be {sites} numbers, not all zero, none negative."
+    SUPPORT_UNKNOWN_SITES = (
+        "support has covariates of {names}, which sent no message; those that did are {sites}."
+    )
     SUPPORT_MISSING = (
         "support is missing: give covariates at which the models are compared, an array of shape "
         "(S, d), for example from otmoe.draw_support, or ask the sites for sketches, made by "

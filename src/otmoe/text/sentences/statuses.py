@@ -39,6 +39,19 @@ class Status(Sentence):
         "stopped before convergence after {iterations} iterations at R_c = {cost:.4g} nats; "
         "{same} of {starts} starts led there"
     )
+    DENSITIES_MERGED = (
+        "converged after {iterations} iterations, {lost:.3g} nats per row below what the sites' "
+        "own models expect of themselves"
+    )
+    DENSITIES_STOPPED = (
+        "stopped before convergence after {iterations} iterations, {lost:.3g} nats per row below "
+        "what the sites' own models expect of themselves"
+    )
+    ONE_EXPERT = (
+        "one expert for all sites, {lost:.3g} nats per row below what their own models expect of "
+        "themselves"
+    )
+    CHOSEN = "chose {method}, which {status}"
     GREEDILY_MERGED = "merged {sources} experts into {experts}, at a divergence of {cost:.4g} nats"
     MIDDLE = "site {site!r} is in the middle: moving the others there costs {cost:.4g} nats"
     AVERAGED = "averaged {models} models, expert by expert"

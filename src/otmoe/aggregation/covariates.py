@@ -1,0 +1,181 @@
+"""Covariates of every site, at which its model speaks for it (maths 17)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from otmoe.arrays.numerics import Array, Floats, design, to_numpy
+from otmoe.data.sketch import Sketch
+from otmoe.likelihood.rows import take_rows
+from otmoe.model.ensemble import PooledGate
+
+# Maths 17 says why; `python -m benchmarks constants` halves and doubles them.
+PER_PARAMETER = 25
+"""Covariates of a site for every parameter of the merged model, if there are as many.
+
+Drawing n of them adds P / n of the variance to what the merging makes of P parameters: half of
+that, two per cent, to the standard errors.
+"""
+
+_MOST_ROWS = 2**20  # pseudo-rows of all sites, which bounds time and memory
+_LEAST = 50  # covariates of a site
+_FRESH, _LEAST_FRESH = 8_000, 25  # covariates of all sites that judge models; of one site at least
+_HELD_OUT = 10  # one of so many judges, where a site has no more than are needed
+
+
+@dataclass(frozen=True)
+class Offer:
+    """What a site lets others know about its covariates.
+
+    Attributes
+    ----------
+    rows : array of shape (n, d), optional
+    sketch : Sketch, optional
+        From which more are drawn where there are not enough rows.
+    """
+
+    rows: Array | None = field(default=None, repr=False)
+    sketch: Sketch | None = field(default=None, repr=False)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is known."""
+        return self.sketch is None and (self.rows is None or not len(self.rows))
+
+    def drawn(self, size: int, fresh: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
+        """Return covariates to fit to, and others to judge by; the same where there are too few.
+
+        Parameters
+        ----------
+        size, fresh : int
+            How many of each, if there are as many.
+        rng : Generator
+        """
+        n = 0 if self.rows is None else len(self.rows)
+        order = rng.permutation(n)[: size + fresh]
+        X = np.zeros((0, 0)) if self.rows is None else take_rows(self.rows, order)
+        if self.sketch is not None and n < size + fresh:
+            more = self.sketch.draw(size + fresh - n, rng)
+            X = np.concatenate([X, more]) if n else more
+        return divided(X.astype(np.float64, copy=False), size, fresh)
+
+
+def divided(X: Floats, size: int, fresh: int) -> tuple[Floats, Floats]:
+    """Return the covariates to fit to and those to judge by, of rows in any order."""
+    held = min(fresh, max(len(X) - size, len(X) // _HELD_OUT))
+    if held < _LEAST_FRESH:
+        return X, X[:fresh]
+    return X[: len(X) - held], X[len(X) - held :]
+
+
+@dataclass(frozen=True)
+class SiteCovariates:
+    """Covariates that stand for the rows of a site.
+
+    Attributes
+    ----------
+    X : ndarray of shape (n, d)
+    weight : ndarray of shape (n,)
+        They add up to the weight of the site.
+    """
+
+    X: Floats
+    weight: Floats
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where the models of all sites are looked at.
+
+    Attributes
+    ----------
+    fit, fresh : tuple of M SiteCovariates
+        To fit to, and to judge by.
+    """
+
+    fit: tuple[SiteCovariates, ...]
+    fresh: tuple[SiteCovariates, ...]
+
+
+def sizes(n_parameters: int, n_sites: int, n_nodes: int) -> tuple[int, int]:
+    """Return how many covariates of a site are wanted, to fit to and to judge by.
+
+    Parameters
+    ----------
+    n_parameters : int
+        Of the merged model.
+    n_sites : int
+    n_nodes : int
+        Pseudo-rows that one x becomes.
+    """
+    most = _MOST_ROWS // (n_nodes * n_sites)
+    fit = min(max(PER_PARAMETER * n_parameters, _LEAST), max(most, _LEAST))
+    return fit, max(_FRESH // n_sites, _LEAST_FRESH)
+
+
+def places(
+    offers: Sequence[Mapping[Offer, float] | Sequence[tuple[Offer, float]]],
+    gate: PooledGate,
+    common: Array,
+    size: int,
+    fresh: int,
+    rng: np.random.Generator,
+) -> Places:
+    """Return covariates of every site: its own, or the common ones where it offers none.
+
+    Parameters
+    ----------
+    offers : sequence of M sequences of (Offer, float)
+        What is known of each site, and its weight; of several that sent the same model, of each.
+    gate : PooledGate
+        Of all sites; it has their weights at the common points.
+    common : array of shape (S, d)
+    size, fresh : int
+        Covariates wanted of each site.
+    rng : Generator
+    """
+    fitted: list[SiteCovariates] = []
+    judged: list[SiteCovariates] = []
+    silent = [all(offer.is_empty for offer, _ in of_site) for of_site in offers]
+    shared = _shared(gate, common, size, fresh, rng) if any(silent) else ()
+    for u, of_site in enumerate(offers):
+        if silent[u]:
+            for part, known in zip((fitted, judged), shared, strict=True):
+                part.append(_of(known, u))
+            continue
+        heard = [(offer, weight) for offer, weight in of_site if not offer.is_empty]
+        total = sum(weight for _, weight in of_site)
+        parts: tuple[list[Floats], list[Floats]] = ([], [])
+        weights: tuple[list[Floats], list[Floats]] = ([], [])
+        for offer, weight in heard:
+            share = weight / sum(w for _, w in heard)
+            ask = (max(round(size * share), 1), max(round(fresh * share), 1))
+            for i, X in enumerate(offer.drawn(*ask, rng)):
+                parts[i].append(X)
+                weights[i].append(np.full(len(X), total * share / len(X)))
+        for i, part in enumerate((fitted, judged)):
+            part.append(SiteCovariates(np.concatenate(parts[i]), np.concatenate(weights[i])))
+    return Places(tuple(fitted), tuple(judged))
+
+
+def _shared(
+    gate: PooledGate, common: Array, size: int, fresh: int, rng: np.random.Generator
+) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
+    """Return common points to fit to and to judge by, with the weights of all sites, (n, M)."""
+    order = rng.permutation(len(common))[: size + fresh]
+    halves = divided(np.asarray(take_rows(common, order), np.float64), size, fresh)
+    n_sites = len(gate.gates)
+    weighted = []
+    for X in halves:
+        share = np.broadcast_to(to_numpy(gate.site_prob(design(X))), (len(X), n_sites))
+        weighted.append((X, share / max(len(X), 1)))
+    return weighted[0], weighted[1]
+
+
+def _of(known: tuple[Floats, Floats], u: int) -> SiteCovariates:
+    X, share = known
+    here = share[:, u] > 0
+    return SiteCovariates(X[here], share[here, u])

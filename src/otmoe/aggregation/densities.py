@@ -1,0 +1,122 @@
+"""Whole models merged, not experts: the nearest model in Kullback-Leibler divergence (maths 17)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from time import perf_counter
+
+import numpy as np
+
+from otmoe.aggregation.contribution import Outcome
+from otmoe.aggregation.expected import PseudoRows
+from otmoe.aggregation.methods import reduction
+from otmoe.aggregation.problem import Problem
+from otmoe.arrays.numerics import Floats
+from otmoe.likelihood.information import Information
+from otmoe.likelihood.iterations import Run, newton_serves, run_newton
+from otmoe.likelihood.search import Search
+from otmoe.likelihood.statistics import RowPasses, Statistics
+from otmoe.model.gate import SoftmaxGate
+from otmoe.model.mixture import MoE
+from otmoe.model.ridge import Ridge
+from otmoe.text.sentences import Status
+
+# Halved and doubled by `python -m benchmarks constants`; docs/benchmarks.md has the table.
+_TOL = 1e-4  # squared distance to the maximum, in standard errors
+_MAX_ITER = 100
+_WARM_UP = 2  # EM iterations before Newton's method
+_LEAD = 20  # covariates for every parameter that lead the way, where there are many more
+_CHORDS = 12  # steps by the curvature of these
+
+_NONE = Ridge(0.0, 0.0)  # sites' models are held by their own
+
+
+def kl(problem: Problem, rng: np.random.Generator) -> Outcome:
+    """Return the model that the sites' own expect to be most likely (maths 17)."""
+    return by_densities(problem, reduction(problem, rng))
+
+
+def by_densities(problem: Problem, start: Outcome) -> Outcome:
+    """Return that model, approached from another one.
+
+    Parameters
+    ----------
+    problem : Problem
+    start : Outcome
+        With as many experts as are asked for.
+    """
+    begin = perf_counter()
+    rows = problem.expected_rows
+    run = nearest_model(rows, start.model)
+    own = float(rows.weight @ rows.own) / rows.total_weight
+    trace = tuple(own - (value / rows.total_weight + _jacobian(rows)) for value in run.trace)
+    code = Status.DENSITIES_MERGED if run.converged else Status.DENSITIES_STOPPED
+    status = code(iterations=run.n_iter, lost=trace[-1])
+    timings = {**start.timings, "kl": perf_counter() - begin}
+    model = rows.scaling.to_user(run.model)
+    return Outcome(model, status, trace, run.converged, start.warnings, timings)
+
+
+def one_expert(problem: Problem) -> Outcome:
+    """Return the same with a single expert, which is the answer where sites share no more."""
+    rows, some = problem.expected_rows, problem.models[0]
+    experts = type(some.experts).blank(1, some.n_features + 1, _classes(some))
+    gate = SoftmaxGate.blank(1, some.n_features + 1, None)
+    blank = replace(some, gate=gate, experts=experts)
+    run = _led(rows, blank)
+    own = float(rows.weight @ rows.own) / rows.total_weight
+    lost = own - (run.trace[-1] / rows.total_weight + _jacobian(rows))
+    model = rows.scaling.to_user(run.model)
+    return Outcome(model, Status.ONE_EXPERT(lost=lost), (lost,), run.converged)
+
+
+def nearest_model(rows: PseudoRows, start: MoE) -> Run:
+    """Return the iterations to the most likely model of pseudo-rows.
+
+    Some of the covariates lead to where their maximum is, and what they know of the curvature
+    there serves for the steps on all of them.
+
+    Parameters
+    ----------
+    rows : PseudoRows
+    start : MoE
+        On the user's scale.
+    """
+    model = rows.scaling.from_user(start)
+    step = len(rows.X) // max(_LEAD * model.n_parameters, 1)
+    if step < 2 or not newton_serves(model):
+        return _led(rows, model)
+    first = _led(rows.thinned(step), model)
+    if first.information is None or not first.converged:
+        return _led(rows, first.model)
+    passes = _Chords(RowPasses(rows), first.information.matrix)
+    run = run_newton(passes, first.model, ridge=_NONE, max_iter=_CHORDS, tol=_TOL)
+    return run if run.converged else run.then(_led(rows, run.model))
+
+
+def _led(rows: PseudoRows, model: MoE) -> Run:
+    search = Search(RowPasses(rows), _NONE, _MAX_ITER, _TOL, rows.total_weight, _WARM_UP)
+    return search.run(model, lambda stage: None)
+
+
+@dataclass(frozen=True)
+class _Chords:
+    """Passes that take the information from elsewhere."""
+
+    passes: RowPasses
+    matrix: Floats
+
+    def statistics(self, model: MoE) -> Statistics:
+        return self.passes.statistics(model)
+
+    def information(self, model: MoE, *, matrix: bool = True) -> Information:
+        found = self.passes.information(model, matrix=False)
+        return replace(found, matrix=self.matrix) if matrix else found
+
+
+def _jacobian(rows: PseudoRows) -> float:
+    return rows.scaling.log_jacobian
+
+
+def _classes(model: MoE) -> int:
+    return type(model.experts).n_classes_of(np.shape(model.experts.coef)) or 2

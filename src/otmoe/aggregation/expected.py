@@ -1,0 +1,182 @@
+"""The likelihood that sites' own models expect of another one (maths 17).
+
+At covariates of a site, what its model predicts is written as pseudo-rows: nodes of y, and weights
+that make sums over them expectations. Fitting another model to the pseudo-rows of all sites by
+maximum likelihood merges their densities; its log-likelihood there says how well it serves them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+
+from otmoe.aggregation.covariates import SiteCovariates
+from otmoe.arrays.numerics import Floats, design, row_blocks
+from otmoe.likelihood.rows import Block, Scaling
+from otmoe.model.mixture import MoE
+
+_SLIGHT = 1e-4  # of a gate below which an expert has no pseudo-rows
+
+
+@dataclass(frozen=True)
+class PseudoRows:
+    """Pseudo-rows of several sites; those of one x lie next to each other.
+
+    Attributes
+    ----------
+    X : ndarray of shape (n, d)
+        Covariates, on the user's scale.
+    start : ndarray of int of shape (n + 1,)
+        Where the pseudo-rows of each x begin.
+    y, weight : ndarray of shape (rows,)
+        On the user's scale. The weights of all rows add up to the weight of the sites.
+    own : ndarray of shape (rows,)
+        Log density of the site's own model, up to the base measure.
+    site : ndarray of int of shape (n,)
+        The site of each x.
+    scaling : Scaling
+        Under which blocks are read.
+    pool : Executor, optional
+        Threads.
+    """
+
+    X: Floats
+    start: Floats
+    y: Floats
+    weight: Floats
+    own: Floats
+    site: Floats
+    scaling: Scaling = Scaling()
+    pool: Executor | None = field(default=None, repr=False)
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    @cached_property
+    def total_weight(self) -> float:
+        """Sum of the weights."""
+        return float(self.weight.sum())
+
+    def slices(self) -> Iterator[slice]:
+        """Cut the covariates into blocks, by how many pseudo-rows they have."""
+        each = -(-len(self.y) // max(len(self.X), 1))
+        return row_blocks(len(self.X), each * (self.X.shape[1] + 1), on_device=False)
+
+    def block(self, some: slice) -> Block:
+        """Read the pseudo-rows of some covariates."""
+        scaling, rows = self.scaling, self._rows(some)
+        Z = design(self.X[some], scaling.x_center, scaling.x_scale)
+        copies = np.repeat(Z, self._copies(some), axis=0)
+        y = (self.y[rows] - scaling.y_center) / scaling.y_scale
+        return Block(copies, y, self.weight[rows])
+
+    def _rows(self, some: slice) -> slice:
+        return slice(self.start[some.start], self.start[some.stop])
+
+    def _copies(self, some: slice) -> Floats:
+        return np.diff(self.start[some.start : some.stop + 1])
+
+    def thinned(self, step: int) -> PseudoRows:
+        """Return every so-many-th of the covariates, with as much weight as all."""
+        some = np.arange(0, len(self.X), step)
+        copies = np.diff(self.start)[some]
+        start = np.concatenate([[0], np.cumsum(copies)])
+        index = np.repeat(self.start[some] - start[:-1], copies) + np.arange(start[-1])
+        weight = self.weight[index]
+        return replace(
+            self,
+            X=self.X[some],
+            start=start,
+            y=self.y[index],
+            weight=weight * (self.total_weight / weight.sum()),
+            own=self.own[index],
+            site=self.site[some],
+        )
+
+    def losses(self, model: MoE, n_sites: int) -> Floats:
+        """Return the nats per row that a model is expected to lose to each site's own, (M,).
+
+        Parameters
+        ----------
+        model : MoE
+            On the user's scale.
+        n_sites : int
+            M.
+        """
+
+        def block(some: slice) -> Floats:
+            rows, copies = self._rows(some), self._copies(some)
+            Z = np.repeat(design(self.X[some]), copies, axis=0)
+            there = model.posterior(Z, model.experts.observe(self.y[rows])).log_density
+            site = np.repeat(self.site[some], copies)
+            lost = self.weight[rows] * (self.own[rows] - there)
+            return np.stack([np.bincount(site, w, n_sites) for w in (lost, self.weight[rows])])
+
+        apply = map if self.pool is None else self.pool.map
+        lost, weight = np.sum(list(apply(block, self.slices())), axis=0)
+        return np.divide(lost, weight, out=np.full(n_sites, np.nan), where=weight > 0)
+
+
+def pseudo_rows(
+    models: Sequence[MoE], covariates: Sequence[SiteCovariates], pool: Executor | None = None
+) -> PseudoRows:
+    """Return what sites' models predict at their covariates, as pseudo-rows.
+
+    Parameters
+    ----------
+    models : sequence of M MoE
+        On the user's scale.
+    covariates : sequence of M SiteCovariates
+    pool : Executor, optional
+        Threads.
+    """
+    apply = map if pool is None else pool.map
+    parts = list(apply(_of_site, models, covariates))
+    copies = np.concatenate([part[0] for part in parts])
+    y, weight, own = (np.concatenate([part[i] for part in parts]) for i in (1, 2, 3))
+    X = np.concatenate([at.X for at in covariates])
+    site = np.repeat(np.arange(len(models)), [len(at.X) for at in covariates])
+    start = np.concatenate([[0], np.cumsum(copies)])
+    scaling = _standardisation(models[0], X, y, weight, start)
+    return PseudoRows(X, start, y, weight, own, site, scaling, pool)
+
+
+def _standardisation(model: MoE, X: Floats, y: Floats, weight: Floats, start: Floats) -> Scaling:
+    """Return the scale on which pseudo-rows have mean 0 and variance 1; constants keep theirs."""
+    share = np.add.reduceat(weight, start[:-1]) if len(X) else np.zeros(0)
+    share = share / share.sum()
+    center = share @ X
+    sd = np.sqrt(share @ (X - center) ** 2)
+    scaling = Scaling(center, np.where(sd > 1e-10 * np.abs(center), sd, 1.0))
+    if not model.experts.has_scale:
+        return scaling
+    mean = float(np.average(y, weights=weight))
+    spread = float(np.sqrt(np.average((y - mean) ** 2, weights=weight)))
+    return replace(scaling, y_center=mean, y_scale=spread)
+
+
+def _of_site(model: MoE, at: SiteCovariates) -> tuple[Floats, Floats, Floats, Floats]:
+    """Return the number of pseudo-rows of each x, their y, weights and own log densities."""
+    experts, Z = model.experts, design(at.X)
+    if not len(Z):
+        return np.zeros(0, int), np.zeros(0), np.zeros(0), np.zeros(0)
+    gate = np.asarray(model.gate.prob(Z))
+    eta = np.asarray(experts.predictor(Z))
+    y, weight = experts.nodes(eta)
+    if y.ndim == 1:  # all values that there are: one pseudo-row each
+        mixed = np.einsum("nk,nkq->nq", gate, weight)
+        copies = np.full(len(Z), len(y))
+        y = np.tile(y, len(Z))
+        weight = (at.weight[:, None] * mixed).ravel()
+    else:
+        kept = gate > _SLIGHT
+        gate = np.where(kept, gate, 0.0)
+        gate *= (at.weight / gate.sum(axis=1))[:, None]
+        copies = kept.sum(axis=1) * y.shape[-1]
+        y, weight = y[kept].ravel(), (gate[kept][:, None] * weight[kept]).ravel()
+    own = model.posterior(np.repeat(Z, copies, axis=0), experts.observe(y)).log_density
+    return copies, y, weight, np.asarray(own)
