@@ -27,7 +27,7 @@ _HELD_OUT = 10  # one of so many judges, where a site has no more than are neede
 
 
 @dataclass(frozen=True)
-class Offer:
+class Sampler:
     """What a site lets others know about its covariates.
 
     Attributes
@@ -117,18 +117,18 @@ def sizes(n_parameters: int, n_sites: int, n_nodes: int) -> tuple[int, int]:
 
 
 def places(
-    offers: Sequence[Mapping[Offer, float] | Sequence[tuple[Offer, float]]],
+    samplers: Sequence[Mapping[Sampler, float] | Sequence[tuple[Sampler, float]]],
     gate: PooledGate,
     common: Array,
     size: int,
     fresh: int,
     rng: np.random.Generator,
 ) -> Places:
-    """Return covariates of every site: its own, or the common ones where it offers none.
+    """Return covariates of every site: its own, or the common ones where nothing is known of its own.
 
     Parameters
     ----------
-    offers : sequence of M sequences of (Offer, float)
+    samplers : sequence of M sequences of (Sampler, float)
         What is known of each site, and its weight; of several that sent the same model, of each.
     gate : PooledGate
         Of all sites; it has their weights at the common points.
@@ -139,21 +139,21 @@ def places(
     """
     fitted: list[SiteCovariates] = []
     judged: list[SiteCovariates] = []
-    silent = [all(offer.is_empty for offer, _ in of_site) for of_site in offers]
+    silent = [all(sampler.is_empty for sampler, _ in of_site) for of_site in samplers]
     shared = _shared(gate, common, size, fresh, rng) if any(silent) else ()
-    for u, of_site in enumerate(offers):
+    for u, of_site in enumerate(samplers):
         if silent[u]:
             for part, known in zip((fitted, judged), shared, strict=True):
                 part.append(_of(known, u))
             continue
-        heard = [(offer, weight) for offer, weight in of_site if not offer.is_empty]
+        heard = [(sampler, weight) for sampler, weight in of_site if not sampler.is_empty]
         total = sum(weight for _, weight in of_site)
         parts: tuple[list[Floats], list[Floats]] = ([], [])
         weights: tuple[list[Floats], list[Floats]] = ([], [])
-        for offer, weight in heard:
+        for sampler, weight in heard:
             share = weight / sum(w for _, w in heard)
             ask = (max(round(size * share), 1), max(round(fresh * share), 1))
-            for i, X in enumerate(offer.drawn(*ask, rng)):
+            for i, X in enumerate(sampler.drawn(*ask, rng)):
                 parts[i].append(X)
                 weights[i].append(np.full(len(X), total * share / len(X)))
         for i, part in enumerate((fitted, judged)):

@@ -19,6 +19,7 @@ from otmoe.arrays.numerics import Floats, design, row_blocks
 from otmoe.likelihood.rows import Block, Scaling
 from otmoe.model.mixture import MoE
 
+_ARRAYS = 8  # numbers of a pseudo-row that a block holds at once, at least
 _SLIGHT = 1e-4  # of a gate below which an expert has no pseudo-rows
 
 
@@ -64,15 +65,15 @@ class PseudoRows:
     def slices(self) -> Iterator[slice]:
         """Cut the covariates into blocks, by how many pseudo-rows they have."""
         each = -(-len(self.y) // max(len(self.X), 1))
-        return row_blocks(len(self.X), each * (self.X.shape[1] + 1), on_device=False)
+        columns = max(self.X.shape[1] + 1, _ARRAYS * each)
+        return row_blocks(len(self.X), columns, on_device=False)
 
     def block(self, some: slice) -> Block:
         """Read the pseudo-rows of some covariates."""
         scaling, rows = self.scaling, self._rows(some)
         Z = design(self.X[some], scaling.x_center, scaling.x_scale)
-        copies = np.repeat(Z, self._copies(some), axis=0)
         y = (self.y[rows] - scaling.y_center) / scaling.y_scale
-        return Block(copies, y, self.weight[rows])
+        return Block(Z, y, self.weight[rows], copies=self._copies(some))
 
     def _rows(self, some: slice) -> slice:
         return slice(self.start[some.start], self.start[some.stop])
@@ -110,8 +111,8 @@ class PseudoRows:
 
         def block(some: slice) -> Floats:
             rows, copies = self._rows(some), self._copies(some)
-            Z = np.repeat(design(self.X[some]), copies, axis=0)
-            there = model.posterior(Z, model.experts.observe(self.y[rows])).log_density
+            response = model.experts.observe(self.y[rows])
+            there = model.posterior(design(self.X[some]), response, copies=copies).log_density
             site = np.repeat(self.site[some], copies)
             lost = self.weight[rows] * (self.own[rows] - there)
             return np.stack([np.bincount(site, w, n_sites) for w in (lost, self.weight[rows])])
@@ -178,5 +179,5 @@ def _of_site(model: MoE, at: SiteCovariates) -> tuple[Floats, Floats, Floats, Fl
         gate *= (at.weight / gate.sum(axis=1))[:, None]
         copies = kept.sum(axis=1) * y.shape[-1]
         y, weight = y[kept].ravel(), (gate[kept][:, None] * weight[kept]).ravel()
-    own = model.posterior(np.repeat(Z, copies, axis=0), experts.observe(y)).log_density
+    own = model.posterior(Z, experts.observe(y), copies=copies).log_density
     return copies, y, weight, np.asarray(own)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from array_api_compat import is_array_api_obj
 
-from otmoe.aggregation.covariates import Offer, Places, places, sizes
+from otmoe.aggregation.covariates import Sampler, Places, places, sizes
 from otmoe.aggregation.expected import PseudoRows, pseudo_rows
 from otmoe.aggregation.sources import Sources
 from otmoe.aggregation.support import N_SUPPORT, Support, draw_support, points_from
@@ -63,7 +63,7 @@ class Problem:
         K asked for.
     sources : Sources
         Their experts at the support points.
-    offers : tuple of U tuples of (Offer, float)
+    samplers : tuple of U tuples of (Sampler, float)
         What is known of the covariates of the sites that have each distinct model, and their
         weights.
     seed : int
@@ -79,7 +79,7 @@ class Problem:
     which: Floats
     n_experts: int
     sources: Sources = field(repr=False)
-    offers: tuple[tuple[tuple[Offer, float], ...], ...] = field(default=(), repr=False)
+    samplers: tuple[tuple[tuple[Sampler, float], ...], ...] = field(default=(), repr=False)
     seed: int = 0
     warnings: tuple[Notice, ...] = ()
 
@@ -102,7 +102,7 @@ class Problem:
         n_nodes = N_NODES * largest if values is None else len(values)
         wanted = sizes(self.n_parameters, len(self.models), n_nodes)
         rng = np.random.default_rng(self.seed)
-        return places(self.offers, self.ensemble.gate, self.sources.X, *wanted, rng)
+        return places(self.samplers, self.ensemble.gate, self.sources.X, *wanted, rng)
 
     @cached_property
     def expected_rows(self) -> PseudoRows:
@@ -135,16 +135,16 @@ def prepare(
     weight = _check_weight(None if by_density else site_weight, messages)
     first = messages[0].model
     warnings: list[Notice] = []
-    offered: Mapping[str | int, Offer] = {}
+    known: Mapping[str | int, Sampler] = {}
     if support is None or isinstance(support, Integral):
         n_support = N_SUPPORT if support is None else int(support)
         check_whole("support", n_support)
         support, warnings = points_from(messages, weight, n_support, generator(random_state))
-        offered = {m.site: Offer(m.support, m.sketch) for m in messages}
+        known = {m.site: Sampler(m.support, m.sketch) for m in messages}
     elif isinstance(support, Mapping):
         support = _drawn_from(support, messages, weight, generator(random_state))
     if isinstance(support, Support):
-        offered = offered or _offers(support, messages)
+        known = known or _samplers(support, messages)
         support = support.rows
     X = _check_support(support, first, messages[0].site)
     if n_experts is None:
@@ -179,7 +179,7 @@ def prepare(
         warnings.append(Warn.SUPPORT_SHORT(points=n_points, columns=p, least=least))
     sources = Sources(ensemble, X, Scaling.of(X), pool_of_threads)
     n_rows = sum(message.n_samples for message in messages)
-    nothing = Offer()
+    nothing = Sampler()
     return Problem(
         messages,
         weight / weight.sum(),
@@ -191,7 +191,7 @@ def prepare(
         sources,
         tuple(
             tuple(
-                (offered.get(messages[m].site, nothing), n_rows * weight[m] / weight.sum())
+                (known.get(messages[m].site, nothing), n_rows * weight[m] / weight.sum())
                 for m in mine
             )
             for mine in members
@@ -223,11 +223,11 @@ def _drawn_from(
     return draw_support(known, site_weight=share, random_state=rng)
 
 
-def _offers(support: Support, messages: Sequence[LocalModel]) -> dict[str | int, Offer]:
+def _samplers(support: Support, messages: Sequence[LocalModel]) -> dict[str | int, Sampler]:
     """Return what a support says about the covariates of each site, by name."""
     names = [message.site for message in messages]
     found = support.by_site().items()
-    return {names[at] if isinstance(at, int) else at: Offer(rows) for at, rows in found}
+    return {names[at] if isinstance(at, int) else at: Sampler(rows) for at, rows in found}
 
 
 def check_messages(messages: Iterable[LocalModel]) -> tuple[LocalModel, ...]:

@@ -146,6 +146,52 @@ def pair_gram(
 
 
 @numba.njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz"})
+def pair_gram_of_groups(
+    features: np.ndarray,
+    t: np.ndarray,
+    less: np.ndarray,
+    more: np.ndarray,
+    where: np.ndarray,
+    starts: np.ndarray,
+    out: np.ndarray,
+) -> None:
+    """Do what :func:`pair_gram` does, with weights that are summed over groups of entries first.
+
+    Parameters
+    ----------
+    features : ndarray of shape (p, n), C-contiguous
+    t, less, more : ndarray of shape (A, N), (G, N), (E, N)
+    where : ndarray of int of shape (A, A)
+    starts : ndarray of int of shape (n + 1,)
+        Where the entries of each column of the features begin.
+    out : ndarray of shape (A (A + 1) / 2, p, p)
+    """
+    n_factors, n = t.shape[0], features.shape[1]
+    n_less = less.shape[0]
+    weights = np.empty((out.shape[0], _TILE))
+    for start in range(0, n, _TILE):
+        stop = min(start + _TILE, n)
+        q = 0
+        for a in range(n_factors):
+            for b in range(a, n_factors):
+                e = where[a, b]
+                for r in range(stop - start):
+                    total = 0.0
+                    low, high = starts[start + r], starts[start + r + 1]
+                    for i in range(low, high):
+                        total += t[a, i] * t[b, i]
+                    if b < n_less:
+                        for i in range(low, high):
+                            total -= less[a, i] * less[b, i]
+                    if e >= 0:
+                        for i in range(low, high):
+                            total += more[e, i]
+                    weights[q, r] = total
+                q += 1
+        _tile_gram(features, weights, start, stop, 0, out)
+
+
+@numba.njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz"})
 def weighted_sum(features: np.ndarray, weights: np.ndarray, out: np.ndarray) -> None:
     """Add ``weights @ features.T`` to `out`.
 

@@ -39,7 +39,7 @@ class Form:
         return value
 
 
-def pair_gram(X: Array, form: Form, n_linear: int) -> Floats:
+def pair_gram(X: Array, form: Form, n_linear: int, starts: Floats | None = None) -> Floats:
     """Return ``X.T @ diag(form_ab) @ X`` for every pair of the first predictors.
 
     Parameters
@@ -48,26 +48,28 @@ def pair_gram(X: Array, form: Form, n_linear: int) -> Floats:
     form : Form
     n_linear : int
         Predictors that count, A.
+    starts : ndarray of int of shape (n + 1,), optional
+        Where the entries of the form begin that belong to each row of X, one after another; by
+        default each row has one.
 
     Returns
     -------
     ndarray of shape (A (A + 1) / 2, p, p)
         Pairs in the order (0, 0), (0, 1), ...
     """
-    n, p = X.shape
+    n, p = form.t[0].shape[0], X.shape[1]
     first, second = np.triu_indices(n_linear)
     if isinstance(X, np.ndarray) and kernels is not None:
         out = np.zeros((len(first), p, p))
-        kernels.pair_gram(
-            np.ascontiguousarray(X.T),
-            np.array(form.t[:n_linear]).reshape(-1, n),
-            np.array(form.less).reshape(-1, n),
-            np.array(form.more).reshape(-1, n),
-            form.where,
-            out,
-        )
+        parts = (np.array(a).reshape(-1, n) for a in (form.t[:n_linear], form.less, form.more))
+        if starts is None:
+            kernels.pair_gram(np.ascontiguousarray(X.T), *parts, form.where, out)
+        else:
+            kernels.pair_gram_of_groups(np.ascontiguousarray(X.T), *parts, form.where, starts, out)
         rows, columns = upper(p)
         out[:, columns, rows] = out[:, rows, columns]
         return out
     weights = [form.at(int(a), int(b)) for a, b in zip(first, second, strict=True)]
+    if starts is not None:
+        weights = [np.add.reduceat(weight, starts[:-1]) for weight in weights]
     return to_numpy(weighted_gram(X, namespace(X).stack(weights).T))

@@ -17,7 +17,7 @@ from otmoe.arrays.numerics import (
     weighted_sum,
 )
 from otmoe.arrays.pairs import Form, pair_gram
-from otmoe.likelihood.rows import Block, Rows
+from otmoe.likelihood.rows import Block, Blocks, Rows
 from otmoe.model.experts import Derivatives
 from otmoe.model.mixture import MoE, Posterior
 
@@ -53,7 +53,7 @@ class Information:
         )
 
 
-def observed_information(model: MoE, rows: Rows, *, matrix: bool = True) -> Information:
+def observed_information(model: MoE, rows: Blocks, *, matrix: bool = True) -> Information:
     """Return log-likelihood, score and observed information, in one pass over the rows.
 
     Without the matrix, which is then empty, the pass takes a third of the time.
@@ -141,7 +141,7 @@ def _block_scores(model: MoE, block: Block) -> _Scores:
     experts, K = model.experts, model.n_experts
     Q, E = experts.n_linear, experts.n_constant
     response = experts.observe(block.y)
-    posterior = model.posterior(block.X, response, block.offset)
+    posterior = model.posterior(block.X, response, block.offset, block.copies)
     derivatives = experts.derivatives(posterior.eta, response)
     r, pi = posterior.responsibilities.T, posterior.gate_prob.T
     linear = [(i, -1) for i in range(K - 1)] + [(i, d) for i in range(K) for d in range(Q)]
@@ -160,7 +160,7 @@ def _block_outer(model: MoE, block: Block) -> Floats:
     A, C = len(found.linear), len(found.constant)
     free = _free_entries(model, A, C)
     form = Form(found.score, [], [], np.full((A + C, A + C), -1))
-    return _pair_matrix(block.X, A, C, form)[np.ix_(free, free)]
+    return _pair_matrix(A, C, form, block)[np.ix_(free, free)]
 
 
 def _block_information(model: MoE, block: Block, with_matrix: bool) -> Information:
@@ -184,7 +184,7 @@ def _block_information(model: MoE, block: Block, with_matrix: bool) -> Informati
     # 1) the score
     score = np.concatenate(
         [
-            to_numpy(weighted_sum(X, xp.stack(found.score[:A]).T)).ravel(),
+            to_numpy(weighted_sum(X, block.gathered(xp.stack(found.score[:A]).T))).ravel(),
             *(to_numpy(xp.sum(s))[None] for s in found.score[A:]),
         ]
     )
@@ -215,37 +215,40 @@ def _block_information(model: MoE, block: Block, with_matrix: bool) -> Informati
         [scaled(value, w) for value in more],
         where,
     )
-    matrix = _pair_matrix(X, A, C, form)
+    matrix = _pair_matrix(A, C, form, block)
     return Information(log_likelihood, score[free], matrix[np.ix_(free, free)], mass)
 
 
-def _pair_matrix(X: Array, n_linear: int, n_constant: int, form: Form) -> Floats:
+def _pair_matrix(n_linear: int, n_constant: int, form: Form, block: Block) -> Floats:
     """Return the matrix of a quadratic form in the predictors as one in all parameters.
 
     Parameters
     ----------
-    X : array of shape (n, p)
     n_linear, n_constant : int
         A predictors that are linear in x and C that are constants.
     form : Form
+    block : Block
+        Whose rows it is about.
 
     Returns
     -------
     ndarray of shape (A p + C, A p + C)
     """
+    X = block.X
     xp = namespace(X)
     A, C, p = n_linear, n_constant, X.shape[1]
-    gram = pair_gram(X, form, A)
+    gram = pair_gram(X, form, A, block.starts)
     matrix = np.zeros((A * p + C, A * p + C))
     blocks = matrix[: A * p, : A * p].reshape(A, p, A, p)
     first, second = np.triu_indices(A)
-    for a, b, block in zip(first, second, gram, strict=True):
-        blocks[a, :, b, :] = block
-        blocks[b, :, a, :] = block
+    for a, b, pair in zip(first, second, gram, strict=True):
+        blocks[a, :, b, :] = pair
+        blocks[b, :, a, :] = pair
     if C:
         pairs = [form.at(a, A + c) for a in range(A) for c in range(C)]
         corner = matrix[: A * p, A * p :].reshape(A, p, C)
-        corner[:] = to_numpy(weighted_sum(X, xp.stack(pairs).T)).reshape(A, C, p).swapaxes(1, 2)
+        sums = to_numpy(weighted_sum(X, block.gathered(xp.stack(pairs).T)))
+        corner[:] = sums.reshape(A, C, p).swapaxes(1, 2)
         matrix[A * p :, : A * p] = matrix[: A * p, A * p :].T
         for c in range(C):
             for e in range(c, C):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from scipy import linalg
@@ -108,12 +108,43 @@ class Block:
     weight : array of shape (n,), or None for 1
     offset : array of shape (n,), or None for 0
         Known part of the experts' linear predictors.
+    copies : ndarray of int of shape (n,), optional
+        How many y there are for each x, one after another, with as many weights: sums are then
+        taken over the y of an x first.
     """
 
     X: Array
     y: Array
     weight: Array | None = None
     offset: Array | None = None
+    copies: Floats | None = None
+
+    @property
+    def starts(self) -> Floats | None:
+        """Where the y of each x begin, (n + 1,); None where there is one for each."""
+        return None if self.copies is None else np.append(0, np.cumsum(self.copies))
+
+    def gathered(self, weights: Array) -> Array:
+        """Return weights (rows, J) summed over the y of each x, (n, J)."""
+        starts = self.starts
+        return weights if starts is None else np.add.reduceat(weights.T, starts[:-1], axis=1).T
+
+
+class Blocks(Protocol):
+    """Rows to fit that come block by block, wherever they are."""
+
+    @property
+    def pool(self) -> Executor | None:
+        """Threads over which sums of blocks are spread."""
+        ...
+
+    def slices(self) -> Iterator[slice]:
+        """Cut the rows into blocks."""
+        ...
+
+    def block(self, rows: slice, /) -> Block:
+        """Read one block."""
+        ...
 
 
 @dataclass(frozen=True)

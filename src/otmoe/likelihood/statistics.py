@@ -13,7 +13,7 @@ from otmoe.arrays.numerics import (
     weighted_sum,
 )
 from otmoe.likelihood.information import Information, observed_information
-from otmoe.likelihood.rows import Block, Rows
+from otmoe.likelihood.rows import Block, Blocks
 from otmoe.model.experts import FitStatistics
 from otmoe.model.gate import GateStatistics
 from otmoe.model.mixture import MoE
@@ -47,7 +47,7 @@ class Statistics:
         )
 
 
-def e_step(model: MoE, rows: Rows) -> Statistics:
+def e_step(model: MoE, rows: Blocks) -> Statistics:
     """Return the log-likelihood and the M-step's statistics at a model, in one pass."""
     return block_sum(lambda s: _block_statistics(model, rows.block(s)), rows.slices(), rows.pool)
 
@@ -57,11 +57,12 @@ def _block_statistics(model: MoE, block: Block) -> Statistics:
     xp = namespace(X)
     gate, experts = model.gate, model.experts
     response = experts.observe(block.y)
-    posterior = model.posterior(X, response, block.offset)
+    posterior = model.posterior(X, response, block.offset, block.copies)
     r = scaled(posterior.responsibilities, weight)
     linear, quadratic, constant = experts.fit_weights(posterior.eta, response, r)
-    pairs = gate.pair_weights(posterior.gate_prob, weight)
-    residual = r - scaled(posterior.gate_prob, weight)
+    pairs = block.gathered(gate.pair_weights(posterior.gate_prob, weight))
+    residual = block.gathered(r - scaled(posterior.gate_prob, weight))
+    linear, quadratic = block.gathered(linear), block.gathered(quadratic)
     if gate.columns is None:  # one sweep over x_i x_j for experts and gate together
         split = quadratic.shape[1]
         grams = weighted_gram(X, xp.concat([quadratic.T, pairs.T]).T)
@@ -104,14 +105,14 @@ class Passes(Protocol):
 
 @dataclass(frozen=True)
 class RowPasses:
-    """Passes over rows in memory.
+    """Passes over rows that come block by block.
 
     Attributes
     ----------
-    rows : Rows
+    rows : Blocks
     """
 
-    rows: Rows
+    rows: Blocks
 
     def statistics(self, model: MoE) -> Statistics:
         """Return what an EM iteration needs, at a standardised model."""

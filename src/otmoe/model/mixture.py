@@ -118,11 +118,21 @@ class MoE:
 
     # -- densities ----------------------------------------------------------------------------
 
-    def posterior(self, X: Array, response: Response, offset: Array | None = None) -> Posterior:
-        """Return the E-step at the rows of a design (n, p)."""
+    def posterior(
+        self,
+        X: Array,
+        response: Response,
+        offset: Array | None = None,
+        copies: Floats | None = None,
+    ) -> Posterior:
+        """Return the E-step at the rows of a design (n, p), or at so many copies of each."""
         eta = self.experts.predictor(X, offset)
         logits = self.gate.logits(X)
         gate_prob, gate_sum = softmax(logits)
+        if copies is not None:
+            eta, logits, gate_prob, gate_sum = (
+                np.repeat(a.T, copies, axis=-1).T for a in (eta, logits, gate_prob, gate_sum)
+            )
         joint = self.experts.expected_log_prob(eta, response)
         joint += logits
         responsibilities, joint_sum = softmax(joint)
