@@ -1,6 +1,6 @@
 """Many local models into one: the transport reduction and the aggregators beside it."""
 
-from otmoe.aggregation.contribution import Communication, Contribution, Covariates
+from otmoe.aggregation.contribution import Candidate, Communication, Contribution, Covariates
 from otmoe.aggregation.merge import METHODS, aggregate, merged
 from otmoe.aggregation.result import Aggregation
 from otmoe.aggregation.screening import screen
@@ -8,6 +8,7 @@ from otmoe.aggregation.screening import screen
 __all__ = [
     "METHODS",
     "Aggregation",
+    "Candidate",
     "Communication",
     "Contribution",
     "Covariates",

@@ -13,6 +13,24 @@ from otmoe.text.notices import Notice
 
 
 @dataclass(frozen=True)
+class Candidate:
+    """One of the models that a server could choose.
+
+    Attributes
+    ----------
+    method : str
+    n_experts : int
+    lost : float
+        Nats per row that it is expected to lose to the sites' own models, the mean over the sites
+        by weight (maths 17).
+    """
+
+    method: str
+    n_experts: int
+    lost: float
+
+
+@dataclass(frozen=True)
 class Outcome:
     """What one method returns: a model on the user's scale, experts in any order.
 
@@ -26,6 +44,12 @@ class Outcome:
     warnings : tuple of Notice
     timings : dict of float
         Seconds by stage.
+    method : str, optional
+        The method that was chosen, if the server chose.
+    candidates : tuple of Candidate
+        What it chose from, the best first.
+    lost : ndarray of shape (U,), optional
+        Nats per row that each distinct model is expected to lose, if they are known already.
     """
 
     model: MoE
@@ -34,6 +58,9 @@ class Outcome:
     converged: bool = True
     warnings: tuple[Notice, ...] = ()
     timings: Mapping[str, float] = field(default_factory=dict)
+    method: str | None = None
+    candidates: tuple[Candidate, ...] = ()
+    lost: Floats | None = None
 
 
 @dataclass(frozen=True)
@@ -60,6 +87,9 @@ class Contribution:
         (maths 12). NaN if there is nothing to compare it with.
     flagged : tuple of Notice
         Why the site stands out from the others; empty if it does not.
+    lost : float
+        Nats per row that the merged model is expected to lose to the site's own, at covariates of
+        the site (maths 17). NaN if that was not looked at.
     """
 
     site: str
@@ -70,6 +100,7 @@ class Contribution:
     coverage: float = 1.0
     disagreement: float = np.nan
     flagged: tuple[Notice, ...] = ()
+    lost: float = np.nan
 
     @property
     def destination(self) -> Floats | None:

@@ -40,7 +40,11 @@ def gram(problem: Problem, rng: np.random.Generator) -> Outcome:
     ]
     if lacking:
         raise InvalidInput(Error.NO_GRAMS, site=lacking[0], others=_others(lacking))
-    first = reduction(problem, rng)
+    return pooled_by_grams(problem, reduction(problem, rng), rng)
+
+
+def pooled_by_grams(problem: Problem, first: Outcome, rng: np.random.Generator) -> Outcome:
+    """Return what :func:`gram` does, with the matches of a reduction that is there already."""
     begin = perf_counter()
     reference = first.model
     targets, aligned = _matched(problem, reference, rng)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from otmoe.aggregation.choice import auto, expected_losses, sites_that_differ
 from otmoe.aggregation.contribution import Contribution, Outcome
 from otmoe.aggregation.densities import kl
 from otmoe.aggregation.gram import gram
@@ -34,6 +35,7 @@ from otmoe.text.notices import OtmoeWarning
 from otmoe.text.sentences import Error
 
 METHODS: dict[str, Callable[[Problem, np.random.Generator], Outcome]] = {
+    "auto": auto,
     "reduction": reduction,
     "kl": kl,
     "gram": gram,
@@ -50,7 +52,7 @@ def aggregate(
     support: Any = None,
     n_experts: int | None = None,
     *,
-    method: str = "reduction",
+    method: str = "auto",
     site_weight: Any = None,
     outliers: str = "flag",
     random_state: Any = 0,
@@ -64,16 +66,19 @@ def aggregate(
     ----------
     messages : iterable of LocalModel
         Of one family and the same features; numbers of experts may differ.
-    support : array-like of shape (S, d), or int, optional
-        Covariates at which the models are compared, without y: a few thousand rows that cover the
-        sites. A frame is read by column names. By default, or for a number of points, they are
-        drawn from the sketches and rows that the messages bring (:func:`otmoe.support_from`).
+    support : dict of array-likes, array-like of shape (S, d), Support or int, optional
+        Covariates at which the models are compared, without y: those of each site by its name, or
+        a few thousand rows that cover all sites and are the same for each. A frame is read by
+        column names. By default, or for a number of points, they are drawn from the sketches and
+        rows that the messages bring (:func:`otmoe.support_from`).
     n_experts : int, optional
         K of the result; by default the largest of the sites'.
     method : str
-        "reduction" minimises the transport divergence to the pooled models; "gram" matches experts
-        by it and pools them by the Grams that the sites sent; or "middle", "weighted_average",
-        "aligned_average", "greedy", "ensemble".
+        "auto" takes the candidate that the sites' own models expect to be most likely. These are
+        "reduction", which minimises the transport divergence to the pooled models; "gram", which
+        matches experts by it and pools them by the Grams that the sites sent; "kl", the model
+        whose density is nearest to those of the sites; and one expert for all. Or one of these
+        three, or "middle", "weighted_average", "aligned_average", "greedy", "ensemble".
     site_weight : sequence or mapping of float, or "covariate", optional
         lambda_m, by position or by site name; by default in proportion to the sites' rows. With
         "covariate" a site counts where its rows are: lambda_m(x) is in proportion to the number of
@@ -146,7 +151,8 @@ def merged(
         known = perf_counter()
         outcome = METHODS[method](problem, rng)
         done = perf_counter()
-        model, cost, records = _records(problem, outcome.model, screening)
+        lost = expected_losses(problem, outcome.model) if outcome.lost is None else outcome.lost
+        model, cost, records = _records(problem, outcome.model, screening, lost)
     end = perf_counter()
     timings = {
         "checks": prepared - begin,
@@ -158,23 +164,29 @@ def merged(
     }
     return Aggregation(
         model=model,
-        method=method,
+        method=outcome.method or method,
         cost=cost,
         trace=np.array(outcome.trace),
         converged=outcome.converged,
         status=outcome.status,
-        warnings=problem.warnings + screening.warnings + outcome.warnings,
+        warnings=(
+            problem.warnings
+            + screening.warnings
+            + outcome.warnings
+            + sites_that_differ(problem, lost)
+        ),
         sites=records,
         timings=timings,
         messages=problem.messages,
         n_support=len(problem.sources),
         support=problem.sources.X,
         left_out=screening.left_out,
+        candidates=outcome.candidates,
     )
 
 
 def _records(
-    problem: Problem, model: Any, screening: Screening
+    problem: Problem, model: Any, screening: Screening, lost: Floats
 ) -> tuple[Any, float, tuple[Contribution, ...]]:
     """Return the model with experts by mass, R_c, and the part that each site had."""
     sources = problem.sources
@@ -207,6 +219,7 @@ def _records(
                 coverage=float(coverage[u]) if u >= 0 else 0.0,
                 disagreement=np.nan if verdict is None else verdict.disagreement,
                 flagged=() if verdict is None else verdict.reasons,
+                lost=float(lost[u]) if u >= 0 else np.nan,
             )
         )
     return model, float(cost.sum()) / len(sources), tuple(records)

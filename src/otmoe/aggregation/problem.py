@@ -89,6 +89,15 @@ class Problem:
         return self.sources.ensemble
 
     @property
+    def has_grams(self) -> bool:
+        """Whether every site that counts has sent its Grams."""
+        return all(
+            message.grams is not None
+            for message, u in zip(self.messages, self.which, strict=True)
+            if u >= 0
+        )
+
+    @property
     def n_parameters(self) -> int:
         """Number of free parameters of a model with as many experts as are asked for."""
         experts, p = self.ensemble.experts, self.ensemble.n_features + 1

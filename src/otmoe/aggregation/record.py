@@ -124,6 +124,7 @@ def site_document(record: Contribution, message: LocalModel) -> dict[str, Any]:
         "coverage": record.coverage,
         "disagreement": finite(record.disagreement),
         "flagged": list(map(told, record.flagged)),
+        "lost": finite(record.lost),
         "sent": message.sizes,
         "versions": message.versions,
     }

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from otmoe.aggregation.contribution import Communication, Contribution, Covariates
+from otmoe.aggregation.contribution import Candidate, Communication, Contribution, Covariates
 from otmoe.aggregation.record import ended, finite, refinement_document, site_document, told, words
 from otmoe.arrays.numerics import Array, Floats
 from otmoe.data.features import FeatureSpec
@@ -63,6 +63,8 @@ class Aggregation:
         These points.
     refinement : Refinement, optional
         The refine rounds, if there were any.
+    candidates : tuple of Candidate
+        What the method was chosen from, the best first; empty where it was given.
     """
 
     model: MoE
@@ -79,6 +81,7 @@ class Aggregation:
     left_out: Mapping[str, Notice] = field(default_factory=dict)
     support: Array | None = field(default=None, repr=False)
     refinement: Refinement | None = field(default=None, repr=False)
+    candidates: tuple[Candidate, ...] = field(default=(), repr=False)
 
     def refined(self, state: Refinement, rounds: int | str) -> Aggregation:
         """Return the aggregate with the model to which refine rounds have led.
@@ -140,6 +143,17 @@ class Aggregation:
         return refined_inference(self.refinement)
 
     @property
+    def lost(self) -> float:
+        """Nats per row that the model merged in one round is expected to lose to the sites' own.
+
+        The mean over the sites, by weight (maths 17); NaN if that was not looked at.
+        """
+        known = [s for s in self.sites if not np.isnan(s.lost)]
+        if not known:
+            return np.nan
+        return float(np.average([s.lost for s in known], weights=[s.weight for s in known]))
+
+    @property
     def mass(self) -> Floats | None:
         """Share of the mixture that each expert has, (K,); None for the ensemble."""
         parts = [s.weight * s.mass.sum(axis=0) for s in self.sites if s.mass is not None]
@@ -176,16 +190,17 @@ class Aggregation:
             [
                 s.site,
                 f"{s.n_samples:,.10g}",
-                *(f"{value:.3g}" for value in (s.weight, s.cost, s.disagreement)),
+                *(f"{value:.3g}" for value in (s.weight, s.cost, s.disagreement, s.lost)),
                 "; ".join(map(str, s.flagged)),
             ]
             for s in shown
         )
-        heads = ["site", "rows", "weight", "cost", "disagreement", "stands out"]
+        heads = ["site", "rows", "weight", "cost", "disagreement", "lost", "stands out"]
         return html_lines(
             f"{self.model.n_experts} {self.model.experts.family} experts, merged from "
             f"{len(self.sites):,} sites by {self.method}",
             f"{rows:,.10g} rows, {self.communication.bytes:,} bytes sent, R_c {self.cost:.4g} nats",
+            *([f"expected to lose {self.lost:.3g} nats per row"] if self.lost == self.lost else []),
             f"{'' if self.converged else 'NOT CONVERGED: '}{self.status}",
             *([f"{len(names)} sites stand out"] if names else []),
             *([f"left out: {', '.join(list(self.left_out)[:_SHOWN])}"] if self.left_out else []),
@@ -227,6 +242,11 @@ class Aggregation:
             "n_support": int(self.n_support),
             "left_out": {words(s)[:LONGEST_NAME]: told(why) for s, why in self.left_out.items()},
         }
+        if self.candidates:
+            part["candidates"] = [
+                {"method": c.method, "n_experts": c.n_experts, "lost": finite(c.lost)}
+                for c in self.candidates
+            ]
         if self.covariates is not None:
             part["covariates"] = {k: v.tolist() for k, v in vars(self.covariates).items()}
         state = self.refinement

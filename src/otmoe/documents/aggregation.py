@@ -58,8 +58,17 @@ class ContributionRecord(Record):
     coverage: Share = 1.0
     disagreement: Number | None = None
     flagged: List[Told] = []
+    lost: Number | None = None
     sent: SentRecord
     versions: Map[Line, Line] = {}
+
+
+class CandidateRecord(Record):
+    """One of the models that a server could choose."""
+
+    method: Line
+    n_experts: Count
+    lost: Number | None = None
 
 
 class CovariatesRecord(Record):
@@ -111,6 +120,7 @@ class AggregationRecord(Record):
     sites: List[ContributionRecord]
     left_out: Map[Site, Told] = {}
     n_support: Count
+    candidates: List[CandidateRecord] = []
     covariates: CovariatesRecord | None = None
     refinement: RefinementRecord | None = None
     inference: InferenceRecord | None = None

@@ -106,6 +106,12 @@ class Warn(Sentence):
         "look at them, or leave them out by outliers='exclude'."
     )
 
+    SITES_DIFFER = (
+        "{count} of {total} sites are expected to be served better by their own models than by the "
+        "merged one, and by more than chance explains ({names} nats per row): one model may be the "
+        "wrong question; keep their own models beside it."
+    )
+
     # -- shards
     FEWER_SHARDS = (
         "there are rows for {shards} of {wanted} shards only: give more rows or ask for fewer "

@@ -1,0 +1,103 @@
+"""The server chooses: every candidate by what the sites' own models expect of it (maths 17)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from time import perf_counter
+
+import numpy as np
+from scipy import stats
+
+from otmoe.aggregation.contribution import Candidate, Outcome
+from otmoe.aggregation.densities import by_densities, one_expert
+from otmoe.aggregation.gram import pooled_by_grams
+from otmoe.aggregation.methods import reduction
+from otmoe.aggregation.problem import Problem
+from otmoe.arrays.numerics import Floats
+from otmoe.model.ensemble import Ensemble
+from otmoe.model.mixture import MoE
+from otmoe.text.notices import NAMED, Notice
+from otmoe.text.sentences import Status, Warn
+
+# Halved and doubled by `python -m benchmarks constants`; docs/benchmarks.md has the table.
+_LEVEL = 0.001  # of the test of whether sites differ
+_ROBUST = 2.0  # times as much as chance explains where the model is right
+_NOTICEABLE = 0.005  # nats per row
+
+
+def auto(problem: Problem, rng: np.random.Generator) -> Outcome:
+    """Take the candidate that the sites' own models expect to lose least to themselves.
+
+    Candidates are the reduction, the experts pooled by Grams where all sites sent these, the
+    densities merged, begun at the better of the two, and one expert for all.
+    """
+    first = reduction(problem, rng)
+    found = {"reduction": first}
+    if problem.has_grams and problem.ensemble.gate.density is None:
+        found["gram"] = pooled_by_grams(problem, first, rng)
+    begin = perf_counter()
+    lost = {name: expected_losses(problem, outcome.model) for name, outcome in found.items()}
+    start = min(found, key=lambda name: _total(problem, lost[name]))
+    found["kl"] = by_densities(problem, found[start])
+    if problem.n_experts > 1:
+        found["one_expert"] = one_expert(problem)
+    for name in ("kl", "one_expert"):
+        if name in found:
+            lost[name] = expected_losses(problem, found[name].model)
+    order = sorted(found, key=lambda name: _total(problem, lost[name]))
+    best = order[0]
+    chosen = found[best]
+    return replace(
+        chosen,
+        method=best,
+        status=Status.CHOSEN(method=best, status=chosen.status),
+        timings={**first.timings, **chosen.timings, "choice": perf_counter() - begin},
+        candidates=tuple(
+            Candidate(name, found[name].model.n_experts, _total(problem, lost[name]))
+            for name in order
+        ),
+        lost=lost[best],
+    )
+
+
+def expected_losses(problem: Problem, model: MoE) -> Floats:
+    """Return the nats per row that a model is expected to lose to each distinct model, (U,)."""
+    if isinstance(model, Ensemble):  # it has the experts of every site: too many to look at
+        return np.full(len(problem.models), np.nan)
+    return problem.fresh_rows.losses(model, len(problem.models))
+
+
+def _total(problem: Problem, lost: Floats) -> float:
+    known = ~np.isnan(lost)
+    return float(np.average(lost[known], weights=problem.weight[known]))
+
+
+def sites_that_differ(problem: Problem, lost: Floats) -> tuple[Notice, ...]:
+    """Return a warning that names the sites whose own models do better than chance explains.
+
+    Where all rows follow one model, twice the nats that a site of n rows loses to its own fit of P
+    parameters have about the chi-square distribution with P degrees of freedom.
+
+    Parameters
+    ----------
+    problem : Problem
+    lost : ndarray of shape (U,)
+        Nats per row, of :func:`expected_losses`.
+    """
+    if len(problem.models) < 2:
+        return ()
+    level = 1 - _LEVEL / len(problem.models)
+    differ: dict[str, float] = {}
+    for u, (model, nats) in enumerate(zip(problem.models, lost, strict=True)):
+        members = [problem.messages[int(m)] for m in np.flatnonzero(problem.which == u)]
+        n = sum(message.n_samples for message in members)
+        chance = stats.chi2(model.n_parameters).ppf(level) / (2 * n)
+        if nats > max(_ROBUST * chance, _NOTICEABLE):
+            differ.update((message.site, float(nats)) for message in members)
+    if not differ:
+        return ()
+    worst = sorted(differ, key=lambda name: -differ[name])
+    names = [f"{name!r} by {differ[name]:.2g}" for name in worst[:NAMED]]
+    more = f" and {len(worst) - NAMED:,} more" if len(worst) > NAMED else ""
+    facts = {"count": len(differ), "total": len(problem.messages), "names": ", ".join(names) + more}
+    return (Warn.SITES_DIFFER(sites=tuple(worst), **facts),)
