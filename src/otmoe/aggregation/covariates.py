@@ -20,7 +20,10 @@ Drawing n of them adds P / n of the variance to what the merging makes of P para
 that, two per cent, to the standard errors.
 """
 
-_MOST_ROWS = 2**20  # pseudo-rows of all sites, which bounds time and memory
+MOST_COVARIATES = 2**16
+"""Covariates of all sites, where each has enough: that bounds time and memory."""
+
+_MOST_ROWS = 2**21  # pseudo-rows of all sites; the same
 _LEAST = 50  # covariates of a site
 _FRESH, _LEAST_FRESH = 8_000, 25  # covariates of all sites that judge models; of one site at least
 _HELD_OUT = 10  # one of so many judges, where a site has no more than are needed
@@ -100,7 +103,7 @@ class Places:
     fresh: tuple[SiteCovariates, ...]
 
 
-def sizes(n_parameters: int, n_sites: int, n_nodes: int) -> tuple[int, int]:
+def sizes(n_parameters: int, n_sites: int, n_nodes: float) -> tuple[int, int]:
     """Return how many covariates of a site are wanted, to fit to and to judge by.
 
     Parameters
@@ -108,10 +111,10 @@ def sizes(n_parameters: int, n_sites: int, n_nodes: int) -> tuple[int, int]:
     n_parameters : int
         Of the merged model.
     n_sites : int
-    n_nodes : int
+    n_nodes : float
         Pseudo-rows that one x becomes.
     """
-    most = _MOST_ROWS // (n_nodes * n_sites)
+    most = int(min(_MOST_ROWS / n_nodes, MOST_COVARIATES)) // n_sites
     fit = min(max(PER_PARAMETER * n_parameters, _LEAST), max(most, _LEAST))
     return fit, max(_FRESH // n_sites, _LEAST_FRESH)
 

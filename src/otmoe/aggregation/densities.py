@@ -11,6 +11,7 @@ from otmoe.aggregation.contribution import Outcome
 from otmoe.aggregation.expected import PseudoRows
 from otmoe.aggregation.methods import reduction
 from otmoe.aggregation.problem import Problem
+from otmoe.arrays.newton import solve_psd
 from otmoe.arrays.numerics import Floats
 from otmoe.likelihood.information import Information
 from otmoe.likelihood.iterations import Run, newton_serves, run_newton
@@ -23,9 +24,10 @@ from otmoe.text.sentences import Status
 
 # Halved and doubled by `python -m benchmarks constants`; docs/benchmarks.md has the table.
 _TOL = 1e-3  # squared distance to the maximum, in standard errors
-_MAX_ITER = 100
+_MAX_ITER = 25
 _WARM_UP = 2  # EM iterations before Newton's method
 _LEAD = 40  # covariates for every parameter that lead the way, where there are many more
+_NEAR = 2.0  # squared distance in standard errors, for every parameter, up to which that serves
 _CHORDS = 4  # steps by the curvature of these
 
 _NONE = Ridge(0.0, 0.0)  # sites' models are held by their own
@@ -93,6 +95,8 @@ def nearest_model(rows: PseudoRows, start: MoE) -> Run:
     if first.information is None or not first.converged:
         return _led(rows, first.model)
     passes = _Chords(RowPasses(rows), first.information.matrix)
+    if passes.distance(first.model) > _NEAR * model.n_parameters:
+        return _led(rows, first.model)
     run = run_newton(passes, first.model, ridge=_NONE, max_iter=_CHORDS, tol=_TOL)
     return run if run.converged else run.then(_led(rows, run.model))
 
@@ -115,6 +119,11 @@ class _Chords:
     def information(self, model: MoE, *, matrix: bool = True) -> Information:
         found = self.passes.information(model, matrix=False)
         return replace(found, matrix=self.matrix) if matrix else found
+
+    def distance(self, model: MoE) -> float:
+        """Return the squared distance to the maximum, in standard errors."""
+        score = self.information(model, matrix=False).score
+        return float(score @ solve_psd(self.matrix, score))
 
 
 def _jacobian(rows: PseudoRows) -> float:

@@ -20,7 +20,9 @@ from otmoe.likelihood.rows import Block, Scaling
 from otmoe.model.mixture import MoE
 
 _ARRAYS = 8  # numbers of a pseudo-row that a block holds at once, at least
-_SLIGHT = 1e-4  # of a gate below which an expert has no pseudo-rows
+_AT_ONCE = 1024  # covariates of which pseudo-rows are made at once
+_SLIGHT = 1e-4  # of a gate below which an expert has no say
+_RARE = 1e-5  # of the rows of an x, below which a pseudo-row is left out
 
 
 @dataclass(frozen=True)
@@ -160,24 +162,34 @@ def _standardisation(model: MoE, X: Floats, y: Floats, weight: Floats, start: Fl
     return replace(scaling, y_center=mean, y_scale=spread)
 
 
-def _of_site(model: MoE, at: SiteCovariates) -> tuple[Floats, Floats, Floats, Floats]:
+def _of_site(
+    model: MoE, at: SiteCovariates
+) -> tuple[Floats, Floats, Floats, Floats]:
     """Return the number of pseudo-rows of each x, their y, weights and own log densities."""
-    experts, Z = model.experts, design(at.X)
+    parts = [_of_block(model, at.X[some], at.weight[some]) for some in _pieces(len(at.X))]
+    return tuple(np.concatenate(part) for part in zip(*parts, strict=True))  # type: ignore[return-value]
+
+
+def _pieces(n: int) -> list[slice]:
+    return [slice(i, min(i + _AT_ONCE, n)) for i in range(0, n, _AT_ONCE)] or [slice(0, 0)]
+
+
+def _of_block(model: MoE, X: Floats, share: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+    experts, Z = model.experts, design(X)
+    gate, eta = np.asarray(model.gate.prob(Z)), np.asarray(experts.predictor(Z))
     if not len(Z):
         return np.zeros(0, int), np.zeros(0), np.zeros(0), np.zeros(0)
-    gate = np.asarray(model.gate.prob(Z))
-    eta = np.asarray(experts.predictor(Z))
-    y, weight = experts.nodes(eta)
-    if y.ndim == 1:  # all values that there are: one pseudo-row each
-        mixed = np.einsum("nk,nkq->nq", gate, weight)
-        copies = np.full(len(Z), len(y))
-        y = np.tile(y, len(Z))
-        weight = (at.weight[:, None] * mixed).ravel()
-    else:
-        kept = gate > _SLIGHT
-        gate = np.where(kept, gate, 0.0)
-        gate *= (at.weight / gate.sum(axis=1))[:, None]
-        copies = kept.sum(axis=1) * y.shape[-1]
-        y, weight = y[kept].ravel(), (gate[kept][:, None] * weight[kept]).ravel()
-    own = model.posterior(Z, experts.observe(y), copies=copies).log_density
-    return copies, y, weight, np.asarray(own)
+    # where an expert has no say, another takes its place, so that the grid need not reach there
+    main = np.take_along_axis(eta, gate.argmax(axis=1).reshape(-1, *[1] * (eta.ndim - 1)), axis=1)
+    silent = (gate < _SLIGHT).reshape(*gate.shape, *[1] * (eta.ndim - 2))
+    y, width = experts.grid(np.where(silent, main, eta))
+    copies = np.full(len(Z), y.shape[1])
+    flat = np.ascontiguousarray(y).ravel()
+    own = np.asarray(model.posterior(Z, experts.observe(flat), copies=copies).log_density)
+    density = np.exp(own + experts.log_base(flat)).reshape(y.shape) * width
+    density /= density.sum(axis=1, keepdims=True)
+    kept = density > _RARE
+    density = np.where(kept, density, 0.0)
+    density *= (share / density.sum(axis=1))[:, None]
+    chosen = kept.ravel()
+    return kept.sum(axis=1), flat[chosen], density.ravel()[chosen], own[chosen]

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from array_api_compat import is_array_api_obj
 
-from otmoe.aggregation.covariates import Sampler, Places, places, sizes
+from otmoe.aggregation.covariates import Places, Sampler, SiteCovariates, places, sizes
 from otmoe.aggregation.expected import PseudoRows, pseudo_rows
 from otmoe.aggregation.sources import Sources
 from otmoe.aggregation.support import N_SUPPORT, Support, draw_support, points_from
@@ -22,14 +22,15 @@ from otmoe.arrays.numerics import Array, Floats, namespace, take, to_numpy
 from otmoe.data.sketch import comparable
 from otmoe.documents.compatible import check_compatible
 from otmoe.documents.message import LocalModel
-from otmoe.likelihood.rows import Scaling
-from otmoe.model.experts.base import N_NODES
+from otmoe.likelihood.rows import Scaling, take_rows
 from otmoe.model.ensemble import Constant, Ensemble, pool
 from otmoe.model.mixture import MoE
 from otmoe.text.arguments import check_whole, generator
 from otmoe.text.errors import InvalidInput, InvalidType
 from otmoe.text.notices import Notice
 from otmoe.text.sentences import Error, Warn
+
+_PILOT = 100  # points that say how many pseudo-rows an x becomes
 
 POINTS_PER_COLUMN = 10
 """Support points per column of the design below which a warning is given.
@@ -106,10 +107,10 @@ class Problem:
 
     @cached_property
     def _places(self) -> Places:
-        values = self.ensemble.experts.values
-        largest = max(model.n_experts for model in self.models)
-        n_nodes = N_NODES * largest if values is None else len(values)
-        wanted = sizes(self.n_parameters, len(self.models), n_nodes)
+        X = take_rows(self.sources.X, np.arange(min(_PILOT, len(self.sources))))
+        pilot = [SiteCovariates(X, np.ones(len(X)))]
+        each = len(pseudo_rows(self.models[:1], pilot)) / len(X)
+        wanted = sizes(self.n_parameters, len(self.models), each)
         rng = np.random.default_rng(self.seed)
         return places(self.samplers, self.ensemble.gate, self.sources.X, *wanted, rng)
 

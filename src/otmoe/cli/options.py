@@ -177,7 +177,7 @@ def method(section: str, more: tuple[str, ...] = ()) -> Decorator:
     return option(
         "--method",
         type=click.Choice([m for m in (*METHODS, *more) if m != "ensemble"]),
-        default="reduction",
+        default="auto",
         show_default=True,
         section=section,
         help="How models are merged.",

@@ -9,8 +9,9 @@ from typing import Any, Literal
 import numpy as np
 
 from otmoe.aggregation import METHODS, Aggregation, merged
+from otmoe.aggregation.covariates import MOST_COVARIATES
 from otmoe.aggregation.disagreement import THRESHOLD, likelihood_deviations
-from otmoe.aggregation.support import N_SUPPORT, draw_support
+from otmoe.aggregation.support import N_SUPPORT, Support, draw_support
 from otmoe.arrays.numerics import Floats
 from otmoe.data.shards import Shard
 from otmoe.distributed.passes import em_shards
@@ -77,8 +78,9 @@ def fit_shards(
     n_experts: int,
     *,
     target: Target | None = None,
-    method: str = "reduction",
+    method: str = "auto",
     refine: int | str = 0,
+    site_weight: Any = None,
     feature_names: tuple[str, ...] | None = None,
     n_support: int = N_SUPPORT,
     options: Mapping[str, Any] | None = None,
@@ -109,10 +111,14 @@ def fit_shards(
     refine : int or "auto"
         Rounds in which the merged model comes closer to the maximum-likelihood answer of all rows,
         one pass over them each (:mod:`otmoe.likelihood.rounds`); "auto" for as many as it takes.
+    site_weight : sequence or mapping of float, or "covariate", optional
+        How much a shard counts in the merging, as in :func:`otmoe.aggregate`; by default by its
+        rows.
     feature_names : tuple of str, optional
         By default those of the shards' specification.
     n_support : int
-        Rows of X at which local models are compared; each shard brings back its share.
+        Rows of X at which experts are compared; each shard brings back its share, and as many as
+        it takes to speak for itself where densities are merged (maths 17).
     options : dict, optional
         Of :func:`otmoe.likelihood.fit.em`, such as `alpha`.
     workers : Workers
@@ -131,9 +137,10 @@ def fit_shards(
     DistributedFit
     """
     check_arguments(shards, method, refine, on_error)
+    weight = _weights(site_weight, shards)
     clock, rng = Clock(), generator(random_state)
     plan = _Plan(n_experts, target or Target(), options or {}, workers, on_error)
-    tasks = _tasks(plan, shards, method, feature_names, n_support, rng)
+    tasks = _tasks(plan, shards, method, site_weight, feature_names, n_support, rng)
 
     # 1) where the maximum is
     own = np.random.default_rng(int(rng.integers(2**31)))  # so that later draws do not hang on it
@@ -154,8 +161,12 @@ def fit_shards(
         support_of(good, n_support, rng),
         n_experts,
         "reduction" if method == "em" else method,
+        {fit.message.site: weight[fit.message.site] for fit in good}
+        if isinstance(weight, Mapping)
+        else weight,
         random_state=rng,
         n_jobs=n_jobs,
+        outliers="flag",
     )
     clock.lap("aggregation")
     # 4) towards the maximum-likelihood answer of all rows
@@ -179,18 +190,29 @@ def fit_shards(
     )
 
 
-def support_of(fits: Sequence[LocalFit], n_support: int, rng: np.random.Generator) -> Floats:
+def support_of(fits: Sequence[LocalFit], n_support: int, rng: np.random.Generator) -> Support:
     """Draw support points from what the shards brought back, in proportion to their rows."""
     support = draw_support(
-        [fit.support for fit in fits],
+        {fit.message.site: fit.support for fit in fits},
         n_support,
         site_weight=[fit.n_rows for fit in fits],
         random_state=rng,
     )
-    columns = support.shape[1]
-    if len(support) < columns:  # each point several times, which changes nothing
-        support = np.tile(support, (-(-columns // len(support)), 1))
-    return support
+    times = -(-support.shape[1] // len(support))
+    if times == 1:
+        return support
+    # fewer points than columns: each several times, which changes nothing
+    return replace(support, rows=np.tile(support.rows, (times, 1)), site=support.site * times)
+
+
+def _weights(site_weight: Any, shards: Sequence[Shard]) -> Any:
+    """Return the weights of shards by name, or what else says how much each counts."""
+    if site_weight is None or isinstance(site_weight, str | Mapping):
+        return site_weight
+    names = [shard.name for shard in shards]
+    if len(site_weight) != len(names):
+        raise InvalidInput(Error.WEIGHT_SHAPE, shape=(len(site_weight),), sites=len(names))
+    return dict(zip(names, site_weight, strict=True))
 
 
 def check_arguments(shards: Sequence[Shard], method: str, refine: int | str, on_error: str) -> None:
@@ -249,11 +271,14 @@ def _tasks(
     plan: _Plan,
     shards: Sequence[Shard],
     method: str,
+    site_weight: Any,
     feature_names: tuple[str, ...] | None,
     n_support: int,
     rng: np.random.Generator,
 ) -> list[Task]:
     share = max(-(-4 * n_support // len(shards)), 50)  # shards of any size have enough to draw from
+    if method in ("auto", "kl"):
+        share = max(share, MOST_COVARIATES // len(shards))
     return [
         Task(
             shard,
@@ -264,6 +289,7 @@ def _tasks(
             share,
             plan.options,
             grams=method == "gram",
+            sketch=site_weight == "covariate",
         )
         for shard in shards
     ]

@@ -35,12 +35,14 @@ class DistributedMoERegressor(DistributedMoE, MoERegressor):
         Number of experts, K.
     n_shards : int, default=16
         Number of shards, M; fewer are made where rows are few.
-    method : str, default="reduction"
+    method : str, default="auto"
         How local models are merged; see :func:`otmoe.aggregate`. "em" goes on from the reduction
         by EM over all rows, a pass each iteration, to the answer of one machine.
     refine : int or "auto", default=0
         Rounds, each one pass over the rows, in which the merged model comes closer to the
         maximum-likelihood answer of all rows; "auto" for as many as it takes to get there.
+    site_weight : sequence or mapping of float, or "covariate", optional
+        How much a shard counts in the merging; see :func:`otmoe.aggregate`.
     n_support : int
         Rows of X at which local models are compared.
     executor : concurrent.futures.Executor or callable, optional
@@ -94,8 +96,9 @@ class DistributedMoERegressor(DistributedMoE, MoERegressor):
         n_experts: int = 2,
         *,
         n_shards: int = 16,
-        method: str = "reduction",
+        method: str = "auto",
         refine: int | str = 0,
+        site_weight: Any = None,
         n_support: int = N_SUPPORT,
         executor: Any = None,
         family: str = "gaussian",
@@ -113,6 +116,7 @@ class DistributedMoERegressor(DistributedMoE, MoERegressor):
         self.n_shards = n_shards
         self.method = method
         self.refine = refine
+        self.site_weight = site_weight
         self.n_support = n_support
         self.executor = executor
         self.family = family
@@ -146,12 +150,14 @@ class DistributedMoEClassifier(DistributedMoE, MoEClassifier):
         Number of experts, K.
     n_shards : int, default=16
         Number of shards, M; fewer are made where rows are few.
-    method : str, default="reduction"
+    method : str, default="auto"
         How local models are merged; see :func:`otmoe.aggregate`. "em" goes on from the reduction
         by EM over all rows, a pass each iteration, to the answer of one machine.
     refine : int or "auto", default=0
         Rounds, each one pass over the rows, in which the merged model comes closer to the
         maximum-likelihood answer of all rows; "auto" for as many as it takes to get there.
+    site_weight : sequence or mapping of float, or "covariate", optional
+        How much a shard counts in the merging; see :func:`otmoe.aggregate`.
     n_support : int
         Rows of X at which local models are compared.
     executor : concurrent.futures.Executor or callable, optional
@@ -203,8 +209,9 @@ class DistributedMoEClassifier(DistributedMoE, MoEClassifier):
         n_experts: int = 2,
         *,
         n_shards: int = 16,
-        method: str = "reduction",
+        method: str = "auto",
         refine: int | str = 0,
+        site_weight: Any = None,
         n_support: int = N_SUPPORT,
         executor: Any = None,
         classes: Any = None,
@@ -222,6 +229,7 @@ class DistributedMoEClassifier(DistributedMoE, MoEClassifier):
         self.n_shards = n_shards
         self.method = method
         self.refine = refine
+        self.site_weight = site_weight
         self.n_support = n_support
         self.executor = executor
         self.classes = classes

@@ -103,6 +103,7 @@ class DistributedMoE(BaseMoE):
                 target=target,
                 method=self.method,
                 refine=self.refine,
+                site_weight=self.site_weight,
                 feature_names=None if names is None else tuple(map(str, names)),
                 n_support=self.n_support,
                 options={

@@ -170,7 +170,7 @@ class Plan(Record):
     output: Name
     support: Name | None = None
     n_support: AtLeastOne = N_SUPPORT
-    method: Name = "reduction"
+    method: Name = "auto"
     outliers: Literal["flag", "exclude"] = "flag"
     site_weight: Literal["rows", "equal", "covariate"] = "rows"
     refine: Rounds = 0

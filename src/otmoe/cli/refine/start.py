@@ -98,7 +98,7 @@ def start(
     check_merged(merged, features, messages, named(model))
     points = support_of(messages, support, N_SUPPORT, missing, 0)
     if isinstance(points, int):
-        points = support_from(messages, points)
+        points = support_from(messages, points).rows
     sites = {message.site: message.n_samples for message in messages}
     begun = begin(
         merged,

@@ -47,7 +47,7 @@ def refine(
         Rows of x, for a common scale of the features; or how many to draw from the messages.
     """
     if isinstance(support, int):
-        support = support_from(result.messages, support, random_state=request.seed)
+        support = support_from(result.messages, support, random_state=request.seed).rows
     sites = {message.site: message.n_samples for message in result.messages}
     state = begin(
         result.model,

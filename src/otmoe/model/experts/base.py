@@ -22,10 +22,12 @@ from otmoe.arrays.numerics import (
 from otmoe.model.experts.family import Family
 from otmoe.model.experts.values import FitStatistics, Response
 
-N_NODES = 5
-"""Nodes of an expert's distribution; `python -m benchmarks constants` halves and doubles it."""
-
-_FEW_VALUES = 32  # that y can have, so that all of them are nodes
+# Maths 17 says how exact these are; `python -m benchmarks constants` halves and doubles them.
+_FEW_VALUES = 32  # that y can have, so that a grid has all of them
+_EDGES = np.array([-4.0, -2.5, -1.2, 0.0, 1.2, 2.5, 4.0])  # of panels, in deviations
+_REACH = 6.0  # deviations of counts that a grid covers
+_STEPS = 2.0  # points in a deviation of the narrowest, where counts are many
+_MOST_POINTS = 256
 
 
 @dataclass(frozen=True)
@@ -67,8 +69,10 @@ class Experts(Family):
             return np.arange(self.lowest, self.highest + 1)
         return None
 
-    def nodes(self, eta: Floats) -> tuple[Floats, Floats]:
-        """Return values of y, and weights with which sums over them are expectations (maths 17).
+    def grid(self, eta: Floats) -> tuple[Floats, Floats]:
+        """Return values of y and widths, with which sums over densities are integrals (maths 17).
+
+        They are close together wherever one of the experts is narrow, and cover all of them.
 
         Parameters
         ----------
@@ -76,23 +80,16 @@ class Experts(Family):
 
         Returns
         -------
-        y : ndarray of shape (Q,), or (n, K, Q)
-            The same for all experts where these are all the values that there are.
-        weight : ndarray of shape (n, K, Q)
-            Under each expert; they add up to one.
+        y, width : ndarray of shape (n, Q)
+            Widths are in units of y, of which counts and classes have one each.
         """
         values = self.values
-        if values is None:
-            level, weight = np.polynomial.legendre.leggauss(N_NODES)
-            y = [self.quantile(eta, 0.5 + 0.5 * at) for at in level]
-            return np.stack(y, axis=-1), np.broadcast_to(0.5 * weight, (*eta.shape, N_NODES))
-        rows = np.ones(len(eta))
-        log_prob = [
-            self.expected_log_prob(eta, self.observe(y * rows))
-            + np.reshape(self.log_base(y * rows), (-1, 1))
-            for y in values
-        ]
-        return values, np.exp(np.stack(log_prob, axis=-1))
+        if values is not None:
+            return np.tile(values, (len(eta), 1)), np.ones((len(eta), len(values)))
+        response = self.response(eta)
+        mean = np.asarray(response.mean)
+        sd = np.sqrt(np.broadcast_to(response.var, mean.shape))
+        return _counts(mean, sd, self.lowest) if self.discrete else _panels(mean, sd)
 
     def kl_cost(self, X: Array, other: Experts) -> Array:
         """Return KL(self_l || other_k) at every row, (n, L, K) (maths 2)."""
@@ -207,3 +204,23 @@ class Experts(Family):
             weighted_gram(X, quadratic),
             xp.sum(constant, axis=0),
         )
+
+
+def _panels(mean: Floats, sd: Floats) -> tuple[Floats, Floats]:
+    """Return Gauss's rule of two points between neighbouring edges of any expert, (n, Q)."""
+    edges = np.sort((mean[:, :, None] + sd[:, :, None] * _EDGES).reshape(len(mean), -1), axis=1)
+    half = 0.5 * np.diff(edges, axis=1)
+    middle = edges[:, :-1] + half
+    apart = half / np.sqrt(3.0)
+    return np.hstack([middle - apart, middle + apart]), np.hstack([half, half])
+
+
+def _counts(mean: Floats, sd: Floats, lowest: float) -> tuple[Floats, Floats]:
+    """Return counts one by one, or some where they are many, (n, Q)."""
+    low = np.maximum(np.floor(np.min(mean - _REACH * sd, axis=1)), lowest)
+    high = np.ceil(np.max(mean + _REACH * sd + _REACH, axis=1))
+    step = np.maximum(np.floor(np.min(sd, axis=1) / _STEPS), 1.0)
+    step = np.maximum(step, np.ceil((high - low + 1) / _MOST_POINTS))
+    size = int(np.max(np.ceil((high - low + 1) / step)))
+    y = low[:, None] + step[:, None] * np.arange(size)
+    return y, np.broadcast_to(step[:, None], y.shape)

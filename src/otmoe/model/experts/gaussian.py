@@ -13,7 +13,7 @@ from scipy import special
 from otmoe.arrays.nearest import nearest_square
 from otmoe.arrays.newton import solve_psd
 from otmoe.arrays.numerics import Array, Floats, like, namespace, to_numpy
-from otmoe.model.experts.base import N_NODES, Experts
+from otmoe.model.experts.base import Experts
 from otmoe.model.experts.values import Derivatives, FitStatistics, Response
 
 
@@ -68,11 +68,6 @@ class GaussianExperts(Experts):
         return Derivatives(
             score=(a, half - 0.5), curvature={(0, 0): precision, (0, 1): a, (1, 1): half}
         )
-
-    def nodes(self, eta: Floats) -> tuple[Floats, Floats]:
-        z, weight = np.polynomial.hermite_e.hermegauss(N_NODES)
-        y = eta[:, :, None] + np.sqrt(self.var)[:, None] * z
-        return y, np.broadcast_to(weight / weight.sum(), y.shape)
 
     def nearest(self, eta: Array, response: Response) -> tuple[Array, Array]:
         constant = -0.5 * (log(2 * pi) + np.log(self.var))

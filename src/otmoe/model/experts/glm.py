@@ -16,7 +16,7 @@ from scipy import special, stats
 from otmoe.arrays.nearest import nearest_linear
 from otmoe.arrays.newton import NewtonPoint, newton, solve_psd
 from otmoe.arrays.numerics import Array, Floats, like, namespace, to_numpy
-from otmoe.model.experts.base import N_NODES, Experts
+from otmoe.model.experts.base import Experts
 from otmoe.model.experts.values import Derivatives, FitStatistics, Response
 
 _OF_INTERCEPT = 0.01  # of the ridge: enough where all rows are of one class
@@ -246,18 +246,6 @@ class PoissonExperts(CanonicalExperts):
 
     def working(self, y: Array) -> Array:
         return namespace(y).log(y + 0.5)
-
-    def nodes(self, eta: Floats) -> tuple[Floats, Floats]:
-        # Gauss's rule for counts: its nodes lie between them, where the log density of a mixture
-        # of Poisson experts goes on smoothly. They are the eigenvalues of the Jacobi matrix of
-        # Charlier's polynomials.
-        order = np.arange(N_NODES)
-        mean = np.asarray(self.mean(eta))[:, :, None]
-        jacobi = np.zeros((*eta.shape, N_NODES, N_NODES))
-        jacobi[..., order, order] = mean + order
-        jacobi[..., order[1:], order[:-1]] = np.sqrt(mean * order[1:])
-        y, vectors = np.linalg.eigh(jacobi)  # it reads the lower triangle
-        return np.maximum(y, 0.0), vectors[..., 0, :] ** 2
 
     def scores(self, y: Floats, prediction: Floats) -> dict[str, Floats]:
         deviance = 2 * (special.xlogy(y, y / prediction) - y + prediction)
