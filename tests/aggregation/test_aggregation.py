@@ -1,7 +1,7 @@
 """Laws of the transport reduction, over many small random problems of every family."""
 
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 import pytest
@@ -36,6 +36,8 @@ pytestmark = pytest.mark.filterwarnings("ignore:aggregate:UserWarning")
 
 N_PROBLEMS = 24
 
+reduced = partial(aggregate, method="reduction")
+
 
 @dataclass(frozen=True)
 class Small:
@@ -52,7 +54,7 @@ class Small:
 
     def aggregate(self, **options):
         known = {"messages": messages(self.models, self.weight), "support": self.X}
-        return aggregate(**known | {"n_experts": self.n_experts} | options)
+        return reduced(**known | {"n_experts": self.n_experts} | options)
 
     def cost(self, experts):
         return relaxed_cost(self.models, self.weight, experts, self.X)
@@ -221,7 +223,7 @@ def test_one_site_returns_itself(family):
         model = random_model(rng, 1 + seed % 4, 2, family=family)
         X = rng.normal(size=(60, 2)) * [0.7, 1.4] + 0.3
         for method in ("reduction", "greedy", "middle", "weighted_average", "aligned_average"):
-            result = aggregate(messages([model], [37.0]), X, method=method)
+            result = reduced(messages([model], [37.0]), X, method=method)
             assert same_model(result.model, model, X) < 1e-8
             assert result.cost < 1e-13
 
@@ -230,7 +232,7 @@ def test_one_site_with_a_steep_gate_returns_itself():
     rng = np.random.default_rng(0)
     model = random_model(rng, 3, 2)
     model = replace(model, gate=replace(model.gate, coef=15 * model.gate.coef))
-    result = aggregate(messages([model]), rng.normal(size=(200, 2)))
+    result = reduced(messages([model]), rng.normal(size=(200, 2)))
     assert same_model(result.model, model, rng.normal(size=(50, 2))) < 1e-8
 
 
@@ -240,7 +242,7 @@ def test_copies_with_unequal_weights_return_the_model(family):
         model, weight = random_model(rng, 2, 2, family=family), rng.uniform(0.1, 5, 4)
         copies = [model.take(rng.permutation(2)) for _ in weight]
         X = rng.normal(size=(60, 2))
-        result = aggregate(messages(copies, weight), X)
+        result = reduced(messages(copies, weight), X)
         assert same_model(result.model, model, X) < 1e-8
         assert result.cost < 1e-12
 
@@ -249,7 +251,7 @@ def test_nearly_equal_copies_return_nearly_the_model(family):
     rng = np.random.default_rng(5)
     model, X = random_model(rng, 2, 2, family=family), rng.normal(size=(60, 2))
     copies = [nearby(rng, model, 1e-9).take(rng.permutation(2)) for _ in range(5)]
-    assert same_model(aggregate(messages(copies), X).model, model, X) < 1e-7
+    assert same_model(reduced(messages(copies), X).model, model, X) < 1e-7
 
 
 def test_a_site_may_come_in_two_halves(family):
@@ -424,7 +426,7 @@ def test_names_and_classes_stay(rng):
     model = replace(model, feature_names=("age", "dose"), classes=np.array(["a", "b", "c"]))
     sent = messages([model, replace(model, gate=model.gate.take([1, 0]))])
     for method in ("reduction", "greedy", "middle", "aligned_average", "ensemble"):
-        found = aggregate(sent, rng.normal(size=(60, 2)), method=method).model
+        found = reduced(sent, rng.normal(size=(60, 2)), method=method).model
         assert found.feature_names == ("age", "dose")
         assert_array_equal(found.classes, ["a", "b", "c"])
 
@@ -466,7 +468,7 @@ def test_more_experts_than_all_sites_have_are_left_without_mass(family):
     rng = np.random.default_rng(3)
     model, X = random_model(rng, 2, 2, family=family), rng.normal(size=(60, 2))
     y = model.sample(X, rng)[0].astype(float)
-    result = aggregate(messages([model, model], [1, 2]), X, n_experts=4)
+    result = reduced(messages([model, model], [1, 2]), X, n_experts=4)
     assert result.model.n_experts == 4 and result.cost < 1e-13
     assert Warn.EXPERTS_EMPTY(empty=2, experts=4) in result.warnings
     assert result.model.gate_prob(X)[:, 2:].max() < 1e-15

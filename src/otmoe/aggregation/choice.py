@@ -20,6 +20,7 @@ from otmoe.text.notices import NAMED, Notice
 from otmoe.text.sentences import Status, Warn
 
 # Halved and doubled by `python -m benchmarks constants`; docs/benchmarks.md has the table.
+_WORTHWHILE = 0.01  # of what chance costs, by which another candidate must be better
 _LEVEL = 0.001  # of the test of whether sites differ
 _ROBUST = 2.0  # times as much as chance explains where the model is right
 _NOTICEABLE = 0.005  # nats per row
@@ -46,6 +47,10 @@ def auto(problem: Problem, rng: np.random.Generator) -> Outcome:
             lost[name] = expected_losses(problem, found[name].model)
     order = sorted(found, key=lambda name: _total(problem, lost[name]))
     best = order[0]
+    n_rows = sum(message.n_samples for message in problem.messages)
+    chance = problem.n_parameters / (2 * n_rows)  # nats per row that an estimate of P loses anyway
+    if _total(problem, lost[start]) - _total(problem, lost[best]) < _WORTHWHILE * chance:
+        best = start
     chosen = found[best]
     return replace(
         chosen,

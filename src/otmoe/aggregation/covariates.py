@@ -46,7 +46,12 @@ class Sampler:
     @property
     def is_empty(self) -> bool:
         """Whether nothing is known."""
-        return self.sketch is None and (self.rows is None or not len(self.rows))
+        return self.sketch is None and not self.n_rows
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return 0 if self.rows is None else int(self.rows.shape[0])
 
     def drawn(self, size: int, fresh: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
         """Return covariates to fit to, and others to judge by; the same where there are too few.
@@ -57,7 +62,7 @@ class Sampler:
             How many of each, if there are as many.
         rng : Generator
         """
-        n = 0 if self.rows is None else len(self.rows)
+        n = self.n_rows
         order = rng.permutation(n)[: size + fresh]
         X = np.zeros((0, 0)) if self.rows is None else take_rows(self.rows, order)
         if self.sketch is not None and n < size + fresh:
@@ -168,7 +173,7 @@ def _shared(
     gate: PooledGate, common: Array, size: int, fresh: int, rng: np.random.Generator
 ) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
     """Return common points to fit to and to judge by, with the weights of all sites, (n, M)."""
-    order = rng.permutation(len(common))[: size + fresh]
+    order = rng.permutation(int(common.shape[0]))[: size + fresh]
     halves = divided(np.asarray(take_rows(common, order), np.float64), size, fresh)
     n_sites = len(gate.gates)
     weighted = []
