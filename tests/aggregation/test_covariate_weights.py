@@ -283,7 +283,8 @@ def test_under_covariate_shift_the_gate_is_twice_as_good(seed):
         sites.append(est.to_message(f"site {m}", X, sketch=True))
     X = data.draw_x(5000, rng)
     constant, covariate = (
-        gate_error(aggregate(sites, site_weight=weight).model, data.truth, X)
+        gate_error(aggregate(sites, site_weight=weight, method="reduction").model, data.truth, X)
         for weight in (None, "covariate")
     )
     assert covariate <= 0.5 * constant
+    assert gate_error(aggregate(sites, method="kl").model, data.truth, X) <= 0.5 * constant

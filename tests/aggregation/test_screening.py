@@ -296,9 +296,10 @@ def test_sites_that_stand_out_are_named_and_stay():
     sites, wrong = with_garbage("times 100", "gaussian", 2)
     X = points("gaussian", 2)
     with pytest.warns(OtmoeWarning) as caught:
-        result = aggregate(sites, X)
-    (told,) = result.warnings
-    assert [given.message.notices for given in caught] == [(told,)]
+        result = aggregate(sites, X, method="reduction")
+    told, differ = result.warnings
+    assert [given.message.notices for given in caught] == [(told, differ)]
+    assert differ.code == "sites_differ" and set(wrong) <= set(differ.sites)
     assert told.code == "sites_stand_out" and result.left_out == {}
     assert (told.facts["count"], told.facts["total"]) == (2, 10)
     assert len(result.sites) == SITES and result.messages == tuple(sites)

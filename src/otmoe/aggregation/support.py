@@ -47,6 +47,9 @@ class Support:
     def __len__(self) -> int:
         return len(self.rows)
 
+    def __getitem__(self, index: Any) -> Floats:
+        return self.rows[index]
+
     @property
     def shape(self) -> tuple[int, int]:
         """Number of points and of features, (S, d)."""
@@ -97,10 +100,9 @@ def draw_support(
     """
     if not len(samples):
         raise InvalidInput(Error.NO_SAMPLES)
-    named = isinstance(samples, Mapping)
-    names: list[str | int] = list(samples) if named else list(range(len(samples)))
+    sites: list[str | int] = list(range(len(samples)))
     if isinstance(samples, Mapping):
-        samples = list(samples.values())
+        sites, samples = list(samples), list(samples.values())
     check_whole("n_support", n_support)
     columns = [list(map(str, s.columns)) for s in samples if hasattr(s, "columns")]
     for names in columns:
@@ -124,8 +126,8 @@ def draw_support(
     parts = [
         _draw(array, int(count), rng) for array, count in zip(arrays, counts, strict=True) if count
     ]
-    site = [name for name, count in zip(names, counts.tolist(), strict=True) for _ in range(count)]
-    return Support(np.concatenate(parts), tuple(site), dict(zip(names, arrays, strict=True)))
+    site = [name for name, count in zip(sites, counts.tolist(), strict=True) for _ in range(count)]
+    return Support(np.concatenate(parts), tuple(site), dict(zip(sites, arrays, strict=True)))
 
 
 @renamed(n_points="n_support")

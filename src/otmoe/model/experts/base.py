@@ -24,7 +24,7 @@ from otmoe.model.experts.values import FitStatistics, Response
 
 # Maths 17 says how exact these are; `python -m benchmarks constants` halves and doubles them.
 _FEW_VALUES = 32  # that y can have, so that a grid has all of them
-_EDGES = np.array([-4.0, -2.5, -1.2, 0.0, 1.2, 2.5, 4.0])  # of panels, in deviations
+_EDGES = np.array([-4.5, -2.6, -1.25, 0.0, 1.25, 2.6, 4.5])  # of panels, in deviations
 _REACH = 6.0  # deviations of counts that a grid covers
 _STEPS = 2.0  # points in a deviation of the narrowest, where counts are many
 _MOST_POINTS = 256
