@@ -250,7 +250,7 @@ def merge_sketches(quick: bool) -> Found:
             )
             for message, part in zip(here.messages, here.parts, strict=True)
         ]
-        X = support.support_from(messages, support.N_SUPPORT)
+        X = support.support_from(messages, support.N_SUPPORT).rows
         result = merged(messages, X, EXPERTS, "reduction", "covariate")
         flagged = sum(bool(site.flagged) for site in result.sites)
         found.append(seen(result, here) | {"sites flagged": float(flagged)})
@@ -512,7 +512,7 @@ def split_shards(kind: str) -> Job:
         for truth in truths(quick, 2):
             here = sites(kind, truth)
             X, y = here.data.X[:1200], here.data.y[:1200]
-            est = DistributedMoERegressor(EXPERTS, n_shards=64, random_state=0).fit(X, y)
+            est = DistributedMoERegressor(EXPERTS, n_shards=64, method="reduction", random_state=0).fit(X, y)
             shards = float(len(est.local_models_))
             found.append({"nats": here.below(est.model_), "shards": shards})
         return mean(found)

@@ -124,7 +124,7 @@ def child(folder: str, workers: int) -> None:
     data = draw("hard", 4000, SEED)
     tiny = shards_from(Path(folder, "_tiny"), target="y")
     pool = local_workers(workers)()  # one pool for all, so that its base is that of the run
-    est = DistributedMoERegressor(4, executor=pool, random_state=SEED)
+    est = DistributedMoERegressor(4, method="reduction", executor=pool, random_state=SEED)
     est.fit_shards(tiny)
     base = max(status(pid, "VmRSS") for pid in children())
     own = status(os.getpid(), "VmRSS")

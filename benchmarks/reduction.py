@@ -51,7 +51,7 @@ def measure(case: Row, settings: Settings) -> Row:
     results = []
 
     def ours() -> None:
-        results[:] = [aggregate(messages, X, n_jobs=threads)]
+        results[:] = [aggregate(messages, X, method="reduction", n_jobs=threads)]
 
     actions = {"otmoe": ours} if plain is None else {"otmoe": ours, "plain": plain.iterate}
     with threadpool_limits(threads):
@@ -74,7 +74,7 @@ def few_sites(kind: str, S: int, threads: int) -> float:
     """Return seconds of the reduction of 128 sites on the same support."""
     messages, X = problem(kind, 128, S)
     with threadpool_limits(threads):
-        runs = side_by_side({"otmoe": lambda: aggregate(messages, X, n_jobs=threads)}, 3)
+        runs = side_by_side({"otmoe": lambda: aggregate(messages, X, method="reduction", n_jobs=threads)}, 3)
     return median(runs["otmoe"])
 
 
@@ -141,10 +141,10 @@ def memory(kind: str, M: int, S: int, threads: int) -> float:
 
 def child(kind: str, M: int, S: int, threads: int) -> None:
     messages, X = problem(kind, 4, 500)
-    aggregate(messages, X, n_jobs=threads)
+    aggregate(messages, X, method="reduction", n_jobs=threads)
     messages, X = problem(kind, M, S)
     before, _ = resident()
-    aggregate(messages, X, n_jobs=threads)
+    aggregate(messages, X, method="reduction", n_jobs=threads)
     _, peak = resident()
     print(json.dumps([before, peak]))
 

@@ -56,7 +56,7 @@ def many(n_sites: int) -> Aggregation:
     ]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
-        result = aggregate(sent, data.X[:2000])
+        result = aggregate(sent, data.X[:2000], method="reduction")
     weight = np.random.default_rng(SEED).dirichlet(np.ones(n_sites))
     names = [f"hospital {m} of region {m % 13}" for m in range(n_sites)]
     return replace(

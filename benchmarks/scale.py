@@ -50,9 +50,9 @@ def fit(n: int) -> Row:
 
 def merging(M: int) -> Row:
     messages, X = problem("hard", M, SUPPORT)
-    aggregate(messages[:4], X)
+    aggregate(messages[:4], X, method="reduction")
     begin = perf_counter()
-    result = aggregate(messages, X)
+    result = aggregate(messages, X, method="reduction")
     seconds = perf_counter() - begin
     return {
         "seconds": seconds,

@@ -88,7 +88,7 @@ def study(kind: str, truth: int, where: str, path: Path) -> None:
         found = select_n_experts(data.X, data.y, NUMBERS, estimator=est)
     else:
         shards = shards_from((data.X, data.y), cut=n_sites)
-        est = DistributedMoERegressor(refine=rounds, **OPTIONS)
+        est = DistributedMoERegressor(method="reduction", refine=rounds, **OPTIONS)
         found = select_over_shards(shards, NUMBERS, estimator=est)
     row = {**key, "rows": ROWS, "true": true, **chosen(found), "seconds": perf_counter() - begin}
     append(path, row | environment())

@@ -69,7 +69,13 @@ def study(seed: int, own: float, path: Path) -> None:
         real = draw_support([X for X, _ in sites], random_state=seed)
         for points, support in {"rows": real, "sketches": None}.items():
             for name, weight in {"constant": None, "covariate": "covariate"}.items():
-                result = aggregate(messages, support, site_weight=weight, random_state=seed)
+                result = aggregate(
+                    messages,
+                    support,
+                    method="reduction",
+                    site_weight=weight,
+                    random_state=seed,
+                )
                 found[f"{name}, {points}"] = (name, points, result)
     new = data.draw(TEST, rng)
     components = " ".join(str(len(m.sketch.weight)) for m in messages if m.sketch is not None)

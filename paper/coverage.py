@@ -134,10 +134,10 @@ def split(case: Case, source: Simulation, data: Simulation, seed: int) -> list[R
         LocalModel.from_fit(em(data.X[p], data.y[p], EXPERTS, init=truth, **options), f"site {m}")
         for m, p in enumerate(parts)
     ]
-    support = draw_support([data.X], 1000, random_state=seed)
+    support = draw_support([data.X], 1000, random_state=seed).rows
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # about sites that stand out
-        merged = aggregate(messages, support).model.aligned_to(truth, data.X)
+        merged = aggregate(messages, support, method="reduction").model.aligned_to(truth, data.X)
     found = [unchecked(merged, data, case.alpha, source)] if seed < SPLIT else []
     shards = [ArrayShard(f"site {m}", data.X[p], data.y[p]) for m, p in enumerate(parts)]
     ridge = Ridge.of(truth.experts, case.alpha)

@@ -54,8 +54,8 @@ def measured(softness: float, truth: int) -> Row:
     shards = [RowsShard(f"shard {i}", data.X, data.y, index=part) for i, part in enumerate(parts)]
     with threadpool_limits(1):
         whole = em(data.X, data.y, EXPERTS, random_state=truth).model
-        fit = fit_shards(shards, EXPERTS, random_state=truth)
-        support = draw_support([data.X], POINTS, random_state=truth)
+        fit = fit_shards(shards, EXPERTS, method="reduction", random_state=truth)
+        support = draw_support([data.X], POINTS, random_state=truth).rows
         reduced = fit.aggregation.model
         averaged = aggregate(fit.local_models, support, method="aligned_average").model
 

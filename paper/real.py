@@ -16,6 +16,7 @@ from rich.console import Console
 from threadpoolctl import threadpool_limits
 
 from otmoe import MoE, aggregate, draw_support, simulate
+from otmoe.aggregation.support import Support
 from otmoe.data.shards import RowsShard, Shard
 from otmoe.distributed.fit import DistributedFit, fit_shards
 from otmoe.evaluation.metrics import (
@@ -125,7 +126,7 @@ class Sites:
     shards : list of Shard
         Without those left out.
     fit : DistributedFit
-    support : ndarray of shape (S, d)
+    support : Support
     target : Target, optional
         By default a number.
     other : OtherWork
@@ -134,7 +135,7 @@ class Sites:
 
     shards: list[Shard]
     fit: DistributedFit
-    support: np.ndarray
+    support: Support
     target: Target | None
     other: OtherWork
 
@@ -168,7 +169,8 @@ def fit_sites(
             random_state=SEED,
         )
         here = [shard for shard in shards if shard.name not in fit.aggregation.left_out]
-        support = draw_support([shard.read().X for shard in here], POINTS, random_state=SEED)
+        samples = {shard.name: shard.read().X for shard in here}
+        support = draw_support(samples, POINTS, random_state=SEED)
     return Sites(here, fit, support, target, other)
 
 
@@ -194,7 +196,7 @@ def merged(
             yield method, "0", result.model, learned(*times, **about)
             if method in starts:
                 for number, state, seconds in refined(
-                    result.model, sites.support, sites.shards, rounds, sites.target
+                    result.model, sites.support.rows, sites.shards, rounds, sites.target
                 ):
                     about |= {"rounds": state.rounds, "converged": state.converged}
                     yield method, number, state.model, learned(*times, seconds, **about)

@@ -188,7 +188,7 @@ def one_truth(part: Part, truth: int, known: set[Key], device: str) -> list[Row]
     about = {"kind": part.kind, "rows": part.rows, "truth": truth, "device": name_of(device)}
     data = simulate(part.rows, part.experts, part.features, random_state=truth, **KINDS[part.kind])
     test = data.draw(part.test, truth + 1000)
-    points = draw_support([data.X], POINTS, random_state=truth)
+    points = draw_support([data.X], POINTS, random_state=truth).rows
     data = on_device(data, device)
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # about shards left out: a column counts them

@@ -63,14 +63,14 @@ def traces(n: int, truth: int, sites: int, features: int) -> Iterator[Row]:
         RowsShard(f"shard {i}", data.X, data.y, index=part) for i, part in enumerate(parts, 1)
     ]
     with threadpool_limits(1):
-        fit = fit_shards(shards, EXPERTS, n_support=POINTS, random_state=truth)
+        fit = fit_shards(shards, EXPERTS, method="reduction", n_support=POINTS, random_state=truth)
         messages = [m for m in fit.local_models if m.site not in fit.aggregation.left_out]
-        support = draw_support([data.X], POINTS, random_state=truth)
+        support = draw_support([data.X], POINTS, random_state=truth).rows
         pooled = pool([m.model for m in messages], np.array([m.n_samples for m in messages]))
         rng = np.random.default_rng(truth)
         start = pooled.experts.take(rng.choice(pooled.experts.n_experts, EXPERTS, replace=False))
         found = {
-            OURS: aggregate(messages, support).trace,
+            OURS: aggregate(messages, support, method="reduction").trace,
             RANDOM: descend(pooled, support, start, exact)[2],
         }
     for name, trace in found.items():

@@ -176,11 +176,11 @@ def variants(data: Simulation, family: str, seed: int) -> Iterator[tuple[str, Mo
     shards = [
         RowsShard(f"shard {i}", data.X, data.y, index=part) for i, part in enumerate(parts, 1)
     ]
-    fit = fit_shards(shards, K, target=Target.of(data.truth), random_state=seed)
+    fit = fit_shards(shards, K, method="reduction", target=Target.of(data.truth), random_state=seed)
     messages = [m for m in fit.local_models if m.site not in fit.aggregation.left_out]
     chosen = np.random.default_rng(seed).choice(n, n // SITES, replace=False)
     X, y = data.X[chosen], data.y[chosen]
-    ours = aggregate(messages, X)
+    ours = aggregate(messages, X, method="reduction")
     yield "otmoe.aggregate", ours.model, ours.trace.tolist()
     pooled = pool([m.model for m in messages], np.array([m.n_samples for m in messages]))
     middle = aggregate(messages, X, method="middle").model

@@ -234,10 +234,17 @@ def _drawn_from(
 
 
 def _samplers(support: Support, messages: Sequence[LocalModel]) -> dict[str | int, Sampler]:
-    """Return what a support says about the covariates of each site, by name."""
-    names = [message.site for message in messages]
-    found = support.by_site().items()
-    return {names[at] if isinstance(at, int) else at: Sampler(rows) for at, rows in found}
+    """Return what a support says about the covariates of each site, by name.
+
+    Sites known by their places are those of the messages only if there are as many.
+    """
+    found = support.by_site()
+    names: Sequence[str | int] = [message.site for message in messages]
+    if any(isinstance(at, int) for at in found):
+        if len(found) != len(names):
+            return {}
+        return {names[int(at)]: Sampler(rows) for at, rows in found.items()}
+    return {at: Sampler(rows) for at, rows in found.items()}
 
 
 def check_messages(messages: Iterable[LocalModel]) -> tuple[LocalModel, ...]:

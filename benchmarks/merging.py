@@ -1,0 +1,242 @@
+"""One round on whole jobs: what each way of merging loses to the fit of all rows, and its time.
+
+Sites are fitted as `fit_shards` does it, once; the same messages are merged by every method, at
+covariates that each site offers. Simulated rows are cut at random; stations, airlines, people and
+months are sites as they come. Nothing was tuned on airlines, people and months, nor on these
+truths.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from time import perf_counter
+
+import numpy as np
+from sklearn.metrics import log_loss
+from threadpoolctl import threadpool_limits
+
+from benchmarks.harness import Benchmark, Column, Settings
+from benchmarks.search import NO_FEATURES
+from otmoe import FeatureSpec, LocalModel, MoE, aggregate
+from otmoe.data.shards import RowsShard, Shard
+from otmoe.datasets import load_beijing, load_flights, load_mmash
+from otmoe.datasets.real import data_folder
+from otmoe.distributed.fit import fit_shards
+from otmoe.distributed.rounds import refine_shards
+from otmoe.likelihood.fit import em
+from otmoe.likelihood.rows import Scaling
+from otmoe.model.target import Target
+from otmoe.text.errors import OtmoeError
+from studies.rows import Row
+from studies.truths import draw
+
+ROWS, TRUTHS = 100_000, 10
+METHODS = ("reduction", "gram", "kl", "auto")
+SITES = {"hard": (16, 64, 128), "soft": (16, 64), "overlap": (16, 64)}
+REAL = ("beijing", "beijing, sketches", "airlines", "months", "people")
+
+
+def cases(settings: Settings) -> list[Row]:
+    kinds = [
+        {"sites": kind, "n_sites": M, "truth": truth, "method": method}
+        for kind, numbers in SITES.items()
+        for M in (numbers[:1] if settings.quick else numbers)
+        for truth in range(1 if settings.quick else TRUTHS)
+        for method in METHODS
+    ]
+    real = [
+        {"sites": name, "n_sites": "", "truth": "", "method": method}
+        for name in REAL
+        for method in (*METHODS, "auto, refined")
+        if not (method == "auto, refined" and name == "beijing, sketches")
+    ]
+    return kinds + ([] if settings.quick or not _data_are_here() else real)
+
+
+def _data_are_here() -> bool:
+    try:
+        return data_folder().is_dir()
+    except OtmoeError:
+        return False
+
+
+@dataclass(frozen=True)
+class Job:
+    """Sites that were fitted, and what their merged model is judged by.
+
+    Attributes
+    ----------
+    shards : list of Shard
+    messages : list of LocalModel
+    support : dict of ndarray, or None where the messages bring sketches
+    target : Target
+    pooled : MoE
+        The fit of all rows.
+    score : callable
+        Returns the columns of a model.
+    """
+
+    shards: list[Shard]
+    messages: list[LocalModel]
+    support: dict[str, np.ndarray] | None
+    target: Target
+    pooled: MoE
+    score: Callable[[MoE], Row]
+
+
+def measure(case: Row, settings: Settings) -> Row:
+    with threadpool_limits(1), warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        job = _job(str(case["sites"]), case["n_sites"], case["truth"], settings.quick)
+        refined = case["method"] == "auto, refined"
+        method = "auto" if refined else str(case["method"])
+        begin = perf_counter()
+        result = aggregate(job.messages, job.support, method=method)
+        seconds = perf_counter() - begin
+        model, rounds = result.model, ""
+        if refined:
+            scaling = Scaling.of(result.support)
+            state = refine_shards(job.shards, model, "auto", scaling=scaling, target=job.target)
+            model, rounds = state.model, state.rounds if state.converged else f">{state.rounds}"
+        return {
+            "chosen": result.method,
+            "lost": result.lost,
+            **job.score(model),
+            **{f"pooled_{name}": value for name, value in job.score(job.pooled).items()},
+            "rounds": rounds,
+            "seconds": seconds,
+        }
+
+
+@cache
+def _job(name: str, n_sites: int | str, truth: int | str, quick: bool) -> Job:
+    if name in SITES:
+        return _simulated(name, int(n_sites), int(truth), ROWS // 10 if quick else ROWS)
+    return {
+        "beijing": lambda: _beijing(sketch=False),
+        "beijing, sketches": lambda: _beijing(sketch=True),
+        "airlines": lambda: _flights("carrier"),
+        "months": lambda: _flights("month"),
+        "people": _people,
+    }[name]()
+
+
+def _simulated(kind: str, n_sites: int, truth: int, n_rows: int) -> Job:
+    data = draw(kind, n_rows, truth)
+    shards = _cut(data.X, data.y, np.arange(n_rows) % n_sites)
+    test = data.draw(50_000, truth + 1000)
+    ceiling = data.truth.log_density(test.X, test.y).mean()
+
+    def score(model: MoE) -> Row:
+        below = ceiling - model.log_density(test.X, test.y).mean()
+        if model.n_experts != data.truth.n_experts:
+            return _scores(below=float(below))
+        own, true = model.aligned_to(data.truth, test.X), data.truth
+        return _scores(
+            below=float(below),
+            gate_mse=float(np.mean((own.gate.centred - true.gate.centred) ** 2)),
+            expert_mse=float(np.mean((own.experts.coef - true.experts.coef) ** 2)),
+            var_mse=float(np.mean(np.log(own.experts.var / true.experts.var) ** 2)),
+        )
+
+    pooled = em(data.X, data.y, init=data.truth).model
+    return _fitted(shards, 4, Target(), pooled, score)
+
+
+def _beijing(*, sketch: bool) -> Job:
+    data = load_beijing()
+    X, y, site = data.X[data.train], data.y[data.train], data.site[data.train]
+    X_test, y_test = data.X[~data.train], data.y[~data.train]
+
+    def score(model: MoE) -> Row:
+        rmse = np.sqrt(np.mean((y_test - model.predict(X_test)) ** 2))
+        return _scores(loss=-float(model.log_density(X_test, y_test).mean()), rmse=float(rmse))
+
+    pooled = em(X, y, 4, random_state=0).model
+    return _fitted(_cut(X, y, site), 4, Target(), pooled, score, sketch=sketch)
+
+
+def _flights(column: str) -> Job:
+    table = load_flights()
+    day = table["day"].to_numpy(zero_copy_only=False)
+    names = [name for name in table.column_names if name not in NO_FEATURES]
+    spec = FeatureSpec.from_sample(table, names)
+    X = spec.encode(table)
+    y = table["late15"].to_numpy(zero_copy_only=False).astype(float)
+    site = np.array([str(value) for value in table[column].to_pylist()])
+    test = day % 5 == 0
+
+    def score(model: MoE) -> Row:
+        return _scores(loss=float(log_loss(y[test], model.predict(X[test]))))
+
+    pooled = em(X[~test], y[~test], 2, family="logistic", random_state=0).model
+    target = Target("logistic", np.array([0.0, 1.0]))
+    return _fitted(_cut(X[~test], y[~test], site[~test]), 2, target, pooled, score)
+
+
+def _people() -> Job:
+    data = load_mmash()
+    test = np.random.default_rng(0).random(len(data.y)) < 0.2
+    X, y = data.X[~test], data.y[~test]
+
+    def score(model: MoE) -> Row:
+        return _scores(loss=-float(model.log_density(data.X[test], data.y[test]).mean()))
+
+    pooled = em(X, y, 4, random_state=0).model
+    return _fitted(_cut(X, y, data.site[~test]), 4, Target(), pooled, score)
+
+
+def _scores(**known: float) -> Row:
+    names = ("below", "gate_mse", "expert_mse", "var_mse", "loss", "rmse")
+    return {name: known.get(name, "") for name in names}
+
+
+def _cut(X: np.ndarray, y: np.ndarray, site: np.ndarray) -> list[Shard]:
+    return [
+        RowsShard(str(name), X, y, index=np.flatnonzero(site == name)) for name in np.unique(site)
+    ]
+
+
+def _fitted(
+    shards: list[Shard],
+    n_experts: int,
+    target: Target,
+    pooled: MoE,
+    score: Callable[[MoE], Row],
+    *,
+    sketch: bool = False,
+) -> Job:
+    fit = fit_shards(shards, n_experts, target=target, method="gram", random_state=0)
+    kept = [shard for shard in shards if shard.name not in fit.aggregation.left_out]
+    messages = [m for m in fit.local_models if m.site not in fit.aggregation.left_out]
+    covariates = {shard.name: shard.read().X for shard in kept}
+    if sketch:
+        messages = [m.with_support(covariates[m.site], sketch=True) for m in messages]
+    return Job(kept, messages, None if sketch else covariates, target, pooled, score)
+
+
+BENCHMARK = Benchmark(
+    "merging",
+    "One round by every method, and refined: nats below the truth, or the loss on test rows, "
+    "beside the fit of all rows",
+    cases,
+    measure,
+    (
+        Column("sites", "sites"),
+        Column("n_sites", "M"),
+        Column("truth", "truth"),
+        Column("method", "method"),
+        Column("chosen", "chosen"),
+        Column("lost", "expected loss", "{:.4f}"),
+        Column("below", "below truth", "{:.5f}"),
+        Column("pooled_below", "pooled", "{:.5f}"),
+        Column("loss", "test loss", "{:.4f}"),
+        Column("pooled_loss", "pooled", "{:.4f}"),
+        Column("rounds", "rounds"),
+        Column("seconds", "seconds", "{:.2f}"),
+    ),
+    (),
+)
