@@ -512,7 +512,9 @@ def split_shards(kind: str) -> Job:
         for truth in truths(quick, 2):
             here = sites(kind, truth)
             X, y = here.data.X[:1200], here.data.y[:1200]
-            est = DistributedMoERegressor(EXPERTS, n_shards=64, method="reduction", random_state=0).fit(X, y)
+            est = DistributedMoERegressor(
+                EXPERTS, n_shards=64, method="reduction", random_state=0
+            ).fit(X, y)
             shards = float(len(est.local_models_))
             found.append({"nats": here.below(est.model_), "shards": shards})
         return mean(found)

@@ -74,7 +74,9 @@ def few_sites(kind: str, S: int, threads: int) -> float:
     """Return seconds of the reduction of 128 sites on the same support."""
     messages, X = problem(kind, 128, S)
     with threadpool_limits(threads):
-        runs = side_by_side({"otmoe": lambda: aggregate(messages, X, method="reduction", n_jobs=threads)}, 3)
+        runs = side_by_side(
+            {"otmoe": lambda: aggregate(messages, X, method="reduction", n_jobs=threads)}, 3
+        )
     return median(runs["otmoe"])
 
 

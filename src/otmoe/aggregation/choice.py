@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from time import perf_counter
 
 import numpy as np
@@ -20,7 +20,10 @@ from otmoe.text.notices import NAMED, Notice
 from otmoe.text.sentences import Status, Warn
 
 # Halved and doubled by `python -m benchmarks constants`; docs/benchmarks.md has the table.
-_WORTHWHILE = 0.01  # of what chance costs, by which another candidate must be better
+_WORTHWHILE = (
+    0.05  # of what chance costs, by which a candidate must be better than these before it:
+)
+_PREFERRED = ("gram", "reduction", "kl", "one_expert")  # level, the first has the smaller errors
 _LEVEL = 0.001  # of the test of whether sites differ
 _ROBUST = 2.0  # times as much as chance explains where the model is right
 _NOTICEABLE = 0.005  # nats per row
@@ -30,7 +33,8 @@ def auto(problem: Problem, rng: np.random.Generator) -> Outcome:
     """Take the candidate that the sites' own models expect to lose least to themselves.
 
     Candidates are the reduction, the experts pooled by Grams where all sites sent these, the
-    densities merged, begun at the better of the two, and one expert for all.
+    densities merged, begun at the better of the two, and one expert for all. Of those that are
+    level, the one is taken that has the smaller errors where sites agree.
     """
     first = reduction(problem, rng)
     found = {"reduction": first}
@@ -39,18 +43,17 @@ def auto(problem: Problem, rng: np.random.Generator) -> Outcome:
     begin = perf_counter()
     lost = {name: expected_losses(problem, outcome.model) for name, outcome in found.items()}
     start = min(found, key=lambda name: _total(problem, lost[name]))
-    found["kl"] = by_densities(problem, found[start])
+    more = {"kl": by_densities(problem, found[start])}
     if problem.n_experts > 1:
-        found["one_expert"] = one_expert(problem)
-    for name in ("kl", "one_expert"):
-        if name in found:
-            lost[name] = expected_losses(problem, found[name].model)
-    order = sorted(found, key=lambda name: _total(problem, lost[name]))
-    best = order[0]
+        more["one_expert"] = one_expert(problem)
+    lost |= {name: expected_losses(problem, outcome.model) for name, outcome in more.items()}
+    found |= more
+    total = {name: _total(problem, lost[name]) for name in found}
+    order = sorted(found, key=lambda name: total[name])
     n_rows = sum(message.n_samples for message in problem.messages)
-    chance = problem.n_parameters / (2 * n_rows)  # nats per row that an estimate of P loses anyway
-    if _total(problem, lost[start]) - _total(problem, lost[best]) < _WORTHWHILE * chance:
-        best = start
+    chance = problem.n_parameters / (2 * n_rows)  # nats per row that estimating P costs anyway
+    near = total[order[0]] + _WORTHWHILE * chance
+    best = next(name for name in _PREFERRED if name in total and total[name] <= near)
     chosen = found[best]
     return replace(
         chosen,
@@ -58,8 +61,7 @@ def auto(problem: Problem, rng: np.random.Generator) -> Outcome:
         status=Status.CHOSEN(method=best, status=chosen.status),
         timings={**first.timings, **chosen.timings, "choice": perf_counter() - begin},
         candidates=tuple(
-            Candidate(name, found[name].model.n_experts, _total(problem, lost[name]))
-            for name in order
+            Candidate(name, found[name].model.n_experts, total[name]) for name in order
         ),
         lost=lost[best],
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -125,14 +125,14 @@ def sizes(n_parameters: int, n_sites: int, n_nodes: float) -> tuple[int, int]:
 
 
 def places(
-    samplers: Sequence[Mapping[Sampler, float] | Sequence[tuple[Sampler, float]]],
+    samplers: Sequence[Sequence[tuple[Sampler, float]]],
     gate: PooledGate,
     common: Array,
     size: int,
     fresh: int,
     rng: np.random.Generator,
 ) -> Places:
-    """Return covariates of every site: its own, or the common ones where nothing is known of its own.
+    """Return covariates of every site: its own, or the common ones where these are not known.
 
     Parameters
     ----------

@@ -162,9 +162,7 @@ def _standardisation(model: MoE, X: Floats, y: Floats, weight: Floats, start: Fl
     return replace(scaling, y_center=mean, y_scale=spread)
 
 
-def _of_site(
-    model: MoE, at: SiteCovariates
-) -> tuple[Floats, Floats, Floats, Floats]:
+def _of_site(model: MoE, at: SiteCovariates) -> tuple[Floats, Floats, Floats, Floats]:
     """Return the number of pseudo-rows of each x, their y, weights and own log densities."""
     parts = [_of_block(model, at.X[some], at.weight[some]) for some in _pieces(len(at.X))]
     return tuple(np.concatenate(part) for part in zip(*parts, strict=True))  # type: ignore[return-value]

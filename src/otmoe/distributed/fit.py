@@ -288,7 +288,7 @@ def _tasks(
             feature_names,
             share,
             plan.options,
-            grams=method == "gram",
+            grams=method in ("gram", "auto"),
             sketch=site_weight == "covariate",
         )
         for shard in shards

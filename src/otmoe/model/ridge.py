@@ -11,7 +11,7 @@ from otmoe.arrays.numerics import Floats
 from otmoe.model.experts import Experts
 from otmoe.model.mixture import MoE
 
-_LEAST_GATE, _LEAST = 0.03, 0.3  # of a shard, as for Gaussian experts and for counts
+_LEAST_GATE, _LEAST = 3e-4, 0.3  # of a shard (`python -m benchmarks merging`)
 # Of experts' slopes where no prior is asked for (`python -m benchmarks constants`)
 _HOLD = 1e-5
 
