@@ -151,6 +151,8 @@ def test_equal_sketches_are_constant_weights(sent, support, method):
     X = with_ones(support)
     gates = [prepare(equal, support, site_weight=w).ensemble.gate for w in ("covariate", None)]
     assert_allclose(*(np.broadcast_to(g.site_prob(X), (len(X), 3)) for g in gates), atol=1e-12)
+    if method == "auto":  # which has no candidate by Grams where weights depend on x
+        return
     if method == "ensemble":
         assert_allclose(by_sketch.model.predict(support), constant.model.predict(support))
     else:

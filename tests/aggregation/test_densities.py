@@ -76,7 +76,10 @@ def expected(models, weight, covariates, model, family):
 
 def test_losses_are_divergences(rng, family):
     models, X = sites_around(rng, family, noise=0.3), covariates_of(rng)
-    at = [SiteCovariates(x, np.full(len(x), w / len(x))) for x, w in zip(X.values(), WEIGHT)]
+    at = [
+        SiteCovariates(x, np.full(len(x), w / len(x)))
+        for x, w in zip(X.values(), WEIGHT, strict=True)
+    ]
     rows = pseudo_rows(models, at)
     assert_allclose(np.bincount(rows.site, np.add.reduceat(rows.weight, rows.start[:-1])), WEIGHT)
     other = random_model(rng, 3, 2, family=family)

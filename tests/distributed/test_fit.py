@@ -140,12 +140,12 @@ def test_shards_are_random_and_reproducible():
 
 
 def test_shards_are_fitted_and_merged(supports, shards, data):
-    fit = fitted(shards)
+    fit = fitted(shards, method="reduction")
     assert [m.site for m in fit.local_models] == [shard.name for shard in shards]
     assert fit.refitted == () and fit.aggregation.left_out == {} and fit.failures == ()
     assert (fit.n_rows, fit.dropped) == (len(data.y), 0)
     (support,) = supports
-    expected = aggregate(fit.local_models, support, n_experts=2)
+    expected = aggregate(fit.local_models, support, n_experts=2, method="reduction")
     assert_allclose(fit.aggregation.model.to_vector(), expected.model.to_vector(), rtol=1e-12)
     alone = fit_local(task_of(shards, 3, init=fit.start)).message.model
     assert_array_equal(fit.local_models[3].model.to_vector(), alone.to_vector())

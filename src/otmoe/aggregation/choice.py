@@ -20,10 +20,8 @@ from otmoe.text.notices import NAMED, Notice
 from otmoe.text.sentences import Status, Warn
 
 # Halved and doubled by `python -m benchmarks constants`; docs/benchmarks.md has the table.
-_WORTHWHILE = (
-    0.05  # of what chance costs, by which a candidate must be better than these before it:
-)
-_PREFERRED = ("gram", "reduction", "kl", "one_expert")  # level, the first has the smaller errors
+_WORTHWHILE = 0.05  # of what chance costs: candidates that differ by less are level
+_PREFERRED = ("gram", "reduction", "kl", "one_expert")  # of those that are level, the first
 _LEVEL = 0.001  # of the test of whether sites differ
 _ROBUST = 2.0  # times as much as chance explains where the model is right
 _NOTICEABLE = 0.005  # nats per row

@@ -8,16 +8,21 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from functools import cached_property
 from numbers import Integral
-from reprlib import repr as brief
 from typing import Any
 
 import numpy as np
-from array_api_compat import is_array_api_obj
 
 from otmoe.aggregation.covariates import Places, Sampler, SiteCovariates, places, sizes
 from otmoe.aggregation.expected import PseudoRows, pseudo_rows
 from otmoe.aggregation.sources import Sources
-from otmoe.aggregation.support import N_SUPPORT, Support, draw_support, points_from
+from otmoe.aggregation.support import (
+    N_SUPPORT,
+    Support,
+    check_support,
+    drawn_from,
+    points_from,
+    samplers_of,
+)
 from otmoe.arrays.numerics import Array, Floats, namespace, take, to_numpy
 from otmoe.data.sketch import comparable
 from otmoe.documents.compatible import check_compatible
@@ -152,11 +157,11 @@ def prepare(
         support, warnings = points_from(messages, weight, n_support, generator(random_state))
         known = {m.site: Sampler(m.support, m.sketch) for m in messages}
     elif isinstance(support, Mapping):
-        support = _drawn_from(support, messages, weight, generator(random_state))
+        support = drawn_from(support, messages, weight, generator(random_state))
     if isinstance(support, Support):
-        known = known or _samplers(support, messages)
+        known = known or samplers_of(support, messages)
         support = support.rows
-    X = _check_support(support, first, messages[0].site)
+    X = check_support(support, first, messages[0].site)
     if n_experts is None:
         n_experts = max(message.model.n_experts for message in messages)
     check_whole("n_experts", n_experts)
@@ -208,43 +213,6 @@ def prepare(
         ),
         warnings=tuple(warnings),
     )
-
-
-def _drawn_from(
-    samples: Mapping[Any, Any],
-    messages: Sequence[LocalModel],
-    weight: Floats,
-    rng: np.random.Generator,
-) -> Support:
-    """Return support points from covariates by site."""
-    names = [message.site for message in messages]
-    unknown = sorted(set(map(str, samples)) - set(names))
-    if unknown:
-        raise InvalidInput(Error.SUPPORT_UNKNOWN_SITES, names=unknown, sites=names)
-    if not samples:
-        raise InvalidInput(Error.SUPPORT_MISSING)
-    first = messages[0]
-    known = {
-        message.site: _check_support(samples[message.site], first.model, message.site, few=True)
-        for message in messages
-        if message.site in samples
-    }
-    share = [w for w, name in zip(weight, names, strict=True) if name in known]
-    return draw_support(known, site_weight=share, random_state=rng)
-
-
-def _samplers(support: Support, messages: Sequence[LocalModel]) -> dict[str | int, Sampler]:
-    """Return what a support says about the covariates of each site, by name.
-
-    Sites known by their places are those of the messages only if there are as many.
-    """
-    found = support.by_site()
-    names: Sequence[str | int] = [message.site for message in messages]
-    if any(isinstance(at, int) for at in found):
-        if len(found) != len(names):
-            return {}
-        return {names[int(at)]: Sampler(rows) for at, rows in found.items()}
-    return {at: Sampler(rows) for at, rows in found.items()}
 
 
 def check_messages(messages: Iterable[LocalModel]) -> tuple[LocalModel, ...]:
@@ -307,41 +275,6 @@ def _check_sketches(site_weight: str, messages: Sequence[LocalModel]) -> None:
     for message, other in zip(messages, units, strict=True):
         if other != units[0]:
             raise InvalidInput(Error.SKETCH_UNITS, site=message.site, other=messages[0].site)
-
-
-def _check_support(support: Any, model: MoE, site: str, *, few: bool = False) -> Array:
-    """Return the support as an array (S, d) in the order of the model's features.
-
-    With `few` there may be fewer rows than columns.
-    """
-    names = getattr(support, "columns", None)
-    if names is not None and not callable(names) and model.feature_names is not None:
-        given = [str(name) for name in names]
-        missing = [name for name in model.feature_names if name not in given]
-        if missing:
-            raise InvalidInput(
-                Error.SUPPORT_COLUMNS,
-                missing=brief(missing),
-                features=brief(list(model.feature_names)),
-            )
-        support = support[list(model.feature_names)]
-    X = support if is_array_api_obj(support) else np.asarray(support)
-    if isinstance(X, np.ndarray):
-        try:
-            X = X.astype(np.float64, copy=False)
-        except (TypeError, ValueError) as error:
-            raise InvalidInput(Error.SUPPORT_NOT_NUMBERS, error=error) from error
-    if X.ndim != 2 or X.shape[1] != model.n_features:
-        raise InvalidInput(
-            Error.SUPPORT_SHAPE, shape=tuple(X.shape), features=model.n_features, site=site
-        )
-    if X.shape[0] == 0 or (X.shape[0] < X.shape[1] and not few):
-        raise InvalidInput(Error.SUPPORT_SHORT, rows=X.shape[0], columns=X.shape[1])
-    xp = namespace(X)
-    if not bool(xp.all(xp.isfinite(X))):
-        row = int(np.flatnonzero(~np.isfinite(to_numpy(X)).all(axis=1))[0])
-        raise InvalidInput(Error.SUPPORT_NOT_FINITE, row=row)
-    return X
 
 
 def _key(message: LocalModel, with_sketch: bool) -> tuple[int, bytes, str]:

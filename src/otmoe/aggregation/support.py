@@ -6,13 +6,17 @@ import json
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from reprlib import repr as brief
 from typing import Any
 
 import numpy as np
+from array_api_compat import is_array_api_obj
 
-from otmoe.arrays.numerics import Array, Floats
+from otmoe.aggregation.covariates import Sampler
+from otmoe.arrays.numerics import Array, Floats, namespace, to_numpy
 from otmoe.documents.message import LocalModel
 from otmoe.likelihood.rows import take_rows
+from otmoe.model.mixture import MoE
 from otmoe.text.arguments import check_whole, generator, renamed
 from otmoe.text.errors import InvalidInput
 from otmoe.text.notices import Notice, OtmoeWarning
@@ -203,6 +207,78 @@ def points_from(
     if silent:
         trouble.append(Warn.SITES_SILENT(sites=tuple(silent), names=silent))
     return Support(np.concatenate(parts), tuple(site)), trouble
+
+
+def drawn_from(
+    samples: Mapping[Any, Any],
+    messages: Sequence[LocalModel],
+    weight: Floats,
+    rng: np.random.Generator,
+) -> Support:
+    """Return support points from covariates by site."""
+    names = [message.site for message in messages]
+    unknown = sorted(set(map(str, samples)) - set(names))
+    if unknown:
+        raise InvalidInput(Error.SUPPORT_UNKNOWN_SITES, names=unknown, sites=names)
+    if not samples:
+        raise InvalidInput(Error.SUPPORT_MISSING)
+    first = messages[0]
+    known = {
+        message.site: check_support(samples[message.site], first.model, message.site, few=True)
+        for message in messages
+        if message.site in samples
+    }
+    share = [w for w, name in zip(weight, names, strict=True) if name in known]
+    return draw_support(known, site_weight=share, random_state=rng)
+
+
+def samplers_of(support: Support, messages: Sequence[LocalModel]) -> dict[str | int, Sampler]:
+    """Return what a support says about the covariates of each site, by name.
+
+    Sites known by their places are those of the messages only if there are as many.
+    """
+    found = support.by_site()
+    names: Sequence[str | int] = [message.site for message in messages]
+    if any(isinstance(at, int) for at in found):
+        if len(found) != len(names):
+            return {}
+        return {names[int(at)]: Sampler(rows) for at, rows in found.items()}
+    return {at: Sampler(rows) for at, rows in found.items()}
+
+
+def check_support(support: Any, model: MoE, site: str, *, few: bool = False) -> Array:
+    """Return the support as an array (S, d) in the order of the model's features.
+
+    With `few` there may be fewer rows than columns.
+    """
+    names = getattr(support, "columns", None)
+    if names is not None and not callable(names) and model.feature_names is not None:
+        given = [str(name) for name in names]
+        missing = [name for name in model.feature_names if name not in given]
+        if missing:
+            raise InvalidInput(
+                Error.SUPPORT_COLUMNS,
+                missing=brief(missing),
+                features=brief(list(model.feature_names)),
+            )
+        support = support[list(model.feature_names)]
+    X = support if is_array_api_obj(support) else np.asarray(support)
+    if isinstance(X, np.ndarray):
+        try:
+            X = X.astype(np.float64, copy=False)
+        except (TypeError, ValueError) as error:
+            raise InvalidInput(Error.SUPPORT_NOT_NUMBERS, error=error) from error
+    if X.ndim != 2 or X.shape[1] != model.n_features:
+        raise InvalidInput(
+            Error.SUPPORT_SHAPE, shape=tuple(X.shape), features=model.n_features, site=site
+        )
+    if X.shape[0] == 0 or (X.shape[0] < X.shape[1] and not few):
+        raise InvalidInput(Error.SUPPORT_SHORT, rows=X.shape[0], columns=X.shape[1])
+    xp = namespace(X)
+    if not bool(xp.all(xp.isfinite(X))):
+        row = int(np.flatnonzero(~np.isfinite(to_numpy(X)).all(axis=1))[0])
+        raise InvalidInput(Error.SUPPORT_NOT_FINITE, row=row)
+    return X
 
 
 def _shares(n_support: int, weight: Floats, rows: Floats) -> Floats:

@@ -17,7 +17,7 @@ from otmoe.data.shards import Shard
 from otmoe.distributed.passes import em_shards
 from otmoe.distributed.rounds import check_rounds, refine_shards
 from otmoe.distributed.start import searched_again, shared_start
-from otmoe.distributed.task import LocalFit, Task, fit_local, labels_of
+from otmoe.distributed.task import LocalFit, Task, fit_local
 from otmoe.documents.message import LocalModel
 from otmoe.likelihood.rows import Scaling
 from otmoe.likelihood.search import Clock
@@ -347,14 +347,3 @@ def _rounds(
         workers=plan.workers,
         on_error=plan.on_error,
     )
-
-
-def classes_of(
-    shards: Sequence[Shard], workers: Workers = HERE, on_error: OnError = "raise"
-) -> Floats:
-    """Return the class labels that occur in any shard, sorted; reads all of them."""
-    found, failures = gather(labels_of, shards, [shard.name for shard in shards], workers)
-    seen = [labels for labels in found if labels is not None]
-    if failures and (on_error == "raise" or not seen):
-        raise TasksFailed(failures)
-    return np.unique(np.concatenate(seen))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from time import perf_counter, sleep
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from otmoe.likelihood.rows import Rows, take_rows
 from otmoe.model.target import Target
 from otmoe.text.errors import OtmoeError, ShardError
 from otmoe.text.sentences import Error
-from otmoe.workers.gather import passes
+from otmoe.workers.gather import HERE, TasksFailed, Workers, gather, passes
 
 _ATTEMPTS = 3  # at reading
 
@@ -145,6 +145,17 @@ def rows_in(found: ShardRows, target: Target, name: str) -> Rows:
 def labels_of(shard: Shard) -> Floats:
     """Return the class labels that occur in a shard, sorted."""
     return np.unique(read(shard).y)
+
+
+def classes_of(
+    shards: Sequence[Shard], workers: Workers = HERE, on_error: Literal["raise", "skip"] = "raise"
+) -> Floats:
+    """Return the class labels that occur in any shard, sorted; reads all of them."""
+    found, failures = gather(labels_of, shards, [shard.name for shard in shards], workers)
+    seen = [labels for labels in found if labels is not None]
+    if failures and (on_error == "raise" or not seen):
+        raise TasksFailed(failures)
+    return np.unique(np.concatenate(seen))
 
 
 def read(shard: Shard) -> ShardRows:

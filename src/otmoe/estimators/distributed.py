@@ -9,7 +9,7 @@ import numpy as np
 
 from otmoe.aggregation.support import N_SUPPORT
 from otmoe.data.shards import Shard
-from otmoe.distributed.fit import classes_of
+from otmoe.distributed.task import classes_of
 from otmoe.estimators.classifier import MoEClassifier
 from otmoe.estimators.regressor import MoERegressor
 from otmoe.estimators.shards import DistributedMoE
