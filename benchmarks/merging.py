@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from time import perf_counter
 
@@ -36,6 +36,9 @@ from studies.truths import draw
 ROWS, TRUTHS = 100_000, 10
 METHODS = ("reduction", "gram", "kl", "auto")
 SITES = {"hard": (16, 64, 128), "soft": (16, 64), "overlap": (16, 64)}
+FEWER = {"250 rows each": 250, "common points": None}
+"""Other covariates than all rows of each site, for hard gates and 64 sites."""
+
 REAL = ("beijing", "beijing, sketches", "airlines", "months", "people")
 
 
@@ -46,6 +49,11 @@ def cases(settings: Settings) -> list[Row]:
         for M in (numbers[:1] if settings.quick else numbers)
         for truth in range(1 if settings.quick else TRUTHS)
         for method in METHODS
+    ]
+    kinds += [
+        {"sites": f"hard, {name}", "n_sites": 64, "truth": truth, "method": "kl"}
+        for name in (() if settings.quick else FEWER)
+        for truth in range(TRUTHS)
     ]
     real = [
         {"sites": name, "n_sites": "", "truth": "", "method": method}
@@ -71,7 +79,7 @@ class Job:
     ----------
     shards : list of Shard
     messages : list of LocalModel
-    support : dict of ndarray, or None where the messages bring sketches
+    support : dict of ndarray, one for all, or None where the messages bring sketches
     target : Target
     pooled : MoE
         The fit of all rows.
@@ -81,7 +89,7 @@ class Job:
 
     shards: list[Shard]
     messages: list[LocalModel]
-    support: dict[str, np.ndarray] | None
+    support: dict[str, np.ndarray] | np.ndarray | None
     target: Target
     pooled: MoE
     score: Callable[[MoE], Row]
@@ -113,8 +121,16 @@ def measure(case: Row, settings: Settings) -> Row:
 
 @cache
 def _job(name: str, n_sites: int | str, truth: int | str, quick: bool) -> Job:
-    if name in SITES:
-        return _simulated(name, int(n_sites), int(truth), ROWS // 10 if quick else ROWS)
+    kind, _, fewer = name.partition(", ")
+    if kind in SITES:
+        job = _job(kind, n_sites, truth, quick) if fewer else None
+        if job is None:
+            return _simulated(kind, int(n_sites), int(truth), ROWS // 10 if quick else ROWS)
+        size = FEWER[fewer]
+        support: dict[str, np.ndarray] | np.ndarray = {s: X[:size] for s, X in job.support.items()}
+        if size is None:
+            support = np.concatenate([X[:30] for X in job.support.values()])
+        return replace(job, support=support)
     return {
         "beijing": lambda: _beijing(sketch=False),
         "beijing, sketches": lambda: _beijing(sketch=True),
