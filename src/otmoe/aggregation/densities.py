@@ -58,7 +58,7 @@ def by_densities(problem: Problem, start: Outcome) -> Outcome:
     code = Status.DENSITIES_MERGED if run.converged else Status.DENSITIES_STOPPED
     status = code(iterations=run.n_iter, lost=trace[-1])
     timings = {**start.timings, "kl": perf_counter() - begin}
-    model = rows.scaling.to_user(run.model)
+    model = _on_users_scale(rows, run, start.model)
     return Outcome(model, status, trace, run.converged, start.warnings, timings)
 
 
@@ -71,7 +71,7 @@ def one_expert(problem: Problem) -> Outcome:
     run = _led(rows, blank)
     own = float(rows.weight @ rows.own) / rows.total_weight
     lost = own - (run.trace[-1] / rows.total_weight + _jacobian(rows))
-    model = rows.scaling.to_user(run.model)
+    model = _on_users_scale(rows, run, some)
     return Outcome(model, Status.ONE_EXPERT(lost=lost), (lost,), run.converged)
 
 
@@ -124,6 +124,12 @@ class _Chords:
         """Return the squared distance to the maximum, in standard errors."""
         score = self.information(model, matrix=False).score
         return float(score @ solve_psd(self.matrix, score))
+
+
+def _on_users_scale(rows: PseudoRows, run: Run, like: MoE) -> MoE:
+    """Return where a run has ended, with features and classes named as in another model."""
+    model = rows.scaling.to_user(run.model)
+    return replace(model, feature_names=like.feature_names, classes=like.classes)
 
 
 def _jacobian(rows: PseudoRows) -> float:
