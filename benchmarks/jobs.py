@@ -621,7 +621,8 @@ def elbow(quick: bool) -> Found:
     kinds = [("hard", 1), ("hard", 2), ("hard", 3), ("soft", 2), ("overlap", 2), ("overlap", 3)]
     for kind, true in kinds[:2] if quick else kinds:
         for rows in (200,) if quick else (200, 500, 1000):
-            found = select_from_messages(*counted(kind, true, rows), range(1, 5))
+            sent, support = counted(kind, true, rows)
+            found = select_from_messages(sent, support, range(1, 5), criterion="elbow")
             wrong += found.n_experts != true
             notes += len(found.notes)
     return {"wrong K": float(wrong), "warnings": float(notes)}

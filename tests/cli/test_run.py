@@ -191,8 +191,18 @@ def test_the_report_names_what_matters(folder):
     result = fine("run", "data", *RUN)
     for words in ("shards", "3", "900", "bytes", "model.json", "mass", "variance", "intercept"):
         assert words in result.stdout
+    assert "candidate" in result.stdout and "one_expert" in result.stdout
+    assert "nats per row to the shards' own models" in result.stdout
     assert result.stderr == ""
     assert fine("run", "data", "--force", "-q", *RUN).output == ""
+    found = told("run", "data", "--force", *RUN)
+    chosen = [c["method"] for c in found["candidates"] if c["chosen"]]
+    assert chosen == [found["method"]]
+    about = json.loads(Path("model.json").read_text())["about"]
+    assert about["method"] == "auto" and [about["chosen"]] == chosen
+    assert_allclose(np.mean([shard["lost"] for shard in found["shards"]]), found["lost"])
+    found = told("run", "data", "--force", "--method", "em", *RUN)
+    assert found["candidates"] == [] and found["method"] == "em"
 
 
 def test_brackets_in_names_are_no_markup(folder):

@@ -447,6 +447,34 @@ def test_a_hostile_file_is_one_sentence(inbox, code, command):
 # -- aggregate -------------------------------------------------------------------------------------
 
 
+def test_the_shell_says_what_was_chosen_from_and_what_sites_lose(inbox):
+    messages = [LocalModel.load(f"{name}.moe.json") for name in SITES]
+    result = otmoe.aggregate(messages, NUMBERS.encode(pq.read_table("support.parquet")))
+    found = told("aggregate", "*.moe.json", *MERGE)
+    assert_allclose(found["lost"], result.lost, rtol=1e-9)
+    assert_allclose([s["lost"] for s in found["sites"]], [s.lost for s in result.sites], rtol=1e-9)
+    names = [candidate["method"] for candidate in found["candidates"]]
+    assert names == [candidate.method for candidate in result.candidates]
+    chosen = [c["method"] for c in found["candidates"] if c["chosen"]]
+    assert chosen == [found["method"]] == [result.method]
+    document = json.loads(Path("model.json").read_text())
+    assert document["about"]["method"] == "auto" and document["about"]["chosen"] == result.method
+    assert document["aggregation"]["candidates"][0].keys() == {"method", "n_experts", "lost"}
+    shown = fine("aggregate", "*.moe.json", *MERGE, "--force").stdout
+    lines = [line.split() for line in shown.splitlines()]
+    rows = [line for line in lines if line[:1] and line[0] in names]
+    assert [line[0] for line in rows] == names
+    assert [line[0] for line in rows if line[-1] == "chosen"] == chosen
+    assert any("lost" in line for line in lines)
+
+    given = told("aggregate", "*.moe.json", *MERGE, "--method", "reduction", "--force")
+    assert given["candidates"] == [] and given["lost"] > 0
+    about = json.loads(Path("model.json").read_text())["about"]
+    assert about["method"] == "reduction" and "chosen" not in about
+    shown = fine("aggregate", "*.moe.json", *MERGE, "--method", "reduction", "--force").stdout
+    assert "candidate" not in shown
+
+
 def test_the_part_of_every_site(inbox):
     found = told("aggregate", "*.moe.json", *MERGE)
     assert [site["site"] for site in found["sites"]] == SITES
@@ -456,7 +484,6 @@ def test_the_part_of_every_site(inbox):
     assert found["support_points"] == 900 and found["support"] == "support.parquet"
     about = json.loads(Path("model.json").read_text())["about"]
     assert about["sites"] == "Brest, Lyon, Nantes" and about["rows"] == 900.0
-    assert about["method"] == "reduction"
     shown = fine("aggregate", "*.moe.json", *MERGE, "--force").stdout
     assert all(word in shown for word in (*SITES, "weight", "cost", "900 points", "mass"))
     assert f"{sum(sizes):,} bytes" in shown
@@ -793,7 +820,8 @@ def test_a_site_that_stands_out_is_named_and_can_be_left_out(generous, tmp_path)
     flagged = {site["site"]: bool(site["flagged"]) for site in found["sites"]}
     assert flagged == {"Brest": False, "Lyon": False, "Nantes": False, "Paris": True}
     assert found["sites"][3]["disagreement"] > found["sites"][0]["disagreement"]
-    (warning,) = found["warnings"]
+    warning, other = found["warnings"]
+    assert other["code"] == "sites_differ" and "Paris" in other["sites"]
     assert warning["code"] == "sites_stand_out" and warning["sites"] == ["Paris"]
     assert "--exclude-flagged" in warning["text"] and warning["text"] in result.stderr
     assert "stands out" in fine("aggregate", "*.moe.json", "--force", "-o", "m.json").stdout

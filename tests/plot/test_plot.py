@@ -23,7 +23,7 @@ from otmoe.plot import (
     SelectionDisplay,
 )
 from otmoe.plot.base import PALETTE, short
-from otmoe.selection import Candidate, Score, Selection
+from otmoe.selection import Candidate, Expectation, Score, Selection
 
 matplotlib = pytest.importorskip("matplotlib")
 DOCS = Path(__file__).parents[2] / "docs"
@@ -302,6 +302,10 @@ def test_convergence_shows_the_distance_to_the_last(data):
 def test_convergence_of_merging_and_refining(spread):
     display = ConvergenceDisplay.from_aggregation(spread)
     assert_allclose(display.line_.get_ydata(), spread.aggregation_.trace)
+    for method, words in (("kl", "expected nats lost per row"), ("reduction", "$R_c$, nats")):
+        merged = aggregate(spread.local_models_, spread.aggregation_.support, method=method)
+        display = ConvergenceDisplay.from_aggregation(merged)
+        assert display.ax_.get_ylabel() == words
     display = ConvergenceDisplay.from_aggregation(spread.aggregation_, refine=True)
     trace = np.array(spread.aggregation_.refinement.trace)
     assert_allclose(display.line_.get_ydata()[0], trace[-1] - trace[0])
@@ -325,12 +329,14 @@ def test_the_choice_of_k_is_marked(data, scored, merged):
     for K, (value, cost) in enumerate(values, 1):
         score = Score(value, 1.0 * K, 50.0) if scored else None
         truth = simulate(10, K, 1, random_state=0).truth
-        candidates.append(Candidate(K, truth, score, cost if merged else np.nan))
+        about = Expectation(cost, cost / 2, 50.0) if merged else None
+        cost = cost if merged else np.nan
+        candidates.append(Candidate(K, truth, score, cost, expectation=about))
     chosen = Selection(tuple(candidates), "bic" if scored else "elbow")
     display = SelectionDisplay.from_selection(chosen)
-    expected = (["bic", "icl"] if scored else []) + (["cost"] if merged else [])
+    expected = (["bic", "icl"] if scored else []) + (["expected_bic", "cost"] if merged else [])
     assert list(display.lines_) == expected
-    assert len(display.axes_) == scored + merged
+    assert len(display.axes_) == scored + 2 * merged
     for key, line in display.lines_.items():
         assert_allclose(line.get_xdata(), [1, 2, 3, 4])
         assert_allclose(line.get_ydata(), [getattr(c, key) for c in chosen.candidates])

@@ -33,7 +33,7 @@ from otmoe.data.columns import Column
 from otmoe.documents.json_schema import json_schema
 from otmoe.reporting.report import SCRIPTS
 from otmoe.text.errors import InferenceError
-from otmoe.text.notices import Notice
+from otmoe.text.notices import Notice, OtmoeWarning
 from otmoe.text.sentences import Finding
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"
@@ -113,13 +113,16 @@ def test_the_numbers_are_those_of_the_aggregation(family):
     found = data_of(report(result))
     part, model = found["aggregation"], found["model"]
     for shown, record, message in zip(part["sites"], result.sites, result.messages, strict=True):
-        for name in ("site", "n_samples", "weight", "cost", "disagreement"):
+        for name in ("site", "n_samples", "weight", "cost", "disagreement", "lost"):
             assert shown[name] == getattr(record, name)
         assert_array_equal(shown["mass"], record.mass)
         assert shown["log_likelihood"] == message.log_likelihood
         assert shown["converged"] == message.converged
         assert sum(shown["sent"].values()) == len(message.to_json().encode())
     assert part["cost"] == result.cost
+    assert np.isclose(part["lost"], result.lost, rtol=1e-12)
+    assert part["candidates"] == [vars(candidate) for candidate in result.candidates]
+    assert [c["lost"] for c in part["candidates"]] == sorted(c["lost"] for c in part["candidates"])
     assert part["trace"] == result.trace.tolist()
     assert np.allclose(part["mass"], result.mass, rtol=1e-12)
     assert_array_equal(model["gate"], result.model.gate.coef)
@@ -216,6 +219,41 @@ def test_the_page_names_what_to_look_at():
     assert ("bad", "merging_stopped") in checks(replace(result, converged=False))
     heavy = aggregate(messages(n=4), SUPPORT, site_weight=[0.7, 0.1, 0.1, 0.1])
     assert ("look", "one_site_dominates", "site 0") in checks(heavy)
+
+
+def test_sites_that_are_better_off_alone_are_named(tmp_path):
+    result = merged(n=4)
+    assert ("good", "no_own_model_better") in checks(result)
+    text = {c["code"]: c["text"] for c in data_of(report(result))["checks"]}
+    assert f"{result.lost:.2g} nats per row" in text["no_own_model_better"]
+    first = result.messages[0].model
+    sent = list(result.messages)
+    for m in (1, 3):  # with the sign of every effect turned, and rows to be sure of it
+        turned = replace(first, experts=replace(first.experts, coef=-3 * first.experts.coef))
+        sent[m] = replace(sent[m], model=turned, n_samples=5000.0 + m)
+    with pytest.warns(OtmoeWarning):
+        differ = aggregate(sent, SUPPORT, 1)
+    (warning,) = [w for w in differ.warnings if w.code == "sites_differ"]
+    differ.save(tmp_path / "model.json")
+    for page in (report(differ), report(tmp_path / "model.json")):
+        (check,) = [c for c in data_of(page)["checks"] if c["code"] == "own_models_better"]
+        assert check["level"] == "look" and check["sites"] == list(warning.sites)
+        assert all(site in check["text"] for site in warning.sites)
+    assert ("good", "no_own_model_better") not in checks(differ)
+
+
+def test_a_file_that_does_not_say_what_is_lost_has_its_page(tmp_path):
+    path = tmp_path / "model.json"
+    merged().save(path)
+    document = json.loads(path.read_text())
+    del document["aggregation"]["candidates"]
+    for site in document["aggregation"]["sites"]:
+        del site["lost"]
+    path.write_text(json.dumps(document))
+    found = data_of(report(path))
+    assert found["aggregation"]["lost"] is None and found["aggregation"]["candidates"] == []
+    assert not {"own_models_better", "no_own_model_better"} & {c["code"] for c in found["checks"]}
+    assert all(site["lost"] is None for site in found["aggregation"]["sites"])
 
 
 def test_an_expert_that_rests_on_one_site_is_named():
@@ -347,6 +385,10 @@ PLACES = [
     ("covariates.sd", [1.0], "length aggregation.covariates.sd"),
     ("covariates.low.0", 1e9, "low_above_high aggregation.covariates.low[0]"),
     ("inference", ONE_ERROR, "length aggregation.inference.standard_errors"),
+    ("sites.0.lost", "much", "field_number aggregation.sites[0].lost"),
+    ("candidates", [{"method": "kl"}], "field_missing aggregation.candidates[0].n_experts"),
+    ("candidates.0.n_experts", -1, "field_too_small aggregation.candidates[0].n_experts"),
+    ("candidates.0.colour", "red", "field_unknown aggregation.candidates[0].colour"),
     ("trace", [1e31], "field_too_large aggregation.trace[0]"),
     ("n_support", -1, "field_too_small aggregation.n_support"),
     ("left_out", {"": "gone"}, 'site_unnamed aggregation.left_out[""]'),

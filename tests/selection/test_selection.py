@@ -26,8 +26,12 @@ from otmoe import (
     shards_from,
     simulate,
 )
+from otmoe.aggregation.problem import prepare
 from otmoe.likelihood.rounds import Refinement
-from otmoe.selection import Candidate, Score, Selection, select
+from otmoe.model.experts import GaussianExperts
+from otmoe.model.gate import SoftmaxGate
+from otmoe.model.mixture import MoE
+from otmoe.selection import Candidate, Expectation, Score, Selection, select
 from otmoe.text.sentences import Warn
 
 FAST = {"max_iter": 30, "n_init": 3, "random_state": 0}
@@ -167,6 +171,27 @@ def test_the_elbow_is_the_largest_second_difference_of_log_cost():
     assert found.n_experts == 3 and found.notes == ()
 
 
+def test_the_expected_bic_weighs_distance_against_parameters():
+    some = [
+        replace(c, score=None, expectation=Expectation(lost, apart, 100.0))
+        for c, lost, apart in zip(
+            candidates([0.0] * 3), [9.0, 0.3, 0.1], [3.0, 0.02, 0.01], strict=True
+        )
+    ]
+    models = [simulate(10, K, 1, random_state=0).truth for K in (1, 2, 3)]
+    some = [replace(c, model=model) for c, model in zip(some, models, strict=True)]
+    found = Selection(tuple(some), "expected_bic")
+    values = [
+        200 * apart + model.n_parameters * np.log(100)
+        for apart, model in zip([3.0, 0.02, 0.01], models, strict=True)
+    ]
+    assert_allclose([c.expected_bic for c in found.candidates], values)
+    assert found.n_experts == 2 and found.notes == ()
+    assert [row["lost"] for row in found.records()] == [9.0, 0.3, 0.1]
+    assert "* 2 experts, by the BIC that the sites' own models expect." in str(found)
+    assert codes(Selection(tuple(some[:2]), "expected_bic").notes) == ["largest_tried"]
+
+
 def test_gaps_between_numbers_do_not_look_like_elbows():
     straight = [np.exp(-K) for K in (1, 2, 4, 5)]
     pairs = zip(candidates([0.0] * 4, straight), (1, 2, 4, 5), strict=True)
@@ -212,7 +237,19 @@ ZERO = {"name": "n_experts", "value": 0}
         (lambda X, y: select_n_experts(X, y, criterion="aic"), "not_one_of", {"value": "aic"}),
         (lambda X, y: select_n_experts(X, y, criterion="elbow"), "elbow_on_rows", {}),
         (lambda X, y: Selection(candidates([0.0, 1.0])).best("elbow"), "no_elbow", {}),
-        (lambda X, y: select_from_messages([], X, [1, 2]), "elbow_too_few", {"numbers": [1, 2]}),
+        (lambda X, y: select_n_experts(X, y, criterion="expected_bic"), "no_expectation", {}),
+        (lambda X, y: Selection(candidates([0.0])).best("expected_bic"), "no_expectation", {}),
+        (
+            lambda X, y: select_from_messages([], X, [1, 2], criterion="elbow"),
+            "elbow_too_few",
+            {"numbers": [1, 2]},
+        ),
+        (
+            lambda X, y: select_from_messages([], X, criterion="bic"),
+            "not_one_of",
+            {"value": "bic", "choices": ["elbow", "expected_bic"]},
+        ),
+        (lambda X, y: select_from_messages([], X), "no_messages", {}),
     ],
 )
 def test_mistakes_are_named(data, call, code, facts):
@@ -292,12 +329,95 @@ def test_the_order_of_sites_changes_nothing(messages, data):
     assert [c.bic for c in one.candidates] == [c.bic for c in other.candidates]
 
 
+def test_what_is_expected_of_candidates_is_seen_at_the_same_places(messages, data):
+    found = select_from_messages(messages, data.X[:900], [1, 3, 4])
+    assert found.n_experts == 3 and found.best("elbow").n_experts == 3
+    rows = prepare(messages, data.X[:900], 4).fresh_rows
+    for c in found.candidates:
+        assert c.expectation.n_samples == 1500
+        assert c.aggregation.method == "kl"
+        lost, apart = rows.losses(c.model, 3), rows.distances(c.model, 3)
+        assert_allclose(c.lost, lost.mean(), rtol=1e-9)  # sites have as many rows each
+        assert_allclose(c.apart, apart.mean(), rtol=1e-9)
+        assert 0 < c.apart < 4
+    near = found.candidates[1]
+    assert_allclose(near.apart, near.lost, rtol=0.3)  # the same for models that are near
+    assert found.scored(
+        {"all": candidate_scores([c.model for c in found.candidates], data.X, data.y)}
+    )
+    names = {w.code for c in found.candidates for w in c.warnings}
+    assert "sites_differ" not in names  # with one expert they do
+
+
+def test_two_numbers_are_enough_without_an_elbow(messages, data):
+    found = select_from_messages(messages, data.X[:300], [2, 3])
+    assert found.n_experts == 3 and np.all(np.isnan(found.bend))
+    one = select_from_messages(messages, data.X[:300], [3], method="reduction")
+    assert one.candidates[0].aggregation.method == "reduction"
+    elbow = select_from_messages(messages, data.X[:300], [1, 2, 3], criterion="elbow")
+    assert elbow.criterion == "elbow" and elbow.n_experts == 2
+
+
+def test_one_expert_is_found_from_messages_alone():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((1200, 2))
+    y = X @ [1.0, -2.0] + rng.standard_normal(1200)
+    sent = [MoERegressor(3, **FAST).fit(X[m::3], y[m::3]).to_message(f"site {m}") for m in range(3)]
+    found = select_from_messages(sent, X, [1, 2, 3])
+    assert found.n_experts == 1 and found.best("elbow").n_experts == 2
+
+
+def test_what_few_rows_of_a_site_predict_far_away_calls_for_no_expert():
+    """A hundredth of one site, six standard deviations off, is many nats but not far apart."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((900, 2))
+    plain = MoE(
+        SoftmaxGate(np.zeros((1, 3))), GaussianExperts(np.array([[0, 1.0, -2]]), np.ones(1))
+    )
+    odd = MoE(
+        SoftmaxGate(np.array([[np.log(99), 0, 0], [0, 0, 0]])),
+        GaussianExperts(np.array([[0, 1.0, -2], [6, 1, -2]]), np.ones(2)),
+    )
+    sent = [
+        LocalModel(f"site {m}", model, 500.0 + m, -700.0, True, "done")
+        for m, model in enumerate([odd, plain, plain])
+    ]
+    found = select_from_messages(sent, X, [1, 2])
+    n = found.candidates[0].expectation.n_samples
+    by_nats = [2 * n * c.lost + c.n_parameters * np.log(n) for c in found.candidates]
+    assert by_nats[0] > by_nats[1] and found.n_experts == 1
+
+
+def test_shards_need_no_second_pass_for_what_is_expected(shards):
+    est = DistributedMoERegressor(**FAST)
+    found = select_over_shards(shards, [2, 3], estimator=est, criterion="expected_bic")
+    assert found.n_experts == 3 and all(c.score is None for c in found.candidates)
+
+
+def test_names_of_features_and_classes_are_those_of_the_messages(data):
+    import pandas as pd
+
+    X = pd.DataFrame(data.X, columns=["age", "dose", "weight"])
+    y = np.where(data.y > np.median(data.y), "high", "low")
+    sent = [
+        MoEClassifier(2, **FAST).fit(X.iloc[m::2], y[m::2]).to_message(f"site {m}") for m in (0, 1)
+    ]
+    for c in select_from_messages(sent, X.iloc[:300], [1, 2]).candidates:
+        assert c.model.feature_names == ("age", "dose", "weight")
+        assert c.model.classes.tolist() == ["high", "low"]
+
+
 def test_a_site_in_two_halves_changes_nothing(messages, data):
     half = messages[0].n_samples / 2
     halves = [replace(messages[0], site=name, n_samples=half) for name in ("left", "right")]
     found = select_from_messages(messages, data.X[:300], [1, 2, 3])
     split = select_from_messages([*halves, *messages[1:]], data.X[:300], [1, 2, 3])
     assert_allclose(split.bend, found.bend, rtol=1e-8)
+    assert_allclose(
+        [c.expected_bic for c in split.candidates],
+        [c.expected_bic for c in found.candidates],
+        rtol=1e-8,
+    )
     models = [c.model for c in found.candidates]
     whole = {"all": candidate_scores(models, data.X, data.y)}
     cut = {
@@ -365,7 +485,7 @@ def test_the_command_says_what_python_says(files):
 def test_the_command_prints_the_table_and_refuses_numbers_that_are_none(files):
     out = fine("select", files, "--target", "y", "--experts", "2,3,4", *ELBOW)
     assert "* 3 experts, by the elbow of R_c." in out.stdout
-    assert "BIC" not in out.stdout
+    assert " BIC " not in out.stdout.replace("expected BIC", "")
     out = call("select", files, "--target", "y", "--experts", "2-x")
     assert out.exit_code == 2 and "'2-x'" in out.stderr
     fails("select", files, "--target", "y", "--experts", "2,3", *ELBOW, code="elbow_too_few")
@@ -386,11 +506,22 @@ def test_the_elbow_of_messages_is_that_of_python(inbox, tmp_path):
     found = select_from_messages(messages, 500, range(1, 5))
     assert report["n_experts"] == report["elbow"] == found.n_experts == 3
     assert_allclose([row["cost"] for row in report["table"]], [c.cost for c in found.candidates])
-    assert "by the elbow of R_c" in fine("elbow", inbox, "--experts", "1-4").stdout
+    assert report["expected_bic"] == 3 and report["criterion"] == "expected_bic"
+    for key in ("lost", "apart", "expected_bic"):
+        assert_allclose(
+            [row[key] for row in report["table"]], [getattr(c, key) for c in found.candidates]
+        )
+    out = fine("elbow", inbox, "--experts", "1-4").stdout
+    assert "expected BIC" in out and "R_c" in out and "own models expect" in out
+    out = fine("elbow", inbox, "--experts", "1-4", "--criterion", "elbow").stdout
+    assert "by the elbow of R_c" in out
+    report = told("elbow", inbox, "--experts", "2,3")
+    assert report["n_experts"] == 3 and report["elbow"] is None
 
 
 def test_the_elbow_needs_three_numbers_and_something_to_compare_at(inbox, tmp_path):
-    fails("elbow", inbox, "--experts", "2,3", code="elbow_too_few", numbers=[2, 3])
+    args = ["--experts", "2,3", "--criterion", "elbow"]
+    fails("elbow", inbox, *args, code="elbow_too_few", numbers=[2, 3])
     bare = LocalModel.load(tmp_path / "lyon.moe.json")
     replace(bare, sketch=None, support=None).save(tmp_path / "bare.json")
     fails("elbow", tmp_path / "bare.json", code="shell_no_support")

@@ -30,6 +30,8 @@ _LEAD = 40  # covariates for every parameter that lead the way, where there are 
 _NEAR = 2.0  # squared distance in standard errors, for every parameter, up to which that serves
 _CHORDS = 4  # steps by the curvature of these
 
+_NARROW = 0.25  # of the least dispersion of any site
+
 _NONE = Ridge(0.0, 0.0)  # sites' models are held by their own
 
 
@@ -53,12 +55,14 @@ def by_densities(problem: Problem, start: Outcome) -> Outcome:
     begin = perf_counter()
     rows = problem.expected_rows
     run = nearest_model(rows, start.model)
+    if rows.scaling.to_user(run.model).experts.smallest_dispersion < _narrowest(problem):
+        return replace(start, status=Status.DENSITIES_GIVEN_UP(start=start.status), trace=())
     own = float(rows.weight @ rows.own) / rows.total_weight
     trace = tuple(own - (value / rows.total_weight + _jacobian(rows)) for value in run.trace)
     code = Status.DENSITIES_MERGED if run.converged else Status.DENSITIES_STOPPED
     status = code(iterations=run.n_iter, lost=trace[-1])
     timings = {**start.timings, "kl": perf_counter() - begin}
-    model = _named(rows.scaling.to_user(run.model), problem)
+    model = _on_users_scale(rows, run, start.model)
     return Outcome(model, status, trace, run.converged, start.warnings, timings)
 
 
@@ -71,7 +75,7 @@ def one_expert(problem: Problem) -> Outcome:
     run = _led(rows, blank)
     own = float(rows.weight @ rows.own) / rows.total_weight
     lost = own - (run.trace[-1] / rows.total_weight + _jacobian(rows))
-    model = _named(rows.scaling.to_user(run.model), problem)
+    model = _on_users_scale(rows, run, some)
     return Outcome(model, Status.ONE_EXPERT(lost=lost), (lost,), run.converged)
 
 
@@ -126,9 +130,18 @@ class _Chords:
         return float(score @ solve_psd(self.matrix, score))
 
 
-def _named(model: MoE, problem: Problem) -> MoE:
-    some = problem.ensemble
-    return replace(model, feature_names=some.feature_names, classes=some.classes)
+def _narrowest(problem: Problem) -> float:
+    """Return the dispersion below which an expert has settled on single nodes of the grid.
+
+    A model between others is no narrower than they are.
+    """
+    return _NARROW * min(model.experts.smallest_dispersion for model in problem.models)
+
+
+def _on_users_scale(rows: PseudoRows, run: Run, like: MoE) -> MoE:
+    """Return where a run has ended, with features and classes named as in another model."""
+    model = rows.scaling.to_user(run.model)
+    return replace(model, feature_names=like.feature_names, classes=like.classes)
 
 
 def _jacobian(rows: PseudoRows) -> float:

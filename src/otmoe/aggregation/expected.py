@@ -7,7 +7,7 @@ maximum likelihood merges their densities; its log-likelihood there says how wel
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -110,18 +110,42 @@ class PseudoRows:
         n_sites : int
             M.
         """
+        return self._means(model, n_sites, lambda own, there: own - there)
+
+    def distances(self, model: MoE, n_sites: int) -> Floats:
+        """Return four times the squared Hellinger distance of a model to each site's own, (M,).
+
+        For models that are near it is what :meth:`losses` returns. It is four at most, whatever
+        local experts of a few rows predict where there are none.
+
+        Parameters
+        ----------
+        model : MoE
+            On the user's scale.
+        n_sites : int
+            M.
+        """
+
+        def apart(own: Floats, there: Floats) -> Floats:
+            return 4 * (1 - np.exp((there - own) / 2))
+
+        return self._means(model, n_sites, apart)
+
+    def _means(self, model: MoE, n_sites: int, value: Callable[[Floats, Floats], Floats]) -> Floats:
+        """Return the mean over the pseudo-rows of each site of a value of two log densities."""
 
         def block(some: slice) -> Floats:
             rows, copies = self._rows(some), self._copies(some)
             response = model.experts.observe(self.y[rows])
             there = model.posterior(design(self.X[some]), response, copies=copies).log_density
             site = np.repeat(self.site[some], copies)
-            lost = self.weight[rows] * (self.own[rows] - there)
-            return np.stack([np.bincount(site, w, n_sites) for w in (lost, self.weight[rows])])
+            weight = self.weight[rows]
+            values = weight * value(self.own[rows], there)
+            return np.stack([np.bincount(site, w, n_sites) for w in (values, weight)])
 
         apply = map if self.pool is None else self.pool.map
-        lost, weight = np.sum(list(apply(block, self.slices())), axis=0)
-        return np.divide(lost, weight, out=np.full(n_sites, np.nan), where=weight > 0)
+        total, weight = np.sum(list(apply(block, self.slices())), axis=0)
+        return np.divide(total, weight, out=np.full(n_sites, np.nan), where=weight > 0)
 
 
 def pseudo_rows(

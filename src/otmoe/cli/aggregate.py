@@ -31,7 +31,7 @@ from otmoe.cli.common import (
     warn,
 )
 from otmoe.cli.inbox import Inbox, open_inbox
-from otmoe.cli.tables import experts_table, listed, table_of
+from otmoe.cli.tables import candidates_of, candidates_tables, experts_table, listed, table_of
 from otmoe.cli.words import in_shell_words, told, told_by_name
 from otmoe.data.shards import draw_features
 from otmoe.evaluation.prediction import spec_of
@@ -137,6 +137,7 @@ def aggregate(
     }
     names = [record.site for record in result.sites]
     about = {"made by": "otmoe aggregate", "method": method, "seed": seed, "sites": few(names)}
+    about |= {"chosen": result.method} if result.candidates else {}
     about |= {"number of sites": len(names), "rows": report["rows"], "support": report["support"]}
     out = {site: Finding.EXCLUDED_BY_HAND() for site in exclude}
     out |= {file: Finding.UNREADABLE_FILE(why=why) for file, why in inbox.bad.items()}
@@ -174,6 +175,8 @@ def _report(result: Aggregation, inbox: Inbox) -> dict[str, Any]:
         "status": notice_document(result.status),
         "converged": bool(result.converged),
         "cost": result.cost,
+        "lost": result.lost,
+        "candidates": candidates_of(result),
         "terms": list(result.model.terms),
         "mass": None if result.mass is None else result.mass.tolist(),
         "sites": [
@@ -199,6 +202,7 @@ def _record(record: Contribution, message: LocalModel, size: int) -> dict[str, A
         "cost": record.cost,
         "disagreement": record.disagreement,
         "flagged": told(record.flagged),
+        "lost": record.lost,
         "coverage": record.coverage,
         "destination": None if record.destination is None else record.destination.tolist(),
         "bytes": size,
@@ -219,6 +223,7 @@ def _shown(report: dict[str, Any], result: Aggregation) -> list[Any]:
     ]
     return [
         listed(about),
+        *candidates_tables(report["candidates"]),
         _sites_table(report["sites"]),
         experts_table(result.model, report["mass"]),
     ]
@@ -231,15 +236,16 @@ def _sites_table(sites: list[dict[str, Any]]) -> Table:
         [
             site["site"],
             f"{site['rows']:,.10g}",
-            *(f"{site[key]:.3g}" for key in ("weight", "cost", "disagreement")),
+            *(f"{site[key]:.3g}" for key in ("weight", "cost", "disagreement", "lost")),
             "stands out" if site["flagged"] else "",
         ]
         for site in sites
         if site in most
     )
-    heads = ["site", "rows", "weight", "cost", "disagreement", ""]
+    heads = ["site", "rows", "weight", "cost", "disagreement", "lost", ""]
     table = table_of(heads, rows, {"site", ""})
+    table.caption = "lost: expected nats per row, to the site's own model"
     left = len(sites) - len(most)
     if left:
-        table.caption = f"and {left:,} that count less, which --json lists"
+        table.caption += f"; and {left:,} sites that count less, which --json lists"
     return table

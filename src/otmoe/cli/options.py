@@ -180,7 +180,8 @@ def method(section: str, more: tuple[str, ...] = ()) -> Decorator:
         default="auto",
         show_default=True,
         section=section,
-        help="How models are merged.",
+        help="How models are merged; auto takes what is expected to lose least to the sites' own "
+        "models.",
     )
 
 

@@ -27,7 +27,7 @@ from otmoe.cli.common import (
     warn,
 )
 from otmoe.cli.executors import open_executor
-from otmoe.cli.tables import experts_table, listed
+from otmoe.cli.tables import candidates_of, candidates_tables, experts_table, listed
 from otmoe.cli.words import told, told_by_name
 from otmoe.text.records import notice_document
 from otmoe.text.sentences import Finding
@@ -135,6 +135,7 @@ def run(
         "made by": "otmoe run",
         "target": target,
         "method": method,
+        **({"chosen": est.aggregation_.method} if est.aggregation_.candidates else {}),
         "refine rounds": 0 if refined is None else refined.rounds,
         "seed": seed,
         "rows": est.n_rows_,
@@ -154,6 +155,7 @@ def run(
 def _report(est: Any, output: Path, seconds: float) -> dict[str, Any]:
     """Return what happened, as it is printed by --json."""
     aggregation = est.aggregation_
+    lost = {site.site: site.lost for site in aggregation.sites}
     return {
         "command": "run",
         "output": str(output),
@@ -161,10 +163,17 @@ def _report(est: Any, output: Path, seconds: float) -> dict[str, Any]:
         "method": aggregation.method,
         "status": notice_document(aggregation.status),
         "converged": bool(est.converged_),
+        "lost": aggregation.lost,
+        "candidates": candidates_of(aggregation),
         "rows": est.n_rows_,
         "dropped": est.dropped_,
         "shards": [
-            {"name": m.site, "n_samples": m.n_samples, "converged": m.converged}
+            {
+                "name": m.site,
+                "n_samples": m.n_samples,
+                "converged": m.converged,
+                "lost": lost.get(m.site),
+            }
             for m in est.local_models_
         ],
         "refitted": list(est.refitted_),
@@ -186,9 +195,17 @@ def _shown(est: Any, found: dict[str, Any]) -> list[Any]:
     for what in ("refitted", "left_out", "failed"):
         if found[what]:
             about.append((what.replace("_", " "), few(found[what])))
+    if found["lost"] == found["lost"]:  # else it was not looked at
+        before = "" if est.aggregation_.refinement is None else ", before it was refined"
+        words = f"{found['lost']:.3g} nats per row to the shards' own models{before}"
+        about.append(("expected to lose", words))
     about += [
         ("sent", f"{found['bytes']:,} bytes, {found['support_rows']:,} support rows"),
         ("seconds", f"{found['seconds']['all']:.1f}"),
         ("written to", found["output"]),
     ]
-    return [listed(about), experts_table(est.model_, est.aggregation_.mass)]
+    return [
+        listed(about),
+        *candidates_tables(found["candidates"]),
+        experts_table(est.model_, est.aggregation_.mass),
+    ]

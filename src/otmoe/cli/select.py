@@ -42,7 +42,7 @@ the number that was chosen.""",
     default="bic",
     show_default=True,
     section="Fit",
-    help="By which to choose. The elbow needs no second pass over the rows.",
+    help="By which to choose. expected_bic and elbow need no second pass over the rows.",
 )
 @options.family("Fit")
 @options.seed("Fit")
@@ -102,16 +102,26 @@ def select(
 Examples:
   otmoe elbow "*.moe.json"
   otmoe elbow "*.moe.json" --experts 2-8 --support covariates.parquet
+  otmoe elbow "*.moe.json" --criterion elbow
 
-The elbow is never at either end of the numbers, so leave room on both sides; and let the sites
-fit as many experts as there could be, and a few more.""",
+Let the sites fit as many experts as there could be, and a few more. The elbow, by which the command
+has its name and which --criterion elbow takes, is never at either end of the numbers.""",
 )
 @click.argument("files", nargs=-1, required=True, metavar="FILES...")
 @options.exclude
 @options.support
 @options.n_support
 @options.missing("Support")
-@options.numbers("Merging", ", three or more")
+@options.numbers("Merging")
+@option(
+    "--criterion",
+    type=click.Choice(["expected_bic", "elbow"]),
+    default="expected_bic",
+    show_default=True,
+    section="Merging",
+    help="By which to choose: BIC by the likelihood that the sites' own models expect, or the "
+    "elbow of the transport objective, which takes three numbers or more.",
+)
 @options.seed("Merging")
 @speech
 def elbow(
@@ -121,19 +131,23 @@ def elbow(
     n_support: int,
     missing: Literal["error", "drop"],
     experts: list[int],
+    criterion: str,
     seed: int,
     as_json: bool,
     quiet: bool,
 ) -> None:
     """Compare numbers of experts by the messages of many sites alone.
 
-    FILES are messages, as for `otmoe aggregate`. They are merged to every number, and the number
-    after which the transport objective falls no further is the one they call for. No site is asked.
+    FILES are messages, as for `otmoe aggregate`. They are merged to every number. What each merged
+    model is expected to lose to the sites' own is weighed against its parameters, as BIC does; the
+    elbow of the transport objective stands beside it. No site is asked.
     """
     messages = open_inbox(files, exclude, skip_bad=False).messages
     X = support_of(messages, support, n_support, missing, seed)
-    found = select_from_messages(messages, X, experts, random_state=seed, n_jobs=-1)
-    say(_report(found, "elbow", "elbow"), as_json, quiet, str(found))
+    found = select_from_messages(
+        messages, X, experts, criterion=criterion, random_state=seed, n_jobs=-1
+    )
+    say(_report(found, "elbow", criterion), as_json, quiet, str(found))
 
 
 def _report(found: Selection, command: str, criterion: str) -> dict[str, Any]:
@@ -143,6 +157,7 @@ def _report(found: Selection, command: str, criterion: str) -> dict[str, Any]:
         "command": command,
         "criterion": criterion,
         "n_experts": found.n_experts,
+        "expected_bic": found.best("expected_bic").n_experts,
         "elbow": found.best("elbow").n_experts if len(table) > 2 else None,
         "notes": told(found.notes),
         "table": table,

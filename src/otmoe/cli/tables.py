@@ -9,6 +9,7 @@ import numpy as np
 from rich import box
 from rich.table import Table
 
+from otmoe.aggregation import Aggregation
 from otmoe.model.mixture import MoE
 
 _TERMS = 5  # coefficients that are shown
@@ -38,6 +39,26 @@ def table_of(heads: Sequence[str], rows: Iterable[Sequence[str]], words: Any = (
     for row in rows:
         table.add_row(*row)
     return table
+
+
+def candidates_of(result: Aggregation) -> list[dict[str, Any]]:
+    """Return what the server chose from as --json prints it, the best first."""
+    return [
+        {**vars(candidate), "chosen": candidate.method == result.method}
+        for candidate in result.candidates
+    ]
+
+
+def candidates_tables(candidates: Sequence[dict[str, Any]]) -> list[Table]:
+    """Return the table of what the server chose from; none where the method was given."""
+    if not candidates:
+        return []
+    heads = ["candidate", "experts", "expected nats lost per row", ""]
+    rows = (
+        [c["method"], str(c["n_experts"]), f"{c['lost']:.4g}", "chosen" if c["chosen"] else ""]
+        for c in candidates
+    )
+    return [table_of(heads, rows, {"candidate", ""})]
 
 
 def experts_table(model: MoE, mass: Sequence[float]) -> Table:

@@ -15,6 +15,7 @@ from otmoe.text.errors import InvalidInput, InvalidType
 from otmoe.text.sentences import Error
 
 _NAMES = {"bic": "BIC", "icl": "ICL"}
+_AS_IT_IS = {"mm": "$R_c$, nats", "kl": "expected nats lost per row"}
 
 
 class ConvergenceDisplay(Display):
@@ -22,12 +23,12 @@ class ConvergenceDisplay(Display):
 
     A likelihood is drawn as its distance to the last value, on a logarithmic scale: a straight line
     is linear convergence (EM), one that dives is quadratic (Newton's method). The objective of
-    merging, R_c, is drawn as it is.
+    merging, R_c or expected nats lost per row, is drawn as it is.
 
     Parameters
     ----------
     trace : ndarray of shape (T,)
-    kind : {"em", "refine", "mm"}
+    kind : {"em", "refine", "mm", "kl"}
 
     Attributes
     ----------
@@ -76,13 +77,14 @@ class ConvergenceDisplay(Display):
             return cls(found.refinement.trace, "refine").plot(ax=ax, **options)
         if not len(found.trace):
             raise InvalidInput(Error.NO_ITERATIONS, method=found.method)
-        return cls(found.trace, "mm").plot(ax=ax, **options)
+        kind = "kl" if found.method == "kl" else "mm"
+        return cls(found.trace, kind).plot(ax=ax, **options)
 
     @property
     def shown(self) -> tuple[Floats, Floats]:
         """Iterations and heights that are drawn."""
         steps = np.arange(len(self.trace))
-        if self.kind == "mm":
+        if self.kind in _AS_IT_IS:
             return steps, self.trace
         gap = self.trace[-1] - self.trace
         kept = gap > 0
@@ -103,9 +105,9 @@ class ConvergenceDisplay(Display):
         style = {"color": PALETTE[0], "marker": "o", "ms": 3.5, "lw": 1.4, **options}
         (self.line_,) = ax.plot(*self.shown, **style)
         ax.xaxis.set_major_locator(MaxNLocator(integer=True))
-        if self.kind == "mm":
+        if self.kind in _AS_IT_IS:
             ax.set_xlabel("iteration")
-            ax.set_ylabel("$R_c$, nats")
+            ax.set_ylabel(_AS_IT_IS[self.kind])
             ax.ticklabel_format(axis="y", useOffset=False)
         else:
             ax.set_xlabel("iteration" if self.kind == "em" else "refine round")
@@ -116,7 +118,10 @@ class ConvergenceDisplay(Display):
 
 
 class SelectionDisplay(Display):
-    """Numbers of experts side by side: BIC and ICL, and the transport objective where there is one.
+    """Numbers of experts side by side: by the rows, by what is expected, by transport.
+
+    BIC and ICL where the rows were asked; the BIC that the sites' own models expect, and the
+    transport objective, where models were merged.
 
     Parameters
     ----------
@@ -125,7 +130,7 @@ class SelectionDisplay(Display):
     Attributes
     ----------
     lines_ : dict
-        Lines of "bic", "icl" and "cost".
+        Lines of "bic", "icl", "expected_bic" and "cost".
     best_ : dict
         The mark at the best of each.
     axes_, figure_
@@ -145,7 +150,8 @@ class SelectionDisplay(Display):
         ----------
         selection : Selection
         ax : sequence of matplotlib Axes, optional
-            One for the criteria, one for the transport objective, as far as there are such.
+            One for BIC and ICL, one for what is expected, one for the transport objective, as far
+            as there are such.
         **options
             Of :meth:`plot`.
         """
@@ -164,7 +170,8 @@ class SelectionDisplay(Display):
         K = [c.n_experts for c in candidates]
         scored = not any(np.isnan(c.bic) for c in candidates)
         bent = not np.all(np.isnan(self.selection.bend))
-        axes = self._on_several(ax, max(scored + bent, 1), (3.7, 2.9))
+        expected = not any(np.isnan(c.expected_bic) for c in candidates)
+        axes = self._on_several(ax, max(scored + expected + bent, 1), (3.7, 2.9))
         self.lines_: dict[str, Any] = {}
         self.best_: dict[str, Any] = {}
 
@@ -184,6 +191,10 @@ class SelectionDisplay(Display):
                 draw(axes[0], key, key, name, PALETTE[place], **style)
             axes[0].set_ylabel("criterion, lower is better")
             axes[0].legend(frameon=False)
+        if expected:
+            name = "expected BIC"
+            draw(axes[int(scored)], "expected_bic", "expected_bic", name, PALETTE[3])
+            axes[int(scored)].set_ylabel(f"{name}, lower is better")
         if bent:
             draw(axes[-1], "cost", "elbow", "$R_c$", PALETTE[2])
             axes[-1].set_yscale("log")

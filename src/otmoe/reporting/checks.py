@@ -10,13 +10,14 @@ import numpy as np
 from otmoe.arrays.numerics import Floats
 from otmoe.documents.aggregation import AggregationRecord
 from otmoe.text.notices import Notice, listed
-from otmoe.text.sentences import Finding
+from otmoe.text.sentences import Finding, Warn
 
 LEVELS = {
     Finding.MERGING_STOPPED.code: "bad",
     Finding.SITES_STAND_OUT.code: "bad",
     Finding.MERGING_ENDED.code: "good",
     Finding.NO_SITE_STANDS_OUT.code: "good",
+    Finding.NO_OWN_MODEL_BETTER.code: "good",
     Finding.FITS_CONVERGED.code: "good",
     Finding.INTERVALS.code: "good",
 }
@@ -70,6 +71,7 @@ def _sites(record: AggregationRecord) -> Iterator[Notice]:
         yield Finding.NO_SITE_STANDS_OUT()
     else:
         yield Finding.NOT_COMPARED()
+    yield from _served(record)
     if record.left_out:
         yield _about(Finding.LEFT_OUT, record.left_out)
     stopped = [site.site for site in sites if not site.converged]
@@ -79,6 +81,25 @@ def _sites(record: AggregationRecord) -> Iterator[Notice]:
     first = max(sites, key=lambda site: site.weight)
     if len(sites) > 2 and first.weight > _MOST:
         yield _about(Finding.ONE_SITE_DOMINATES, [first.site], name=first.site, share=first.weight)
+
+
+def _served(record: AggregationRecord) -> Iterator[Notice]:
+    """Say whether sites are better off with their own models; nothing where that is not known."""
+    lost = mean_lost(record)
+    if lost is None or len(record.sites) < 2:
+        return
+    differ = [w for w in record.warnings if w.code == Warn.SITES_DIFFER.code]
+    if differ:
+        yield _about(Finding.OWN_MODELS_BETTER, differ[0].sites)
+    else:
+        yield Finding.NO_OWN_MODEL_BETTER(lost=lost)
+
+
+def mean_lost(record: AggregationRecord) -> float | None:
+    """Return the expected nats lost per row, the mean over the sites by weight, if it is known."""
+    known = [(site.lost, site.weight) for site in record.sites if site.lost is not None]
+    total = sum(weight for _, weight in known)
+    return sum(lost * weight for lost, weight in known) / total if total > 0 else None
 
 
 def _experts(record: AggregationRecord, mass: Floats) -> Iterator[Notice]:

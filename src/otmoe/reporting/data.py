@@ -14,7 +14,7 @@ from otmoe.inference.estimates import estimates, of_variance
 from otmoe.inference.parameters import parameters
 from otmoe.model.gate import SoftmaxGate
 from otmoe.model.mixture import MoE
-from otmoe.reporting.checks import checks_of
+from otmoe.reporting.checks import checks_of, mean_lost
 from otmoe.text.records import TEXTS
 from otmoe.text.sentences import Finding
 
@@ -73,7 +73,8 @@ def page_data(
         return data
     mass = _mass(record)
     data["aggregation"] = _aggregation(record) | {
-        "mass": None if mass is None else mass.sum(axis=0).tolist()
+        "mass": None if mass is None else mass.sum(axis=0).tolist(),
+        "lost": mean_lost(record),
     }
     data["checks"] = checks_of(record, mass)
     return data

@@ -3,38 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from textwrap import fill
 from typing import Any
 
 import numpy as np
 
-from otmoe.aggregation import Aggregation
 from otmoe.arrays.numerics import Floats
 from otmoe.likelihood.iterations import NEGLIGIBLE
 from otmoe.model.mixture import MoE
+from otmoe.selection.candidate import Candidate, Score
 from otmoe.text.errors import InvalidInput
 from otmoe.text.notices import Notice
 from otmoe.text.sentences import Error, Warn
 
-CRITERIA = ("bic", "icl", "elbow")
-
-DEGENERATE = frozenset(
-    warning.code
-    for warning in (
-        Warn.VARIANCE_AT_FLOOR,
-        Warn.SEPARATED,
-        Warn.IDENTICAL_EXPERTS,
-        Warn.EXPERTS_WITHOUT_ROWS,
-        Warn.EXPERT_BY_CHANCE,
-    )
-)
-"""Codes of fits that are not chosen, as long as there are others."""
+CRITERIA = ("bic", "icl", "expected_bic", "elbow")
 
 CLEAR = 0.5
 """Bend of log R_c below which an elbow is doubtful (maths 16; `python -m benchmarks constants`)."""
 
 _NO_COST = 1e-9  # nats: what rounding leaves of R_c where all sites agree
+
+_NAMES = {
+    "bic": "BIC",
+    "icl": "ICL",
+    "expected_bic": "the BIC that the sites' own models expect",
+    "elbow": "the elbow of R_c",
+}
 
 _COLUMNS = (
     ("K", "n_experts", "d"),
@@ -43,101 +38,13 @@ _COLUMNS = (
     ("BIC", "bic", ",.1f"),
     ("ICL", "icl", ",.1f"),
     ("entropy", "entropy", ",.1f"),
+    ("lost", "lost", ".4g"),
+    ("apart", "apart", ".4g"),
+    ("expected BIC", "expected_bic", ",.1f"),
     ("R_c", "cost", ".4g"),
     ("bend", "bend", ".2f"),
     ("seconds", "seconds", ".2f"),
 )
-
-
-@dataclass(frozen=True)
-class Score:
-    """What some rows say about a model; scores add up over sites.
-
-    Attributes
-    ----------
-    log_likelihood : float
-        Weighted sum of log f(y | x).
-    entropy : float
-        Weighted sum of the entropies of the rows' responsibilities.
-    n_samples : float
-        Sum of the weights.
-    """
-
-    log_likelihood: float
-    entropy: float
-    n_samples: float
-
-    def __add__(self, other: Score) -> Score:
-        return Score(
-            self.log_likelihood + other.log_likelihood,
-            self.entropy + other.entropy,
-            self.n_samples + other.n_samples,
-        )
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """A number of experts, and how well it does.
-
-    Attributes
-    ----------
-    n_experts : int
-    model : MoE
-    score : Score, optional
-        Of all rows; None until they have been asked.
-    cost : float
-        R_c of the merged model; NaN where nothing was merged.
-    seconds : float
-        Of the fit, or of merging.
-    warnings : tuple of Notice
-        What one should know about it.
-    estimator : object
-        The fitted estimator.
-    aggregation : Aggregation, optional
-        How the model was merged.
-    """
-
-    n_experts: int
-    model: MoE = field(repr=False)
-    score: Score | None = None
-    cost: float = np.nan
-    seconds: float = np.nan
-    warnings: tuple[Notice, ...] = ()
-    estimator: Any = field(default=None, repr=False)
-    aggregation: Aggregation | None = field(default=None, repr=False)
-
-    @property
-    def n_parameters(self) -> int:
-        """Number of free parameters, less those that no row can determine."""
-        fit = getattr(self.estimator, "fit_", None)
-        return self.model.n_parameters if fit is None else int(fit.rank)
-
-    @property
-    def degenerate(self) -> bool:
-        """Whether the fit is one that no criterion should choose."""
-        return any(warning.code in DEGENERATE for warning in self.warnings)
-
-    @property
-    def log_likelihood(self) -> float:
-        """Of all rows, without any penalty; NaN if it is not known."""
-        return np.nan if self.score is None else self.score.log_likelihood
-
-    @property
-    def entropy(self) -> float:
-        """Of the responsibilities, summed over rows: 0 if each row has its expert."""
-        return np.nan if self.score is None else self.score.entropy
-
-    @property
-    def bic(self) -> float:
-        """Bayesian information criterion; lower is better."""
-        if self.score is None:
-            return np.nan
-        return -2 * self.log_likelihood + self.n_parameters * float(np.log(self.score.n_samples))
-
-    @property
-    def icl(self) -> float:
-        """Integrated completed likelihood, BIC plus twice the entropy; lower is better."""
-        return self.bic + 2 * self.entropy
 
 
 @dataclass(frozen=True)
@@ -148,7 +55,7 @@ class Selection:
     ----------
     candidates : tuple of Candidate
         In the order of their number of experts.
-    criterion : {"bic", "icl", "elbow"}
+    criterion : {"bic", "icl", "expected_bic", "elbow"}
         By which the best is taken, unless another is asked for.
     remarks : tuple of Notice
         What happened on the way: shards that failed or were left out.
@@ -170,7 +77,7 @@ class Selection:
 
         Parameters
         ----------
-        criterion : {"bic", "icl", "elbow"}, optional
+        criterion : {"bic", "icl", "expected_bic", "elbow"}, optional
             By default that of the selection.
         """
         criterion = check_criterion(criterion or self.criterion)
@@ -181,7 +88,10 @@ class Selection:
         else:
             values = np.array([getattr(c, criterion) for c in self.candidates])
             if np.any(np.isnan(values)):
-                raise InvalidInput(Error.NO_LIKELIHOODS, criterion=criterion)
+                code = Error.NO_LIKELIHOODS
+                if criterion == "expected_bic":
+                    code = Error.NO_EXPECTATION
+                raise InvalidInput(code, criterion=criterion)
             sound = np.array([not c.degenerate for c in self.candidates])
             if np.any(sound):
                 values = np.where(sound, values, np.inf)
@@ -248,7 +158,7 @@ class Selection:
         ----------
         answers : mapping of str to sequence of Score
             By site, what :func:`otmoe.candidate_scores` says about each candidate, in their order.
-        criterion : {"bic", "icl", "elbow"}
+        criterion : {"bic", "icl", "expected_bic", "elbow"}
             Of the result.
         """
         if not answers:
@@ -292,8 +202,7 @@ class Selection:
             f"{mark:1} " + "  ".join(f"{c:>{w}}" for c, w in zip(line, widths, strict=True))
             for mark, line in zip(marks, cells, strict=True)
         ]
-        name = {"bic": "BIC", "icl": "ICL", "elbow": "the elbow of R_c"}[self.criterion]
-        lines.append(f"* {chosen} expert{'s' if chosen > 1 else ''}, by {name}.")
+        lines.append(f"* {chosen} expert{'s' if chosen > 1 else ''}, by {_NAMES[self.criterion]}.")
         return "\n".join(
             lines + [fill(str(note), 100, subsequent_indent="  ") for note in self.notes]
         )

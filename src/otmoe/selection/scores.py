@@ -15,7 +15,7 @@ from otmoe.estimators import MoEClassifier, MoERegressor
 from otmoe.likelihood.rows import Rows
 from otmoe.model.mixture import MoE
 from otmoe.model.target import Target
-from otmoe.selection.result import Score
+from otmoe.selection.candidate import Score
 from otmoe.text.arguments import check_offset, check_weight
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
-from otmoe.aggregation import Aggregation, merged
+from otmoe.aggregation import Aggregation
 from otmoe.data.shards import Shard
 from otmoe.distributed.rounds import refine_shards
 from otmoe.documents.message import LocalModel
@@ -21,9 +21,11 @@ from otmoe.likelihood.rows import Rows, Scaling
 from otmoe.model.mixture import MoE
 from otmoe.model.ridge import Ridge
 from otmoe.model.target import Target
-from otmoe.selection.result import Candidate, Selection, check_criterion
+from otmoe.selection.candidate import Candidate
+from otmoe.selection.merging import merged_to
+from otmoe.selection.result import Selection, check_criterion
 from otmoe.selection.scores import ScoreTask, estimator_of, score, score_local
-from otmoe.text.arguments import check_offset, check_weight, check_whole, generator
+from otmoe.text.arguments import check_offset, check_weight, check_whole
 from otmoe.text.errors import InvalidInput, InvalidType
 from otmoe.text.notices import Notice
 from otmoe.text.sentences import Error, Warn
@@ -79,6 +81,8 @@ def select_n_experts(
     """
     if check_criterion(criterion) == "elbow":
         raise InvalidInput(Error.ELBOW_ON_ROWS)
+    if criterion == "expected_bic":
+        raise InvalidInput(Error.NO_EXPECTATION, criterion=criterion)
     estimator = MoERegressor(random_state=0) if estimator is None else estimator
     path: list[Candidate] = []
     for K in sorted(_numbers(n_experts)):
@@ -130,7 +134,7 @@ def select_over_shards(
 
     Every shard is fitted once, with the largest number of experts. The local models are merged to
     each number here. For BIC and ICL every shard then returns the log-likelihood of all candidates,
-    in one round; the elbow does without.
+    in one round; the BIC that their own models expect, and the elbow, do without.
 
     Parameters
     ----------
@@ -141,7 +145,7 @@ def select_over_shards(
     estimator : DistributedMoERegressor or DistributedMoEClassifier, optional
         How shards are fitted and merged, and where; by default
         ``DistributedMoERegressor(random_state=0)``. Its `refine` rounds are made for every number.
-    criterion : {"bic", "icl", "elbow"}
+    criterion : {"bic", "icl", "expected_bic", "elbow"}
         By which the best is taken.
     retries, timeout, on_error, progress
         Of :meth:`DistributedMoERegressor.fit_shards`. With ``on_error="skip"`` only shards that
@@ -185,8 +189,8 @@ def select_over_shards(
     ]
     failed = [Warn.SHARD_FAILED(sites=(f.name,), name=f.name, cause=f.cause) for f in est.failures_]
     remarks = (*failed, *left_out, *found.remarks)
-    found = replace(found, remarks=remarks)
-    if criterion == "elbow":
+    found = replace(found, criterion=criterion, remarks=remarks)
+    if criterion in ("elbow", "expected_bic"):
         return found
 
     # What is asked about: the merged models, and where their refine rounds have led.
@@ -229,15 +233,16 @@ def select_from_messages(
     support: Any = None,
     n_experts: Iterable[int] = range(1, 7),
     *,
-    method: str = "reduction",
+    method: str = "kl",
+    criterion: str = "expected_bic",
     site_weight: Any = None,
     random_state: Any = 0,
     n_jobs: int | None = None,
 ) -> Selection:
-    """Merge local models to several numbers of experts, and look for the elbow of R_c.
+    """Merge local models to several numbers of experts, and compare what comes of it.
 
     Nothing but the messages is needed. The sites should have fitted at least as many experts as
-    the largest number that is likely; the elbow is never at either end of the numbers tried.
+    the largest number that is likely.
 
     Parameters
     ----------
@@ -245,9 +250,12 @@ def select_from_messages(
     support, site_weight, n_jobs
         As in :func:`otmoe.aggregate`.
     n_experts : iterable of int
-        Numbers to try, three or more.
+        Numbers to try; three or more for the elbow, which is never at either end of them.
     method : str
-        As in :func:`otmoe.aggregate`.
+        As in :func:`otmoe.aggregate`; "auto" is "kl" here, since one expert is a number of its own.
+    criterion : {"expected_bic", "elbow"}
+        "expected_bic" is BIC with the likelihood that the sites' own models expect of each merged
+        one (maths 17); "elbow" is where the fall of log R_c slows down most (maths 16).
     random_state : int, Generator or None
 
     Returns
@@ -273,38 +281,22 @@ def select_from_messages(
     >>> found.scored(answers).n_experts
     2
     """
+    if criterion not in ("expected_bic", "elbow"):
+        choices = ["elbow", "expected_bic"]
+        raise InvalidInput(Error.NOT_ONE_OF, name="criterion", value=criterion, choices=choices)
     numbers = _numbers(n_experts)
-    _check_elbow(numbers)
-    return _merged(tuple(messages), support, numbers, method, site_weight, random_state, n_jobs)
+    if criterion == "elbow":
+        _check_elbow(numbers)
+    found = _merged(tuple(messages), support, numbers, method, site_weight, random_state, n_jobs)
+    return replace(found, criterion=criterion)
 
 
 def _merged(
-    messages: tuple[LocalModel, ...],
-    support: Any,
-    numbers: list[int],
-    method: str,
-    site_weight: Any,
-    random_state: Any,
-    n_jobs: int | None,
+    messages: tuple[LocalModel, ...], support: Any, numbers: list[int], *how: Any
 ) -> Selection:
     """Merge local models to each number of experts."""
-    seed = int(generator(random_state).integers(2**31))  # the same points for every number
-    found = []
-    for K in numbers:
-        result = merged(messages, support, K, method, site_weight, seed, n_jobs)
-        found.append(
-            Candidate(
-                K,
-                result.model,
-                None,
-                result.cost,
-                result.timings["total"],
-                tuple(w for w in result.warnings if w.code != Warn.SUPPORT_SHORT.code),
-                estimator_of(result.model),
-                result,
-            )
-        )
-    return Selection(tuple(found), "elbow", _thin(messages))
+    found = merged_to(messages, support, numbers, *how)
+    return Selection(found, "elbow", _thin(messages))
 
 
 # -- parts -------------------------------------------------------------------------------------

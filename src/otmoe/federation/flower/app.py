@@ -265,6 +265,7 @@ def serve(grid: Any, config: Mapping[str, Any]) -> Aggregation:
         "made by": "otmoe.federation.flower.app",
         "target": request.target,
         "method": plan.method,
+        **({"chosen": result.method} if result.candidates else {}),
         "seed": request.seed,
         "sites": words(", ".join(record.site for record in result.sites), LONGEST_SENTENCE),
         "left out": words(

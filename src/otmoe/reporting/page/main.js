@@ -36,9 +36,16 @@ function headline() {
         tile(
             merged.method,
             `method, ${plural(merged.n_support, "support point")}`,
+            ...(merged.candidates.length ? ["chosen by the server"] : []),
             ...(rounds ? [`then ${plural(rounds.rounds, "refine round")}`] : ["one round"]),
         );
         tile(num(merged.cost, 3), "R_c: nats between the sites' experts and the merged ones");
+        if (merged.lost !== null)
+            tile(
+                num(merged.lost, 3),
+                "expected nats per row lost to the sites' own models",
+                ...(rounds ? ["before the refine rounds"] : []),
+            );
         if (rounds)
             tile(
                 num(rounds.log_likelihood / rounds.n_samples, 5),
@@ -168,6 +175,34 @@ function curve(all, name, from) {
     };
 }
 
+// What the server chose from; nothing where the method was given.
+function candidates(box) {
+    if (!merged.candidates.length) return;
+    const part = el(
+        "div",
+        { id: "candidates" },
+        el("h3", {}, "What the server chose from"),
+        el(
+            "p",
+            { class: "quiet" },
+            "Nats per row that each is expected to lose to the sites' own models, at covariates of the sites. " +
+                "One that is better by next to nothing is not preferred to the simpler one.",
+        ),
+    );
+    box.append(part);
+    const columns = [
+        { head: "candidate", words: true, value: (c) => c.method },
+        { head: "experts", value: (c) => c.n_experts },
+        { head: "expected nats lost", value: (c) => c.lost, show: (c) => num(c.lost, 4) },
+        {
+            head: "taken",
+            words: true,
+            value: (c) => (c.method === merged.method ? "chosen" : ""),
+        },
+    ];
+    table(part, columns, merged.candidates, { sort: 2, down: false });
+}
+
 function convergenceSection() {
     if (!merged) return;
     const box = section("convergence", "How the merging went");
@@ -178,12 +213,14 @@ function convergenceSection() {
             `${merged.converged ? "It ended well" : "It did not converge"}: ${merged.status}.`,
         ),
     );
+    candidates(box);
     const columns = el("div", { class: "columns" });
     box.append(columns);
     if (merged.trace.length > 1) {
-        const part = el("div", {}, el("h3", {}, "R_c in nats; it never rises"));
+        const name = merged.method === "kl" ? "Expected nats lost per row" : "R_c in nats";
+        const part = el("div", {}, el("h3", {}, `${name}; it never rises`));
         columns.append(part);
-        picture(part, curve(merged.trace, "R_c", "iteration"));
+        picture(part, curve(merged.trace, name, "iteration"));
     }
     const rounds = merged.refinement;
     if (rounds && rounds.trace.length) {

@@ -11,6 +11,7 @@ const PART_COLOURS = {
 };
 const partColour = (part) => `var(--e${PART_COLOURS[part]})`;
 const sentBy = (site) => sum(Object.values(site.sent));
+const LOST = "expected nats per row lost to the site's own model";
 const perRow = (site) => site.log_likelihood / site.n_samples;
 
 function statusOf(site) {
@@ -36,11 +37,14 @@ function joined(parts, otherwise) {
 function siteSection() {
     if (!merged) return;
     const out = Object.entries(merged.left_out);
+    const knowsLost = merged.lost !== null;
     const box = section(
         "sites",
         "Sites",
         "Weight: how much a site counts. Cost: nats by which its experts differ from those they were sent to. " +
-            "Disagreement: how far its predictions are from those of the others, in nats per row. Click on a site to follow it through the page.",
+            "Disagreement: how far its predictions are from those of the others, in nats per row. " +
+            (knowsLost ? `Lost: ${LOST}. ` : "") +
+            "Click on a site to follow it through the page.",
     );
     const index = new Map(sites.map((site, i) => [site, i]));
     const columns = [
@@ -55,6 +59,9 @@ function siteSection() {
         { head: "weight", value: (s) => s.weight, show: (s) => share(s.weight) },
         { head: "cost", optional: true, value: (s) => s.cost, show: (s) => num(s.cost, 3) },
         { head: "disagreement", value: (s) => s.disagreement, show: (s) => num(s.disagreement, 3) },
+        ...(knowsLost
+            ? [{ head: "lost", title: LOST, value: (s) => s.lost, show: (s) => num(s.lost, 3) }]
+            : []),
         { head: "log-lik. per row", optional: true, value: perRow, show: (s) => num(perRow(s), 4) },
         { head: "sent", optional: true, value: sentBy, show: (s) => bytes(sentBy(s)) },
         {
@@ -97,6 +104,7 @@ function sitePanel(i) {
             "disagreement",
             site.disagreement === null ? "not known" : `${num(site.disagreement, 3)} nats per row`,
         ],
+        ...(site.lost === null ? [] : [["lost", `${num(site.lost, 3)}: ${LOST}`]]),
         ["log-likelihood per row", `${num(perRow(site), 4)} (its own model)`],
         ["local fit", (site.converged ? "" : "not converged: ") + site.status],
         ...(site.coverage < 1 ? [["has a say", `at ${share(site.coverage)} of the support points`]] : []),

@@ -3,7 +3,7 @@
 const PAGE = 25;
 const PRINTED = 50;
 
-// columns: {head, value: row => number or text, show: row => text or node, words, optional}
+// columns: {head, title, value: row => number or text, show: row => text or node, words, optional}
 // options: {name: row => text, site: row => index of a site, sort, down, search}
 function table(box, columns, rows, options = {}) {
     const state = {
@@ -16,7 +16,7 @@ function table(box, columns, rows, options = {}) {
     const heads = columns.map((column, j) =>
         el(
             "th",
-            { class: classes(column), scope: "col" },
+            { class: classes(column), scope: "col", title: column.title },
             el("button", { type: "button", onclick: () => sort(j) }, column.head),
         ),
     );

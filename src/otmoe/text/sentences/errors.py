@@ -625,7 +625,7 @@ class Error(Sentence):
     )
     ELBOW_TOO_FEW = (
         "n_experts is {numbers}: an elbow has a number below and one above; give three numbers "
-        "of experts or more, or choose by 'bic'."
+        "of experts or more, or choose by 'bic' or, from messages alone, by 'expected_bic'."
     )
     ONE_NUMBER = "n_experts is {value}; give several numbers, such as range(1, 7)."
     NO_NUMBERS = "n_experts is empty; give the numbers of experts to try."
@@ -633,6 +633,10 @@ class Error(Sentence):
     NO_ELBOW = (
         "the elbow is a bend of R_c, which merged models have, and needs a number of experts "
         "below and one above: merge local models to three numbers or more, or choose by 'bic'."
+    )
+    NO_EXPECTATION = (
+        "{criterion!r} is of models that were merged, and of what they are expected to lose to the "
+        "sites' own: use select_over_shards or select_from_messages, or choose by 'bic'."
     )
     NO_LIKELIHOODS = (
         "{criterion!r} needs the log-likelihood of all rows: ask the sites (candidate_scores) "

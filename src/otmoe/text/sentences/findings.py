@@ -44,6 +44,14 @@ class Finding(Sentence):
         "The predictions of the sites were not compared with each other: with fewer than three of "
         "them, or for shards of one data set, that is not done."
     )
+    OWN_MODELS_BETTER = (
+        "Sites that are expected to be served better by their own models than by the one merged "
+        "in one round, and by more than chance explains: {names}. Keep their own models beside it."
+    )
+    NO_OWN_MODEL_BETTER = (
+        "No site's own model is expected to serve it better than the merged one by more than "
+        "chance explains; on average that loses {lost:.2g} nats per row."
+    )
     LEFT_OUT = "Left out: {names}. The table of sites says why."
     FITS_STOPPED = "Local fits that did not converge: {names}."
     FITS_CONVERGED = "Every local fit converged."

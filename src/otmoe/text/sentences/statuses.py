@@ -47,6 +47,10 @@ class Status(Sentence):
         "stopped before convergence after {iterations} iterations, {lost:.3g} nats per row below "
         "what the sites' own models expect of themselves"
     )
+    DENSITIES_GIVEN_UP = (
+        "kept the reduction, since densities can be merged into narrower experts than any site has; "
+        "it {start}"
+    )
     ONE_EXPERT = (
         "one expert for all sites, {lost:.3g} nats per row below what their own models expect of "
         "themselves"

@@ -1,0 +1,159 @@
+"""A number of experts, and what rows and sites' own models say about it (maths 16)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from otmoe.aggregation import Aggregation
+from otmoe.model.mixture import MoE
+from otmoe.text.notices import Notice
+from otmoe.text.sentences import Warn
+
+DEGENERATE = frozenset(
+    warning.code
+    for warning in (
+        Warn.VARIANCE_AT_FLOOR,
+        Warn.SEPARATED,
+        Warn.IDENTICAL_EXPERTS,
+        Warn.EXPERTS_WITHOUT_ROWS,
+        Warn.EXPERT_BY_CHANCE,
+    )
+)
+"""Codes of fits that are not chosen, as long as there are others."""
+
+
+@dataclass(frozen=True)
+class Score:
+    """What some rows say about a model; scores add up over sites.
+
+    Attributes
+    ----------
+    log_likelihood : float
+        Weighted sum of log f(y | x).
+    entropy : float
+        Weighted sum of the entropies of the rows' responsibilities.
+    n_samples : float
+        Sum of the weights.
+    """
+
+    log_likelihood: float
+    entropy: float
+    n_samples: float
+
+    def __add__(self, other: Score) -> Score:
+        return Score(
+            self.log_likelihood + other.log_likelihood,
+            self.entropy + other.entropy,
+            self.n_samples + other.n_samples,
+        )
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """What sites' own models expect of a model that was merged from them (maths 17).
+
+    Attributes
+    ----------
+    lost : float
+        Nats per row that it is expected to lose to the sites' own models.
+    apart : float
+        Four times its squared Hellinger distance to the sites' own models. For models that are near
+        it is the same; but what local experts of a few rows predict far from all others counts once
+        and not by how far that is.
+    n_samples : float
+        Rows of all sites.
+    """
+
+    lost: float
+    apart: float
+    n_samples: float
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A number of experts, and how well it does.
+
+    Attributes
+    ----------
+    n_experts : int
+    model : MoE
+    score : Score, optional
+        Of all rows; None until they have been asked.
+    cost : float
+        R_c of the merged model; NaN where nothing was merged.
+    seconds : float
+        Of the fit, or of merging.
+    warnings : tuple of Notice
+        What one should know about it.
+    estimator : object
+        The fitted estimator.
+    aggregation : Aggregation, optional
+        How the model was merged.
+    expectation : Expectation, optional
+        What the sites' own models expect of the merged model.
+    """
+
+    n_experts: int
+    model: MoE = field(repr=False)
+    score: Score | None = None
+    cost: float = np.nan
+    seconds: float = np.nan
+    warnings: tuple[Notice, ...] = ()
+    estimator: Any = field(default=None, repr=False)
+    aggregation: Aggregation | None = field(default=None, repr=False)
+    expectation: Expectation | None = None
+
+    @property
+    def n_parameters(self) -> int:
+        """Number of free parameters, less those that no row can determine."""
+        fit = getattr(self.estimator, "fit_", None)
+        return self.model.n_parameters if fit is None else int(fit.rank)
+
+    @property
+    def degenerate(self) -> bool:
+        """Whether the fit is one that no criterion should choose."""
+        return any(warning.code in DEGENERATE for warning in self.warnings)
+
+    @property
+    def log_likelihood(self) -> float:
+        """Of all rows, without any penalty; NaN if it is not known."""
+        return np.nan if self.score is None else self.score.log_likelihood
+
+    @property
+    def entropy(self) -> float:
+        """Of the responsibilities, summed over rows: 0 if each row has its expert."""
+        return np.nan if self.score is None else self.score.entropy
+
+    @property
+    def bic(self) -> float:
+        """Bayesian information criterion; lower is better."""
+        if self.score is None:
+            return np.nan
+        return -2 * self.log_likelihood + self.n_parameters * float(np.log(self.score.n_samples))
+
+    @property
+    def icl(self) -> float:
+        """Integrated completed likelihood, BIC plus twice the entropy; lower is better."""
+        return self.bic + 2 * self.entropy
+
+    @property
+    def lost(self) -> float:
+        """Nats per row that the merged model is expected to lose to the sites' own."""
+        return np.nan if self.expectation is None else self.expectation.lost
+
+    @property
+    def apart(self) -> float:
+        """Four times its squared Hellinger distance to the sites' own models."""
+        return np.nan if self.expectation is None else self.expectation.apart
+
+    @property
+    def expected_bic(self) -> float:
+        """BIC by the likelihood that the sites' own models expect; lower is better."""
+        known = self.expectation
+        if known is None:
+            return np.nan
+        penalty = self.model.n_parameters * float(np.log(known.n_samples))
+        return 2 * known.n_samples * known.apart + penalty
