@@ -36,6 +36,8 @@ from otmoe.distributed.fit import fit_shards
 from otmoe.distributed.start import shared_start
 from otmoe.distributed.task import Task, fit_local
 from otmoe.estimators.base import FitWarning
+from otmoe.model.experts import GaussianExperts
+from otmoe.model.ridge import Ridge
 from otmoe.model.target import Target
 from otmoe.text.arguments import generator
 from otmoe.text.sentences import Error, Finding, Warn
@@ -69,7 +71,8 @@ def task_of(shards, m, **options):
     """Return the task that `fitted` gives out for the m-th shard."""
     rng = generator(0)
     seeds = [int(rng.integers(2**31)) for _ in shards]
-    return Task(shards[m], seeds[m], 2, options={"n_init": 3} | options)
+    alpha = Ridge.of(GaussianExperts).shared(len(shards)).gate
+    return Task(shards[m], seeds[m], 2, options={"n_init": 3, "alpha": alpha} | options)
 
 
 def fitted(shards, **options):

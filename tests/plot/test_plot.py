@@ -113,7 +113,8 @@ def test_ribbons_neither_overlap_nor_leave_gaps_where_they_arrive(spread):
 
 def test_many_sites_are_drawn_as_one(spread, data):
     local = spread.local_models_
-    messages = [replace(local[m % 4], site=f"site {m}", n_samples=1.0 + m) for m in range(30)]
+    bare = [replace(message, grams=None) for message in local]
+    messages = [replace(bare[m % 4], site=f"site {m}", n_samples=1.0 + m) for m in range(30)]
     merged = aggregate(messages, data.X[:300])
     display = FlowDisplay.from_aggregation(merged, n_sites=5)
     assert display.sites == ["site 29", "site 28", "site 27", "site 26", "26 other sites"]

@@ -22,6 +22,7 @@ from otmoe.model.mixture import MoE
 _ARRAYS = 8  # numbers of a pseudo-row that a block holds at once, at least
 _AT_ONCE = 1024  # covariates of which pseudo-rows are made at once
 _SLIGHT = 1e-4  # of a gate below which an expert has no say
+_FAR = 1e300  # nats, where numbers end
 _RARE = 1e-5  # of the rows of an x, below which a pseudo-row is left out
 
 
@@ -208,7 +209,10 @@ def _of_block(model: MoE, X: Floats, share: Floats) -> tuple[Floats, Floats, Flo
     copies = np.full(len(Z), y.shape[1])
     flat = np.ascontiguousarray(y).ravel()
     own = np.asarray(model.posterior(Z, experts.observe(flat), copies=copies).log_density)
-    density = np.exp(own + experts.log_base(flat)).reshape(y.shape) * width
+    with np.errstate(over="ignore", invalid="ignore"):  # what a site predicts may have no number
+        log_density = np.nan_to_num(own + experts.log_base(flat), nan=-_FAR, neginf=-_FAR)
+    log_density = log_density.reshape(y.shape)
+    density = np.exp(log_density - log_density.max(axis=1, keepdims=True)) * width
     density /= density.sum(axis=1, keepdims=True)
     kept = density > _RARE
     density = np.where(kept, density, 0.0)
