@@ -341,10 +341,11 @@ def test_rows_come_before_draws_and_some_are_kept_to_judge_by(rng):
 
 
 def test_enough_covariates_and_never_too_many():
-    assert sizes(100, 4, 20.0)[0] == PER_PARAMETER * 100
-    fit, fresh = sizes(100, 4096, 20.0)
+    assert sizes(100, 4, 20.0, 1e6)[0] == PER_PARAMETER * 100
+    fit, fresh = sizes(100, 4096, 20.0, 1e6)
     assert 4096 * fit <= 4 * MOST_COVARIATES and fresh >= 25
-    assert sizes(100, 64, 1000.0)[0] < sizes(100, 64, 10.0)[0]
+    assert sizes(100, 64, 1000.0, 1e6)[0] < sizes(100, 64, 10.0, 1e6)[0]
+    assert sizes(100, 64, 100.0, 1e4)[0] < sizes(100, 64, 100.0, 1e6)[0]
 
 
 def test_common_points_serve_sites_of_which_nothing_is_known(rng):

@@ -23,7 +23,8 @@ that, two per cent, to the standard errors.
 MOST_COVARIATES = 2**16
 """Covariates of all sites, where each has enough: that bounds time and memory."""
 
-_MOST_ROWS = 2**21  # pseudo-rows of all sites; the same
+_PER_ROW = 4  # pseudo-rows of all sites for every row of theirs, so that fitting takes longer
+_MOST_ROWS = (2**18, 2**21)  # but no fewer, and no more
 _LEAST = 50  # covariates of a site
 _FRESH, _LEAST_FRESH = 8_000, 25  # covariates of all sites that judge models; of one site at least
 _HELD_OUT = 10  # one of so many judges, where a site has no more than are needed
@@ -108,7 +109,7 @@ class Places:
     fresh: tuple[SiteCovariates, ...]
 
 
-def sizes(n_parameters: int, n_sites: int, n_nodes: float) -> tuple[int, int]:
+def sizes(n_parameters: int, n_sites: int, n_nodes: float, n_rows: float) -> tuple[int, int]:
     """Return how many covariates of a site are wanted, to fit to and to judge by.
 
     Parameters
@@ -118,8 +119,11 @@ def sizes(n_parameters: int, n_sites: int, n_nodes: float) -> tuple[int, int]:
     n_sites : int
     n_nodes : float
         Pseudo-rows that one x becomes.
+    n_rows : float
+        Rows that the sites were fitted to.
     """
-    most = int(min(_MOST_ROWS / n_nodes, MOST_COVARIATES)) // n_sites
+    most_rows = np.clip(_PER_ROW * n_rows, *_MOST_ROWS)
+    most = int(min(most_rows / n_nodes, MOST_COVARIATES)) // n_sites
     fit = min(max(PER_PARAMETER * n_parameters, _LEAST), max(most, _LEAST))
     return fit, max(_FRESH // n_sites, _LEAST_FRESH)
 

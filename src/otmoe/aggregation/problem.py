@@ -115,7 +115,8 @@ class Problem:
         X = take_rows(self.sources.X, np.arange(min(_PILOT, len(self.sources))))
         pilot = [SiteCovariates(X, np.ones(len(X)))]
         each = len(pseudo_rows(self.models[:1], pilot)) / len(X)
-        wanted = sizes(self.n_parameters, len(self.models), each)
+        n_rows = sum(message.n_samples for message in self.messages)
+        wanted = sizes(self.n_parameters, len(self.models), each, n_rows)
         rng = np.random.default_rng(self.seed)
         return places(self.samplers, self.ensemble.gate, self.sources.X, *wanted, rng)
 

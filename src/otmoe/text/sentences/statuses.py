@@ -48,7 +48,7 @@ class Status(Sentence):
         "what the sites' own models expect of themselves"
     )
     DENSITIES_GIVEN_UP = (
-        "kept the reduction, since densities can be merged into narrower experts than any site has; "
+        "kept the reduction, since merging densities made experts narrower than any site has; "
         "it {start}"
     )
     ONE_EXPERT = (
