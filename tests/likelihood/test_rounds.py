@@ -23,6 +23,7 @@ from otmoe.distributed.rounds import refine_shards
 from otmoe.estimators.base import FitWarning
 from otmoe.likelihood.answers import site_information
 from otmoe.likelihood.fit import em
+from otmoe.likelihood.information import predictors_of
 from otmoe.likelihood.rounds import TOL, Refinement, advance, digest
 from otmoe.likelihood.rows import Rows, Scaling
 from otmoe.model.ridge import Ridge
@@ -121,11 +122,28 @@ def test_a_step_that_lowers_the_likelihood_is_taken_back(data):
     back = advance(far, asked(far, sites))
     assert back.best is state.best and back.trace == state.trace and back.rounds == 2
     information = back.best.information.matrix + back.penalty
+    blocks = predictors_of(back.model)
     tried, shorter = (
-        length(information, back.scaling.from_user(s.model).to_vector() - back.best.theta)
+        length(information, back.scaling.from_user(s.model).to_vector() - back.best.theta, blocks)
         for s in (far, back)
     )
-    assert 0 < shorter <= back.radius * (1 + 1e-9) and back.radius <= tried / 4
+    assert 0 < shorter <= back.radius * (1 + 1e-9) and back.radius <= tried / 2
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_from_afar_what_is_accepted_never_falls(data, seed):
+    start = nearby(np.random.default_rng(seed), data.truth, 1.0)
+    state, sites = Refinement(start, Scaling.of(data.X), RIDGE), parts(data)
+    while not state.is_done("auto"):
+        state = advance(state, asked(state, sites))
+    assert state.converged and state.rounds <= 25 and never_falls(np.array(state.trace))
+
+
+def test_parameters_belong_to_predictors():
+    model = simulate(10, 3, 2, random_state=0).truth
+    found = predictors_of(model)
+    assert len(found) == model.n_parameters
+    assert_array_equal(np.unique(found, return_counts=True)[1], [3] * 5 + [1] * 3)
 
 
 def test_a_step_that_keeps_its_promise_frees_the_next(data):
