@@ -296,5 +296,24 @@ def test_a_last_step_that_nobody_has_seen_is_taken_back_if_it_is_bad(data):
         state = refine_shards(shards, start, 1, scaling=scaling)
         first, last = (log_likelihood(m, data.X, data.y) for m in (start, state.model))
         assert last >= first - 1.0  # the ridge's part
-        taken_back += np.allclose(state.model.to_vector(), start.to_vector())
+        back = np.allclose(state.model.to_vector(), start.to_vector())
+        assert back == (state.kept is False) == (state.status.code == "step_taken_back")
+        assert codes(state.warnings(1)) == ["step_taken_back"] * back
+        taken_back += back
     assert 0 < taken_back < 20
+
+
+def test_rounds_that_give_up_say_so_and_what_to_do(data, monkeypatch):
+    monkeypatch.setattr("otmoe.likelihood.rounds.MOST_ROUNDS", 1)
+    est = DistributedMoERegressor(2, n_shards=10, refine="auto", random_state=0)
+    with pytest.warns(FitWarning) as caught:
+        est.fit(data.X, data.y)
+    assert not est.aggregation_.converged and not est.aggregation_.refinement.converged
+    assert codes(est.warnings_) == codes(est.aggregation_.warnings) == ["rounds_ended"]
+    assert "rounds_ended" in caught[0].message.codes
+    document = est.aggregation_.document()
+    assert [notice["code"] for notice in document["warnings"]] == ["rounds_ended"]
+    state = est.aggregation_.refinement
+    (named,) = state.warnings("auto", ["Lyon"])
+    assert named.sites == ("Lyon",) and "(Lyon)" in str(named)
+    assert state.warnings(1) == ()

@@ -23,7 +23,7 @@ from otmoe.model.mixture import MoE
 from otmoe.model.ridge import Ridge
 from otmoe.text.errors import InvalidInput
 from otmoe.text.notices import Notice
-from otmoe.text.sentences import Error, Status
+from otmoe.text.sentences import Error, Status, Warn
 
 # Halved and doubled by `python -m benchmarks constants`; docs/benchmarks.md has the table.
 TOL = 1e-6
@@ -94,6 +94,9 @@ class Refinement:
         Rounds, and the sites that did not answer them.
     sandwich : bool
         Whether sites are asked for their scatter, for the sandwich.
+    kept : bool, optional
+        Whether the last step was kept once sites had looked at it (:func:`judged`), or taken back;
+        none before they have, and where it is too short to matter.
     """
 
     model: MoE
@@ -107,6 +110,7 @@ class Refinement:
     trace: tuple[float, ...] = ()
     missing: tuple[tuple[int, str], ...] = ()
     sandwich: bool = False
+    kept: bool | None = None
 
     @property
     def converged(self) -> bool:
@@ -118,6 +122,29 @@ class Refinement:
         if rounds == "auto":
             return self.converged or self.rounds >= MOST_ROUNDS
         return self.rounds >= int(rounds)
+
+    def is_unseen(self, rounds: int | str) -> bool:
+        """Say whether that was the end, and nobody has looked at the last step (:func:`judged`)."""
+        known = self.best is not None and not self.converged
+        return known and self.is_done(rounds) and self.kept is None
+
+    def warnings(self, rounds: int | str, apart: Sequence[str] = ()) -> tuple[Notice, ...]:
+        """Return what has to be said about the end.
+
+        Parameters
+        ----------
+        rounds : int or "auto"
+            As asked for.
+        apart : sequence of str
+            Sites that are known to differ from the others.
+        """
+        if self.best is None or self.converged:
+            return ()
+        if rounds == "auto":
+            names = f" ({', '.join(apart)})" if apart else ""
+            facts = {"rounds": self.rounds, "status": self.status, "names": names}
+            return (Warn.ROUNDS_ENDED(sites=tuple(apart), **facts),)
+        return (Warn.STEP_TAKEN_BACK(rounds=self.rounds),) if self.kept is False else ()
 
     @property
     def penalty(self) -> Floats:
@@ -133,6 +160,8 @@ class Refinement:
         if self.best is None:
             return Status.NO_ROUNDS()
         rounds = f"{self.rounds} refine round{'s' if self.rounds > 1 else ''}"
+        if self.kept is False:
+            return Status.STEP_TAKEN_BACK(rounds=rounds)
         if not np.isfinite(self.decrement):
             return Status.INDEFINITE(rounds=rounds)
         distance = np.sqrt(max(self.decrement, 0.0))
@@ -200,6 +229,7 @@ def advance(
         radius=radius,
         decrement=decrement,
         trace=trace,
+        kept=None,
         missing=(
             *state.missing,
             *((state.rounds + 1, site) for site in expected if site not in names),
@@ -237,8 +267,10 @@ def judged(state: Refinement, log_likelihood: Mapping[str, float]) -> Refinement
     here = state.scaling.from_user(state.model)
     gain = _gain(state.best, here.to_vector(), log_likelihood, state.penalty)
     if gain >= -_slack(state.best):
-        return state
-    return replace(state, model=state.scaling.to_user(here.with_vector(state.best.theta)))
+        return replace(state, kept=True)
+    return replace(
+        state, kept=False, model=state.scaling.to_user(here.with_vector(state.best.theta))
+    )
 
 
 def _gain(best: Best, theta: Floats, log_likelihood: Mapping[str, float], penalty: Floats) -> float:

@@ -25,6 +25,10 @@ class Status(Sentence):
     NO_ROUNDS = "no round has been answered yet"
     INDEFINITE = "after {rounds} the information is not positive definite yet"
     NOT_AT_MAXIMUM = "after {rounds} the last step was {distance:.1g} standard errors long"
+    STEP_TAKEN_BACK = (
+        "after {rounds} the last step was taken back, since rows are less likely after it: this is "
+        "the model before that step"
+    )
     AT_MAXIMUM = (
         "after {rounds} the last step was {distance:.1g} standard errors long: this is the "
         "maximum-likelihood answer of all rows{but}"
