@@ -18,6 +18,7 @@ class Status(Sentence):
         "converged after {iterations} iterations, {distance:.1g} standard errors from the maximum; "
         "{agreed} of {searches} searches ended there{gap}"
     )
+    STARTED = "began at a given model, without a search, and {status}"
     OUT_OF_PASSES = "stopped after {passes} passes over the rows, before convergence"
     STUCK = "stopped after {iterations} iterations where no step raises the likelihood any more"
 
