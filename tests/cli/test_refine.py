@@ -18,6 +18,7 @@ from otmoe import FeatureSpec, load_features, load_model, observed_inference, sa
 from otmoe.data.columns import Column
 from otmoe.documents.reply import RefineReply
 from otmoe.documents.state import RefineState
+from otmoe.federation.rounds import request_of
 from otmoe.likelihood.fit import em
 from otmoe.model.target import class_codes
 from otmoe.text.sentences import Status, Warn
@@ -88,6 +89,15 @@ def reply(folder, name, number, *more):
 
 STEP = ["refine", "step", "state.json"]
 OUT = ["-o", "refined.json"]
+
+
+def one_round(folder, *more, names=tuple(SITES)):
+    """Take the only step, have sites look at it, and return what is said at the end."""
+    first = [f"{name}.round1.reply.json" for name in names]
+    fine(*STEP, *first, *OUT, "--force", *more)
+    for name in names:
+        reply(folder, name, 2, "--force")
+    return fine(*STEP, *(name.replace("1", "2") for name in first), *OUT, "--force", *more)
 
 
 def merging(path):
@@ -178,12 +188,13 @@ def test_a_folder_of_replies_is_its_files(inbox):
 
 def test_the_last_of_so_many_rounds_writes_the_model(inbox):
     begin(inbox, "--rounds", "1", "--force")
-    found = fine(*STEP, "*.round1.reply.json", *OUT)
+    found = one_round(inbox)
+    assert RefineState.load("state.json").refinement.kept
     assert f"warning: {Warn.SHELL_NOT_AT_MAXIMUM()}" in found.stderr
     assert str(Warn.SHELL_NO_INFERENCE(why="")) in found.stderr
     status = str(RefineState.load("state.json").refinement.status)
     over = {"code": "shell_rounds_over", "status": status}
-    args = [*STEP, "*.round1.reply.json", "-o", "again.json"]
+    args = [*STEP, "*.round2.reply.json", "-o", "again.json"]
     assert "state.json: " in changes_nothing(inbox, *args, **over)
 
 
@@ -191,18 +202,18 @@ def test_a_start_that_does_not_know_its_sites_ends_in_a_model_alone(inbox):
     fine("aggregate", "*.moe.json", "--model-only", "-o", "model.json", "--force")
     begin(inbox, "--rounds", "1", "--force")
     assert RefineState.load("state.json").aggregation is None
-    fine(*STEP, "*.round1.reply.json", *OUT)
+    one_round(inbox)
     assert merging(Path("refined.json").resolve()) == (None, None)
 
 
 def test_the_sites_can_be_left_out_of_the_last_file(inbox):
     begin(inbox, "--rounds", "1", "--force")
     state = Path("state.json").read_bytes()
-    fine(*STEP, "*.round1.reply.json", *OUT, "--model-only")
+    one_round(inbox, "--model-only")
     assert merging(Path("refined.json").resolve()) == (None, None)
     alone = load_model("refined.json").to_vector()
     Path("state.json").write_bytes(state)
-    fine(*STEP, "*.round1.reply.json", *OUT, "--force")
+    one_round(inbox)
     document, shown = merging(Path("refined.json").resolve())
     assert "no_inference" in document and shown["refinement"]["rounds"] == 1
     assert load_model("refined.json").to_vector().tolist() == alone.tolist()
@@ -210,17 +221,40 @@ def test_the_sites_can_be_left_out_of_the_last_file(inbox):
 
 def test_a_refined_model_can_be_refined_on(inbox):
     begin(inbox, "--rounds", "1", "--force")
-    fine(*STEP, "*.round1.reply.json", "-o", "model.json", "--force")
+    one_round(inbox)
+    Path("refined.json").replace("model.json")
     before = json.loads(Path("model.json").read_text())["aggregation"]["status"]
     begin(inbox, "--rounds", "1", "--force", "--exclude", "Lyon")
     for name in ("Brest", "Nantes"):
         reply(inbox, name, 1, "--force")
-    fine(*STEP, "Brest.round1.reply.json", "Nantes.round1.reply.json", *OUT)
+    one_round(inbox, names=("Brest", "Nantes"))
     document, shown = merging(Path("refined.json").resolve())
     assert {site["site"] for site in shown["sites"]} == set(SITES)
     status, now = document["status"], RefineState.load("state.json").refinement.status
     assert (status["code"], status["sites"]) == ("refined_by_others", ["Lyon"])
     assert str(Status.REFINED(merging=before["text"], rounds=str(now))) in shown["status"]
+
+
+def test_a_bad_last_step_is_taken_back_and_named(inbox):
+    """What nobody has seen is not handed out: sites say once more whether it was a good step."""
+    begin(inbox, "--rounds", "1", "--force")
+    found = fine(*STEP, "*.round1.reply.json", *OUT)
+    assert "asked once whether it was good" in found.stdout and not Path("refined.json").exists()
+    state = RefineState.load("state.json")
+    known = state.refinement
+    spoilt = known.model.with_vector(known.model.to_vector() + 1.0)
+    replace(state, refinement=replace(known, model=spoilt)).save("state.json")
+    request_of(RefineState.load("state.json")).save("round2.request.json")
+    for name in SITES:
+        reply(inbox, name, 2)
+    found = fine(*STEP, "*.round2.reply.json", *OUT, "--json")
+    assert json.loads(found.stdout)["status"]["code"] == "step_taken_back"
+    assert f"warning: {Warn.STEP_TAKEN_BACK(rounds=1)}" in found.stderr
+    assert RefineState.load("state.json").refinement.kept is False
+    merged, refined = (load_model(name).to_vector() for name in ("model.json", "refined.json"))
+    assert_allclose(refined, merged, rtol=1e-9)
+    document = json.loads(Path("refined.json").read_text())["aggregation"]
+    assert "step_taken_back" in [notice["code"] for notice in document["warnings"]]
 
 
 def test_the_summary_comes_at_the_end(inbox):
@@ -347,8 +381,7 @@ def test_a_site_that_has_not_replied_is_named(inbox):
 
 def test_a_model_without_a_site_says_so(inbox):
     begin(inbox, "--rounds", "1", "--force")
-    Path("Lyon.round1.reply.json").unlink()
-    found = fine(*STEP, "*.reply.json", *OUT, "--allow-missing")
+    found = one_round(inbox, "--allow-missing", names=("Brest", "Nantes"))
     assert f"warning: {Warn.SHELL_MISSED(names='Lyon')}" in found.stderr
     about = json.loads(Path("refined.json").read_text())["about"]
     assert about["sites"] == "Brest, Nantes" and about["missing"] == "Lyon (round 1)"

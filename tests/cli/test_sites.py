@@ -86,6 +86,43 @@ def inbox(sent, tmp_path):
 MERGE = ["--support", "support.parquet", "-o", "model.json"]
 
 
+# -- fits that begin at the merged model -----------------------------------------------------------
+
+
+def test_sites_that_fit_again_from_the_merged_model_describe_one_maximum(inbox, whole):
+    """No search: the site climbs from the model it was given, and its message says so."""
+    fine("aggregate", "*.moe.json", *MERGE)
+    merged = load_model("model.json")
+    for name in SITES:
+        out = ["--site", name, "-o", f"{name}.2.json"]
+        found = fine("fit", f"{name}.parquet", "--target", "y", "--start", "model.json", *out)
+        assert "began at a given model" in found.stdout
+        message, site = LocalModel.load(f"{name}.2.json"), part(whole, name)
+        assert message.status.code == "started" and "searches" not in str(message.status)
+        assert message.features == NUMBERS and message.model.n_experts == 2
+        X, y = NUMBERS.encode(site), site.column("y").to_numpy()
+        fit = em(X, y, 2, init=merged)
+        assert fit.trace[-1] >= fit.trace[0]  # penalised, at the merged model
+        assert_allclose(message.log_likelihood, fit.log_likelihood, rtol=1e-9)
+        assert_allclose(message.model.to_vector(), fit.model.to_vector(), rtol=1e-6)
+    fine("aggregate", "*.2.json", "--support", "support.parquet", "-o", "again.json")
+    assert load_model("again.json").n_experts == 2
+
+
+def test_a_start_of_other_features_is_refused(inbox):
+    fine("aggregate", "*.moe.json", *MERGE)
+    FeatureSpec.of_names(["x0", "w"]).save("other.json")
+    how = ["fit", "Lyon.parquet", "--target", "y", "--site", "Lyon", "-o", "two.json"]
+    start = [*how, "--start", "model.json"]
+    fails(*start, "--features", "other.json", code="names_differ")
+    fine(*start, "--features", "features.json")
+    for option, value in (("--experts", 2), ("--columns", "x0"), ("--family", "poisson")):
+        found = call(*start, option, value, "--force")
+        assert found.exit_code == 2 and f"leave out {option}" in found.output
+    found = call(*how, "--force")
+    assert found.exit_code == 2 and "give --experts" in found.output
+
+
 # -- the whole route -------------------------------------------------------------------------------
 
 

@@ -218,6 +218,9 @@ def test_the_merging_is_said_as_over_an_executor(merged, merging, data, scaling,
     assert found.keys() == there.keys() and ("inference" in found) == (rounds == "auto")
     assert found["sites"] == there["sites"] and found["converged"] == there["converged"]
     assert found["refinement"]["rounds"] == there["refinement"]["rounds"]
+    assert found["refinement"]["status"] == there["refinement"]["status"]
+    assert found["warnings"] == there["warnings"] and state.refinement.kept == end.kept
+    assert_allclose(state.model.to_vector(), end.model.to_vector(), rtol=1e-7)
     assert_allclose(found["refinement"]["trace"], there["refinement"]["trace"], rtol=1e-10)
     if rounds == "auto":
         errors = [part["inference"]["standard_errors"] for part in (found, there)]
@@ -441,12 +444,15 @@ def test_a_truncated_or_too_large_file_is_refused(state, replies, tmp_path):
 
 
 def test_when_it_is_over_nothing_more_is_asked(data, scaling, state, replies):
-    over = replace(state, rounds=1)
-    assert over.done and not state.done
+    asked = replace(state, rounds=1)
+    assert not asked.done and asked.looking and not state.looking
+    kept = replace(asked, refinement=replace(asked.refinement, kept=True))
+    over = RefineState.from_json(kept.to_json(), "state")
+    assert over.done and not over.looking and over.refinement.kept
     refused("rounds_over").by(request_of, over)
     refused("rounds_over").by(step, over, replies)
     tired = replace(state, refinement=replace(state.refinement, rounds=MOST_ROUNDS))
-    assert tired.done and not tired.refinement.converged
+    assert tired.looking and not tired.refinement.converged
 
 
 def test_a_site_reads_its_shard(state, data):

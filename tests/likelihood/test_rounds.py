@@ -23,6 +23,7 @@ from otmoe.distributed.rounds import refine_shards
 from otmoe.estimators.base import FitWarning
 from otmoe.likelihood.answers import site_information
 from otmoe.likelihood.fit import em
+from otmoe.likelihood.information import predictors_of
 from otmoe.likelihood.rounds import TOL, Refinement, advance, digest
 from otmoe.likelihood.rows import Rows, Scaling
 from otmoe.model.ridge import Ridge
@@ -121,11 +122,28 @@ def test_a_step_that_lowers_the_likelihood_is_taken_back(data):
     back = advance(far, asked(far, sites))
     assert back.best is state.best and back.trace == state.trace and back.rounds == 2
     information = back.best.information.matrix + back.penalty
+    blocks = predictors_of(back.model)
     tried, shorter = (
-        length(information, back.scaling.from_user(s.model).to_vector() - back.best.theta)
+        length(information, back.scaling.from_user(s.model).to_vector() - back.best.theta, blocks)
         for s in (far, back)
     )
-    assert 0 < shorter <= back.radius * (1 + 1e-9) and back.radius <= tried / 4
+    assert 0 < shorter <= back.radius * (1 + 1e-9) and back.radius <= tried / 2
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_from_afar_what_is_accepted_never_falls(data, seed):
+    start = nearby(np.random.default_rng(seed), data.truth, 1.0)
+    state, sites = Refinement(start, Scaling.of(data.X), RIDGE), parts(data)
+    while not state.is_done("auto"):
+        state = advance(state, asked(state, sites))
+    assert state.converged and state.rounds <= 25 and never_falls(np.array(state.trace))
+
+
+def test_parameters_belong_to_predictors():
+    model = simulate(10, 3, 2, random_state=0).truth
+    found = predictors_of(model)
+    assert len(found) == model.n_parameters
+    assert_array_equal(np.unique(found, return_counts=True)[1], [3] * 5 + [1] * 3)
 
 
 def test_a_step_that_keeps_its_promise_frees_the_next(data):
@@ -278,5 +296,24 @@ def test_a_last_step_that_nobody_has_seen_is_taken_back_if_it_is_bad(data):
         state = refine_shards(shards, start, 1, scaling=scaling)
         first, last = (log_likelihood(m, data.X, data.y) for m in (start, state.model))
         assert last >= first - 1.0  # the ridge's part
-        taken_back += np.allclose(state.model.to_vector(), start.to_vector())
+        back = np.allclose(state.model.to_vector(), start.to_vector())
+        assert back == (state.kept is False) == (state.status.code == "step_taken_back")
+        assert codes(state.warnings(1)) == ["step_taken_back"] * back
+        taken_back += back
     assert 0 < taken_back < 20
+
+
+def test_rounds_that_give_up_say_so_and_what_to_do(data, monkeypatch):
+    monkeypatch.setattr("otmoe.likelihood.rounds.MOST_ROUNDS", 1)
+    est = DistributedMoERegressor(2, n_shards=10, refine="auto", random_state=0)
+    with pytest.warns(FitWarning) as caught:
+        est.fit(data.X, data.y)
+    assert not est.aggregation_.converged and not est.aggregation_.refinement.converged
+    assert codes(est.warnings_) == codes(est.aggregation_.warnings) == ["rounds_ended"]
+    assert "rounds_ended" in caught[0].message.codes
+    document = est.aggregation_.document()
+    assert [notice["code"] for notice in document["warnings"]] == ["rounds_ended"]
+    state = est.aggregation_.refinement
+    (named,) = state.warnings("auto", ["Lyon"])
+    assert named.sites == ("Lyon",) and "(Lyon)" in str(named)
+    assert state.warnings(1) == ()

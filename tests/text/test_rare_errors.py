@@ -86,6 +86,8 @@ STEP = ["refine", "step", "state.json", "*.reply.json", "-o", "state.json", "--f
         ([*RUN, "--site-column", "x0", "--cut", 3], "shell_site_or_cut", {}),
         ([*FIT, "--classes", "a,b"], "shell_classes_family", {}),
         ([*FIT, "--features", "f.json", "--columns", "x0"], "shell_features_or_columns", {}),
+        ([*FIT, "--start", "model.json"], "shell_start_or", {"option": "--experts"}),
+        ([*FIT[:4], *FIT[6:]], "shell_experts", {}),
         (["features", *FIT[1:4], "--columns", "y,x0", "-o", "f.json"], "shell_roles", {}),
         (FILES, "shell_files_rows", {"files": 4, "rows": 3}),
         (START, "shell_two_files", {}),

@@ -82,6 +82,8 @@ def refined_document(
     )
     old = () if record.inference is None else record.inference.warnings
     doubts = known["inference"]["warnings"] if state.converged and "inference" in known else []
+    apart = [site.site for site in record.sites if site.flagged]
+    doubts = [*map(told, state.warnings(rounds, apart)), *doubts]
     end = ended(record.converged, record.status, state, rounds)
     merged, asked = dict.fromkeys(site.site for site in record.sites), dict.fromkeys(asked)
     for words, sites in (

@@ -96,6 +96,8 @@ class Aggregation:
             self,
             model=state.model,
             refinement=state,
+            warnings=self.warnings
+            + state.warnings(rounds, [site.site for site in self.sites if site.flagged]),
             **ended(self.converged, self.status, state, rounds),
         )
         return found._with_doubts() if state.converged else found

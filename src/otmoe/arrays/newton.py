@@ -15,6 +15,7 @@ from otmoe.arrays.numerics import Floats
 _NEAR = 0.01  # decrement at which the information hardly changes any more
 _NOTHING = 1e-290  # information that counts as none: its reciprocal might overflow
 _FLAT = 1e-4  # least curvature that is believed where others are negative
+_THIN = 1e-9  # least curvature by which a step is measured; thinner directions are not seen
 _EXACT = 1e-16  # decrement at which another step changes nothing that can be seen
 
 RANK_TOLERANCE = 1e-11
@@ -213,44 +214,77 @@ def damped_step(point: NewtonPoint, damping: float) -> tuple[Floats, float, floa
     return scale * (vectors @ (b / (values + damping))), decrement, damping
 
 
-def bounded_step(point: NewtonPoint, radius: float, otherwise: float) -> tuple[Floats, float]:
+def bounded_step(
+    point: NewtonPoint, radius: float, otherwise: float, blocks: Floats | None = None
+) -> tuple[Floats, float]:
     """Return the step that promises most within a radius, and the undamped decrement.
 
-    Lengths are measured in standard errors of the single parameters (:func:`length`).
+    Where the information is not positive definite, its eigenvalues count by their size: a quadratic
+    without a maximum says where to go, and no more than its curvature how far.
 
     Parameters
     ----------
     point : NewtonPoint
     radius : float
-        Infinite for none.
+        Bound on the step's :func:`length`; infinite for none.
     otherwise : float
-        The radius where the information is not positive definite, and Newton's step no maximum.
+        The radius where there is none, and the information is not positive definite.
+    blocks : ndarray of int of shape (P,), optional
+        As for :func:`length`.
     """
     scale = _units(point.information)
-    values, vectors, b = _spectrum(point.information * scale[:, None] * scale, point.score * scale)
+    H = point.information * scale[:, None] * scale
+    values, vectors, b = _spectrum(H, point.score * scale)
     decrement = _decrement(values, b)
-    if not np.isfinite(decrement):
-        radius = min(radius, otherwise)
+    if radius == decrement == np.inf:
+        radius = otherwise
+    metric = vectors.T @ _block_sizes(H, blocks) @ vectors
+    newton = b / values
+    if np.isfinite(decrement) and newton @ metric @ newton <= radius**2:
+        return scale * (vectors @ newton), decrement
+    # both matrices diagonal: Z' metric Z = 1, Z' information Z = sizes
+    sizes, Z = linalg.eigh(np.diag(values), metric)
+    sizes, c = np.abs(sizes), Z.T @ b
 
     def step(damping: float) -> Floats:
-        return b / (values + damping)
+        return c / (sizes + damping)
 
-    low = max(0.0, -np.min(values, initial=0.0))
-    damping = low
-    if not (np.isfinite(decrement) and np.linalg.norm(step(0.0)) <= radius):
-        high = max(2 * low, 1e-6)
-        while np.linalg.norm(step(high)) > radius:
-            high *= 4
-        for _ in range(60):
-            middle = 0.5 * (low + high)
-            low, high = (middle, high) if np.linalg.norm(step(middle)) > radius else (low, middle)
-        damping = high
-    return scale * (vectors @ step(damping)), decrement
+    low, high = 0.0, 1e-6
+    while np.linalg.norm(step(high)) > radius:
+        low, high = high, 4 * high
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if np.linalg.norm(step(middle)) > radius else (low, middle)
+    return scale * (vectors @ (Z @ step(high))), decrement
 
 
-def length(information: Floats, step: Floats) -> float:
-    """Return the length of a step in standard errors of the single parameters."""
-    return float(np.linalg.norm(step / _units(information)))
+def length(information: Floats, step: Floats, blocks: Floats | None = None) -> float:
+    """Return the length of a step in standard errors.
+
+    They are those that parameters would have if those of other blocks were known: a direction that
+    the columns of one block hardly determine has a large one, and one that two blocks share a small
+    one, though the information there may be next to none.
+
+    Parameters
+    ----------
+    information : ndarray of shape (P, P)
+    step : ndarray of shape (P,)
+    blocks : ndarray of int of shape (P,), optional
+        Block of each parameter; by default each is one of its own.
+    """
+    scale = _units(information)
+    d = step / scale
+    return float(np.sqrt(d @ _block_sizes(information * scale[:, None] * scale, blocks) @ d))
+
+
+def _block_sizes(H: Floats, blocks: Floats | None) -> Floats:
+    """Return the diagonal blocks of H with eigenvalues by their size, and zeros elsewhere."""
+    sizes = np.zeros_like(H)
+    for block in range(len(H)) if blocks is None else np.unique(blocks):
+        here = np.flatnonzero((np.arange(len(H)) if blocks is None else blocks) == block)
+        values, vectors = np.linalg.eigh(H[np.ix_(here, here)])
+        sizes[np.ix_(here, here)] = (vectors * np.maximum(np.abs(values), _THIN)) @ vectors.T
+    return sizes
 
 
 def _units(information: Floats) -> Floats:

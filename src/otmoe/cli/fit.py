@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 from typing import Literal
@@ -28,15 +29,20 @@ from otmoe.cli.common import (
 )
 from otmoe.cli.inspect import parts_of, parts_table, privacy, shared_rows, total_of
 from otmoe.cli.words import told
+from otmoe.data.features import FeatureSpec
 from otmoe.data.shards import FileShard, joined
 from otmoe.data.shards.memory import checked
 from otmoe.distributed.task import Task, fit_local, labels_of
+from otmoe.documents.compatible import check_compatible
+from otmoe.documents.files import load_model_file
 from otmoe.documents.message_record import MOST_SHARED
+from otmoe.evaluation.prediction import spec_of
 from otmoe.likelihood.fit import MAX_ITER
 from otmoe.model.target import CLASSES, Target
 from otmoe.text.progress import fit_progress
 from otmoe.text.records import notice_document
 from otmoe.text.sentences import Error, Warn
+from otmoe.text.strict_json import named
 
 
 @click.command(
@@ -48,9 +54,13 @@ Examples:
   otmoe fit "2024-*.csv" --target sick --experts 2 --site Lyon --features features.json \\
       --family classes --classes no,yes -o lyon.moe.json
   otmoe inspect lyon.moe.json
+  otmoe fit lyon.parquet --target y --start model.json --site Lyon --sketch -o lyon.2.moe.json
 
 All sites have to use the same file of features, and the same classes. Look at the message before
-you send it; `otmoe aggregate` merges it with those of other sites.""",
+you send it; `otmoe aggregate` merges it with those of other sites.
+
+Where sites have found different maxima, --start lets each fit again from the merged model, so that
+their new messages describe the same one.""",
 )
 @data
 @options.target()
@@ -81,7 +91,7 @@ you send it; `otmoe aggregate` merges it with those of other sites.""",
     section="Message",
     help="Send N rows of the covariates as they are, without the response.",
 )
-@options.experts
+@options.experts_or_start
 @options.family("Fit")
 @option(
     "--classes",
@@ -94,6 +104,12 @@ you send it; `otmoe aggregate` merges it with those of other sites.""",
     type=click.IntRange(min=1),
     section="Fit",
     help="Starts of the search; by default 9, for classes 20.",
+)
+@option(
+    "--start",
+    metavar="MODEL",
+    section="Fit",
+    help="Begin at this model instead of searching; features, experts and family are its own.",
 )
 @options.seed("Fit")
 @output("Message to write, JSON.")
@@ -108,10 +124,11 @@ def fit(
     sketch: bool,
     grams: bool,
     share: int,
-    experts: int,
+    experts: int | None,
     family: str,
     classes: list[str] | None,
     n_init: int | None,
+    start: str | None,
     seed: int,
     output: Path,
     force: bool,
@@ -128,13 +145,31 @@ def fit(
     check_output(output, force)
     begin = perf_counter()
     features = options.features_of(spec, columns)
+    origin = None if start is None else load_model_file(start)
+    if origin is not None:
+        given = {"--columns": columns, "--experts": experts, "--classes": classes}
+        for word, value in {**given, "--n-init": n_init}.items():
+            if value is not None:
+                raise usage(Error.SHELL_START_OR, option=word)
+        if _family_given():
+            raise usage(Error.SHELL_START_OR, option="--family")
+        own = spec_of(origin.model, origin.features)
+        if isinstance(features, FeatureSpec):
+            model = replace(origin.model, feature_names=own.feature_names)
+            mine = replace(model, feature_names=features.feature_names)
+            check_compatible(mine, features, named(str(spec)), model, own, named(str(start)))
+        features, experts = own, origin.model.n_experts
+    if experts is None:
+        raise usage(Error.SHELL_EXPERTS)
     name = checked(site)
     shards = shards_from(
         list(data), target=target, features=features, weight=weight, missing=missing
     )
     shard = joined(shards, name)
     response = Target(family)
-    if family == CLASSES:
+    if origin is not None:
+        response = Target.of(origin.model)
+    elif family == CLASSES:
         response = Target.of_classes(_labels(shard, classes))
     screen = console(stderr=True)
     with fit_progress(
@@ -154,6 +189,7 @@ def fit(
                 sketch=sketch,
                 grams=grams,
                 share=share,
+                start=None if origin is None else origin.model,
             )
         )
     message = done.message
@@ -195,6 +231,11 @@ def fit(
         privacy(message),
         f"written to {output}; nothing has been sent",
     )
+
+
+def _family_given() -> bool:
+    source = click.get_current_context().get_parameter_source("family")
+    return source is not click.core.ParameterSource.DEFAULT
 
 
 def _labels(shard: FileShard, declared: list[str] | None) -> Floats:

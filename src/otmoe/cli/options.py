@@ -111,6 +111,10 @@ experts = option(
     "--experts", type=click.IntRange(min=1), required=True, section="Fit", help="Number of experts."
 )
 
+experts_or_start = option(
+    "--experts", type=click.IntRange(min=1), section="Fit", help="Number of experts."
+)
+
 executor = several(
     option(
         "--executor",

@@ -124,7 +124,7 @@ def refine_shards(
         if progress is not None:
             total = state.rounds if rounds == "auto" else int(rounds)
             progress(state.rounds, total, str(state.status))
-    if state.best is None or state.converged:
+    if not state.is_unseen(rounds):
         return state
     # nobody has seen the last step: one look, a quarter of a pass
     seen = zip(names, asked(likelihood_local), strict=True)

@@ -15,9 +15,10 @@ from otmoe.documents.message import LocalModel
 from otmoe.likelihood.fit import em
 from otmoe.likelihood.grams import Grams
 from otmoe.likelihood.rows import Rows, take_rows
+from otmoe.model.mixture import MoE
 from otmoe.model.target import Target
 from otmoe.text.errors import OtmoeError, ShardError
-from otmoe.text.sentences import Error
+from otmoe.text.sentences import Error, Status
 from otmoe.workers.gather import HERE, TasksFailed, Workers, gather, passes
 
 _ATTEMPTS = 3  # at reading
@@ -45,6 +46,8 @@ class Task:
         Whether the message has a sketch of X, or of how many components at most.
     share : int
         Rows of X in the message, drawn at random; none unless the site agrees.
+    start : MoE, optional
+        Begin there, on the user's scale, and search for nothing else; the message says so.
     """
 
     shard: Shard
@@ -57,6 +60,7 @@ class Task:
     grams: bool = False
     sketch: bool | int = False
     share: int = 0
+    start: MoE | None = None
 
 
 @dataclass(frozen=True)
@@ -95,6 +99,7 @@ def fit_local(task: Task) -> LocalFit:
         raise ShardError(Error.SHARD_TOO_SMALL, where=shard.name, rows=n_rows, experts=wanted)
     try:
         rows = Rows(found.X, target.numbers(found.y), found.weight, found.offset)
+        known = {} if task.start is None else {"init": task.start}
         fit = em(
             rows.X,
             rows.y,
@@ -104,8 +109,10 @@ def fit_local(task: Task) -> LocalFit:
             sample_weight=rows.weight,
             offset=rows.offset,
             random_state=task.seed,
-            **task.options,
+            **{**task.options, **known},
         )
+        if known:
+            fit = replace(fit, status=Status.STARTED(status=fit.status))
         message = LocalModel.from_fit(
             fit, shard.name, task.feature_names, target.classes, features=shard.features
         )

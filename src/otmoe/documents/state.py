@@ -87,6 +87,7 @@ class StateRecord(Record):
     alpha: NotNegative
     expert_alpha: NotNegative = 0.0
     sandwich: bool = False
+    kept: bool | None = None  # the last step, once sites have looked at it
     sites: Map[Site, Positive]
     rounds: Rounds
     radius: Positive | None  # none: infinite
@@ -172,7 +173,12 @@ class RefineState(Document):
     @property
     def done(self) -> bool:
         """Whether there is nothing more to ask."""
-        return self.refinement.is_done(self.rounds)
+        return self.refinement.is_done(self.rounds) and not self.looking
+
+    @property
+    def looking(self) -> bool:
+        """Whether sites are asked for the last time, if the last step was a good one."""
+        return self.refinement.is_unseen(self.rounds)
 
     @property
     def absent(self) -> tuple[str, ...]:
@@ -198,6 +204,7 @@ class RefineState(Document):
             "alpha": float(state.ridge.gate),
             "expert_alpha": float(state.ridge.experts),
             **({"sandwich": True} if state.sandwich else {}),
+            **({} if state.kept is None else {"kept": state.kept}),
             "sites": dict(self.sites),
             "rounds": state.rounds,
             "radius": float(state.radius) if state.radius != np.inf else None,
@@ -229,6 +236,7 @@ class RefineState(Document):
             tuple(record.trace),
             tuple((gap.round, gap.site) for gap in record.missing),
             record.sandwich,
+            record.kept,
         )
         rounds = "auto" if record.most_rounds is None else record.most_rounds
         features = features_of(record.features)

@@ -17,6 +17,7 @@ from otmoe.data.shards import ROWS_PER_PARAMETER, FileShard, joined, shards_from
 from otmoe.distributed.task import Task, fit_local
 from otmoe.documents.files import load_features
 from otmoe.documents.message import LocalModel
+from otmoe.documents.model_file import ModelFile
 from otmoe.documents.reply import RefineReply
 from otmoe.documents.request import RefineRequest
 from otmoe.federation.rounds import reply_from
@@ -112,7 +113,7 @@ class Offer(Record):
     share : int
         How many rows of x may leave.
     refine : bool
-        Whether the site answers refine rounds: sums over its rows, again and again.
+        Whether the site answers rounds: sums over its rows, again and again, or a second message.
     sandwich : bool
         Whether the scatter of the rows' scores may be in these answers.
     groups : str, optional
@@ -157,6 +158,8 @@ class Plan(Record):
         Of :func:`otmoe.aggregate`.
     site_weight : {"rows", "equal", "covariate"}
         How much a site counts: by its rows, as much as any other, or by rows and sketch.
+    consensus : bool
+        Whether sites fit again, each from the merged model, and their new messages are merged.
     refine : int or "auto"
         Refine rounds after the merging; "auto" for as many as it takes.
     sandwich : bool
@@ -173,6 +176,7 @@ class Plan(Record):
     method: Name = "auto"
     outliers: Literal["flag", "exclude"] = "flag"
     site_weight: Literal["rows", "equal", "covariate"] = "rows"
+    consensus: bool = False
     refine: Rounds = 0
     sandwich: bool = False
     nodes: AtLeastOne = 1
@@ -214,29 +218,40 @@ def configured(config: Mapping[str, Any]) -> tuple[Request, Plan]:
     return typed(Request, {**asked, "features": spec.body()}, source), plan
 
 
-def message_for(request: Request, offer: Offer) -> LocalModel:
+def message_for(request: Request, offer: Offer, start: ModelFile | None = None) -> LocalModel:
     """Fit the rows of a site, and return all that leaves it.
 
     Parameters
     ----------
     request : Request
     offer : Offer
+    start : ModelFile, optional
+        The merged model, at which to begin instead of searching; only if the site answers rounds.
 
     Returns
     -------
     LocalModel
     """
     shard = _shard(request, offer)
+    target = _target(request, shard)
+    if start is not None:
+        if not offer.refine:
+            raise InvalidInput(Error.NO_REFINING_HERE)
+        if start.features != request.spec or start.model.n_experts != request.experts:
+            raise InvalidInput(Error.REQUESTS_DISAGREE)
+        if not _same_target(Target.of(start.model), target):
+            raise InvalidInput(Error.REQUESTS_DISAGREE)
     fit = fit_local(
         Task(
             shard,
             request.seed,
             request.experts,
-            _target(request, shard),
+            target,
             options={"n_init": request.n_init, "n_jobs": -1},
             sketch=request.sketch and offer.sketch,
             grams=request.grams and offer.grams,
             share=min(request.share, offer.share),
+            start=None if start is None else start.model,
         )
     )
     _check_rows(fit.n_rows, fit.message.model.n_parameters, offer)
@@ -265,6 +280,12 @@ def reply_for(request: Request, asked: RefineRequest, offer: Offer) -> RefineRep
     reply, rows = reply_from(asked, shard, sandwich=offer.sandwich)
     _check_rows(int(rows.X.shape[0]), asked.model.n_parameters, offer)
     return reply
+
+
+def _same_target(one: Target, other: Target) -> bool:
+    """Say whether two targets are of one family and, where they have labels, of the same."""
+    labels = [() if t.classes is None else tuple(np.asarray(t.classes)) for t in (one, other)]
+    return one.family == other.family and labels[0] == labels[1]
 
 
 def _target(request: Request, shard: FileShard) -> Target:

@@ -33,7 +33,7 @@ from otmoe.documents.reply import RefineReply
 from otmoe.documents.request import RefineRequest
 from otmoe.documents.state import RefineState
 from otmoe.likelihood.answers import SiteInformation, site_information
-from otmoe.likelihood.rounds import Refinement, advance
+from otmoe.likelihood.rounds import Refinement, advance, judged
 from otmoe.likelihood.rows import Rows, Scaling
 from otmoe.model.mixture import MoE
 from otmoe.model.ridge import Ridge
@@ -188,6 +188,9 @@ def step(
 ) -> RefineState:
     """Return the state after one more round, or refuse a reply that does not belong to it.
 
+    After the last one, nobody has seen the last step. Unless it is too short to matter, sites are
+    asked once more, and it is taken back if their rows are less likely after it.
+
     Parameters
     ----------
     state : RefineState
@@ -215,9 +218,15 @@ def step(
         raise MessageError(code, round=request.round, names=", ".join(missing))
     try:
         with np.errstate(all="ignore"):  # what is not finite is refused
-            after = advance(
-                state.refinement, [reply.content for reply in replies], list(state.sites)
-            )
+            if state.looking:
+                after = judged(
+                    state.refinement,
+                    {r.site: r.content.information.log_likelihood for r in replies},
+                )
+            else:
+                after = advance(
+                    state.refinement, [reply.content for reply in replies], list(state.sites)
+                )
         return replace(state, refinement=after)
     except (ValueError, np.linalg.LinAlgError) as error:
         raise MessageError(

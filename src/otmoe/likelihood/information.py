@@ -63,6 +63,15 @@ def observed_information(model: MoE, rows: Blocks, *, matrix: bool = True) -> In
     )
 
 
+def predictors_of(model: MoE) -> Floats:
+    """Return the predictor to which each free parameter belongs, (P,), numbered from 0."""
+    experts, K = model.experts, model.n_experts
+    linear, constant = (K - 1) + K * experts.n_linear, K * experts.n_constant
+    p = experts.n_columns
+    free = _free_entries(model, linear, constant)
+    return np.where(free < linear * p, free // p, free - linear * (p - 1))
+
+
 def score_outer(model: MoE, rows: Rows) -> Floats:
     """Return the sum over rows of w_i^2 s_i s_i', s_i the score of row i, (P, P) (maths 15).
 

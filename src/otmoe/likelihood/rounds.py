@@ -17,13 +17,13 @@ from otmoe.arrays.newton import NewtonPoint, bounded_step, length
 from otmoe.arrays.numerics import Floats
 from otmoe.likelihood.answers import SiteInformation
 from otmoe.likelihood.grouped import Scatter
-from otmoe.likelihood.information import Information
+from otmoe.likelihood.information import Information, predictors_of
 from otmoe.likelihood.rows import Scaling
 from otmoe.model.mixture import MoE
 from otmoe.model.ridge import Ridge
 from otmoe.text.errors import InvalidInput
 from otmoe.text.notices import Notice
-from otmoe.text.sentences import Error, Status
+from otmoe.text.sentences import Error, Status, Warn
 
 # Halved and doubled by `python -m benchmarks constants`; docs/benchmarks.md has the table.
 TOL = 1e-6
@@ -32,7 +32,9 @@ TOL = 1e-6
 MOST_ROUNDS = 50
 """Rounds after which "auto" gives up."""
 
-_WIDE = 0.1  # bound on a step once one has failed, in standard errors of a single row
+_WIDE = 0.03  # first bound where the information is no guide, in standard errors of a single row
+_MISSED = 0.5  # share of its promise that a step of the right length may miss
+_LEAST, _BACK, _MOST = 0.1, 0.5, 2.0  # bounds on the next radius, in lengths of the last step
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,8 @@ class Refinement:
     pooled : Scaling, optional
         Standardisation of the features over all sites.
     radius : float
-        Bound on the next step, in standard errors of the single parameters; infinite for none.
+        Bound on the next step, in standard errors (:func:`otmoe.arrays.newton.length`, a block for
+        each predictor); infinite for none.
     decrement : float
         Squared distance from the best model to the maximum in standard errors, as its Newton step
         sees it; infinite where the information is not positive definite.
@@ -91,6 +94,9 @@ class Refinement:
         Rounds, and the sites that did not answer them.
     sandwich : bool
         Whether sites are asked for their scatter, for the sandwich.
+    kept : bool, optional
+        Whether the last step was kept once sites had looked at it (:func:`judged`), or taken back;
+        none before they have, and where it is too short to matter.
     """
 
     model: MoE
@@ -104,6 +110,7 @@ class Refinement:
     trace: tuple[float, ...] = ()
     missing: tuple[tuple[int, str], ...] = ()
     sandwich: bool = False
+    kept: bool | None = None
 
     @property
     def converged(self) -> bool:
@@ -115,6 +122,29 @@ class Refinement:
         if rounds == "auto":
             return self.converged or self.rounds >= MOST_ROUNDS
         return self.rounds >= int(rounds)
+
+    def is_unseen(self, rounds: int | str) -> bool:
+        """Say whether that was the end, and nobody has looked at the last step (:func:`judged`)."""
+        known = self.best is not None and not self.converged
+        return known and self.is_done(rounds) and self.kept is None
+
+    def warnings(self, rounds: int | str, apart: Sequence[str] = ()) -> tuple[Notice, ...]:
+        """Return what has to be said about the end.
+
+        Parameters
+        ----------
+        rounds : int or "auto"
+            As asked for.
+        apart : sequence of str
+            Sites that are known to differ from the others.
+        """
+        if self.best is None or self.converged:
+            return ()
+        if rounds == "auto":
+            names = f" ({', '.join(apart)})" if apart else ""
+            facts = {"rounds": self.rounds, "status": self.status, "names": names}
+            return (Warn.ROUNDS_ENDED(sites=tuple(apart), **facts),)
+        return (Warn.STEP_TAKEN_BACK(rounds=self.rounds),) if self.kept is False else ()
 
     @property
     def penalty(self) -> Floats:
@@ -130,6 +160,8 @@ class Refinement:
         if self.best is None:
             return Status.NO_ROUNDS()
         rounds = f"{self.rounds} refine round{'s' if self.rounds > 1 else ''}"
+        if self.kept is False:
+            return Status.STEP_TAKEN_BACK(rounds=rounds)
         if not np.isfinite(self.decrement):
             return Status.INDEFINITE(rounds=rounds)
         distance = np.sqrt(max(self.decrement, 0.0))
@@ -168,26 +200,25 @@ def advance(
     pooled = state.pooled or _pooled_scaling(answers)
     penalty = replace(state, pooled=pooled).penalty
     best, radius, trace = state.best, state.radius, state.trace
-    wide = _WIDE * np.sqrt(found.n_samples)
+    blocks = predictors_of(here)
     if best is None:
         best = found
     else:
-        gain = _gain(best, found.theta, found.log_likelihood, penalty)
-        slack = _slack(best)
         before, step = _point(best, penalty), found.theta - best.theta
-        long = length(before.information, step)
+        gain = _gain(best, found.theta, found.log_likelihood, penalty)
         promise = float(before.score @ step - 0.5 * step @ before.information @ step)
-        if not gain >= -slack:
-            radius = min(long / 4, wide)
-        else:
-            best = found
-            if gain < 0.25 * promise and promise > 100 * slack:
-                radius = long / 2
-            elif gain > 0.75 * promise:
-                radius = max(radius, 3 * long)
+        taken = gain >= -_slack(best)
+        if not taken or promise > 100 * _slack(best):  # else rounding is all there is to see
+            times = _times(gain, promise, taken)
+            long = times * length(before.information, step, blocks)
+            radius = max(radius, long) if taken and times > 1 else long
+        best = found if taken else best
     if best is found:
         trace = (*trace, found.information.log_likelihood - _charge(found.theta, penalty))
-    step, decrement = bounded_step(_point(best, penalty), radius, wide)
+    wide = _WIDE * np.sqrt(found.n_samples)
+    step, decrement = bounded_step(_point(best, penalty), radius, wide, blocks)
+    if radius == decrement == np.inf:
+        radius = wide
     names = {a.site for a in answers}
     return replace(
         state,
@@ -198,11 +229,24 @@ def advance(
         radius=radius,
         decrement=decrement,
         trace=trace,
+        kept=None,
         missing=(
             *state.missing,
             *((state.rounds + 1, site) for site in expected if site not in names),
         ),
     )
+
+
+def _times(gain: float, promise: float, taken: bool) -> float:
+    """Return how many times as long as the last step the next may be (maths 14).
+
+    What a quadratic misses grows as the cube of the step, and what it promises as the step.
+    """
+    missed = abs(promise - gain)
+    times = np.sqrt(_MISSED * max(promise, 0.0) / max(missed, 1e-300))
+    if not taken:
+        times = min(times, _BACK) if np.isfinite(missed) else _LEAST
+    return float(np.clip(times, _LEAST, _MOST))
 
 
 def judged(state: Refinement, log_likelihood: Mapping[str, float]) -> Refinement:
@@ -223,8 +267,10 @@ def judged(state: Refinement, log_likelihood: Mapping[str, float]) -> Refinement
     here = state.scaling.from_user(state.model)
     gain = _gain(state.best, here.to_vector(), log_likelihood, state.penalty)
     if gain >= -_slack(state.best):
-        return state
-    return replace(state, model=state.scaling.to_user(here.with_vector(state.best.theta)))
+        return replace(state, kept=True)
+    return replace(
+        state, kept=False, model=state.scaling.to_user(here.with_vector(state.best.theta))
+    )
 
 
 def _gain(best: Best, theta: Floats, log_likelihood: Mapping[str, float], penalty: Floats) -> float:

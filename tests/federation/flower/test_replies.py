@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,6 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from refusals import refused
 
 from otmoe import FeatureSpec, LocalModel, aggregate, load_model, observed_inference, simulate
+from otmoe.documents.model_file import ModelFile
 from otmoe.documents.reply import RefineReply
 from otmoe.documents.request import RefineRequest
 from otmoe.documents.state import RefineState
@@ -398,6 +400,24 @@ def test_as_many_rounds_as_were_asked_for(folder, config, tmp_path):
     assert about["rounds"] == 1 and about["missing"] == ""
     status = RefineState.load(tmp_path / "out" / "rounds" / "state.json").refinement.status
     assert about["status"] == str(status)
+
+
+def test_nodes_fit_again_from_the_merged_model(folder, config, tmp_path, asked):
+    """The second messages are those of `otmoe fit --start`, and they are merged."""
+    result = flower.serve(refining(folder), config | {"consensus": True})
+    out = tmp_path / "out"
+    start = ModelFile.load(out / "first.json")
+    for message in result.messages:
+        assert message.status.code == "started"
+        offer = Offer(site=message.site, data=str(folder / f"{message.site}.parquet"), refine=True)
+        assert message_for(asked, offer, start).to_json() == message.to_json()
+        refused("no_refining_here").by(
+            message_for, asked, offer.model_copy(update={"refine": False}), start
+        )
+        other = replace(start, features=FeatureSpec.of_names(["age", "size"]))
+        refused("requests_disagree").by(message_for, asked, offer, other)
+    assert len(list(out.glob("messages/*"))) == len(list(out.glob("messages2/*"))) == 2
+    assert_array_equal(load_model(out / "model.json").to_vector(), result.model.to_vector())
 
 
 def test_a_site_that_has_not_agreed_answers_no_refine_round(folder, config, tmp_path):

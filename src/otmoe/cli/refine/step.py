@@ -92,7 +92,7 @@ def take_step(
     found = [RefineReply.load(path) for path in paths]
     after = step(before, found, allow_missing=allow_missing)
     done = after.refinement
-    gone = [site for r, site in done.missing if r == done.rounds]
+    gone = [site for site in before.sites if site not in {reply.site for reply in found}]
     lacking = [reply.site for reply in found if done.sandwich and reply.content.scatter is None]
     report: dict[str, Any] = {
         "command": "refine step",
@@ -113,6 +113,8 @@ def take_step(
         lines += _finish(after, output, summary, model_only, report)
     else:
         request_of(after).save(request)
+        if after.looking:
+            lines.append("this was the last step, and sites are asked once whether it was good")
         lines.append(f"the next request is {request}; send it to {few(after.sites)}")
     after.save(state)
     if gone:
@@ -145,6 +147,9 @@ def _finish(
     save_model(known.model, output, about, state.features, aggregation)
     if state.absent:
         warn(Warn.SHELL_MISSED(sites=state.absent, names=few(state.absent)))
+    apart = [] if state.aggregation is None else state.aggregation.sites
+    for notice in known.warnings(state.rounds, [site.site for site in apart if site.flagged]):
+        warn(notice)
     if not known.converged:
         warn(Warn.SHELL_NOT_AT_MAXIMUM())
     mass = known.best.information.mass / known.best.n_samples

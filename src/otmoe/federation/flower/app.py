@@ -20,6 +20,7 @@ from otmoe.aggregation import Aggregation, aggregate
 from otmoe.arrays.numerics import Floats
 from otmoe.data.shards import draw_features
 from otmoe.documents.message import LocalModel
+from otmoe.documents.model_file import ModelFile
 from otmoe.documents.request import RefineRequest
 from otmoe.federation.flower.nodes import (
     RECORD,
@@ -49,6 +50,8 @@ from otmoe.text.records import LONGEST_SENTENCE
 from otmoe.text.sentences import Error, Finding
 from otmoe.text.strict_json import shown
 from otmoe.workers.gather import Failure, TasksFailed, sentence
+
+_MAKER = "otmoe.federation.flower.app"
 
 # -- the node --------------------------------------------------------------------------------------
 
@@ -83,7 +86,8 @@ def client_app() -> Any:
                 found = reply_for(request, RefineRequest.from_json(asked["refine"]), offer)
                 record["reply"] = found.to_json().encode()
             else:
-                record["message"] = message_for(request, offer).to_json().encode()
+                start = ModelFile.from_json(asked["start"]) if "start" in asked else None
+                record["message"] = message_for(request, offer, start).to_json().encode()
         except Exception as error:  # the server should get a sentence, not the repr of an exception
             log.exception("otmoe: the query failed")
             record["error"] = sentence(error) if explain else str(Finding.NODE_SILENT())
@@ -118,7 +122,13 @@ class Reply:
 
 
 def ask(
-    grid: Any, request: Request, *, nodes: int = 1, wait: float = 60, timeout: float = 3600
+    grid: Any,
+    request: Request,
+    *,
+    start: ModelFile | None = None,
+    nodes: int = 1,
+    wait: float = 60,
+    timeout: float = 3600,
 ) -> tuple[list[Reply], list[Failure]]:
     """Ask every node that is connected, and wait for the replies.
 
@@ -126,6 +136,8 @@ def ask(
     ----------
     grid : flwr.serverapp.Grid
     request : Request
+    start : ModelFile, optional
+        At which nodes begin their fits, instead of searching.
     nodes : int
         How many to wait for; whoever is connected then is asked.
     wait : float
@@ -148,7 +160,10 @@ def ask(
     replies, more = exchange(
         grid,
         found,
-        {"request": request.model_dump_json()},
+        {
+            "request": request.model_dump_json(),
+            **({} if start is None else {"start": start.to_json()}),
+        },
         lambda record, node: _read(record, node, request),
         timeout,
     )
@@ -238,31 +253,17 @@ def serve(grid: Any, config: Mapping[str, Any]) -> Aggregation:
     folder = Path(plan.output)
     if folder.exists() and any(folder.iterdir()):
         raise InvalidInput(Error.FOLDER_NOT_EMPTY, where="run config", folder=folder)
-    (folder / "messages").mkdir(parents=True, exist_ok=True)
-    replies, failures = ask(grid, request, nodes=plan.nodes, wait=plan.wait, timeout=plan.timeout)
-    for i, reply in enumerate(replies):
-        name = file_name(i, reply.message.site)
-        with whole(folder / "messages" / f"{name}.moe.json") as file:
-            file.write(reply.text)
-    for failure in failures:
-        log.error("otmoe: %s", failure)
-    if failures and (plan.on_error == "raise" or not replies):
-        raise TasksFailed(failures)
-    weight = {"rows": None, "equal": np.ones(len(replies)), "covariate": "covariate"}
-    with catch_warnings():
-        simplefilter("ignore", UserWarning)  # they are in the result, one by one
-        result = aggregate(
-            [reply.message for reply in replies],
-            support,
-            method=plan.method,
-            site_weight=weight[plan.site_weight],
-            outliers=plan.outliers,
-            random_state=request.seed,
-        )
+    replies, failures = _collect(grid, request, plan, folder / "messages")
+    result = _merged(request, plan, replies, support)
+    if plan.consensus:
+        result.save(folder / "first.json", {"made by": _MAKER}, request.spec)
+        start = ModelFile(result.model, request.spec)
+        replies, more = _collect(grid, request, plan, folder / "messages2", start)
+        failures, result = failures + more, _merged(request, plan, replies, support)
     for warning in result.warnings:
         log.warning("otmoe: %s", warning)
     about: dict[str, Any] = {
-        "made by": "otmoe.federation.flower.app",
+        "made by": _MAKER,
         "target": request.target,
         "method": plan.method,
         **({"chosen": result.method} if result.candidates else {}),
@@ -286,6 +287,41 @@ def serve(grid: Any, config: Mapping[str, Any]) -> Aggregation:
     result.save(folder / "model.json", about, request.spec)
     log.info("otmoe: %s; the model is in %s", result.status, folder / "model.json")
     return result
+
+
+def _collect(
+    grid: Any, request: Request, plan: Plan, folder: Path, start: ModelFile | None = None
+) -> tuple[list[Reply], list[Failure]]:
+    """Ask every node for a message, and keep them as files."""
+    folder.mkdir(parents=True)
+    replies, failures = ask(
+        grid, request, start=start, nodes=plan.nodes, wait=plan.wait, timeout=plan.timeout
+    )
+    for i, reply in enumerate(replies):
+        with whole(folder / f"{file_name(i, reply.message.site)}.moe.json") as file:
+            file.write(reply.text)
+    for failure in failures:
+        log.error("otmoe: %s", failure)
+    if failures and (plan.on_error == "raise" or not replies):
+        raise TasksFailed(failures)
+    return replies, failures
+
+
+def _merged(
+    request: Request, plan: Plan, replies: list[Reply], support: Floats | int
+) -> Aggregation:
+    """Merge messages, as the plan says."""
+    weight = {"rows": None, "equal": np.ones(len(replies)), "covariate": "covariate"}
+    with catch_warnings():
+        simplefilter("ignore", UserWarning)  # they are in the result, one by one
+        return aggregate(
+            [reply.message for reply in replies],
+            support,
+            method=plan.method,
+            site_weight=weight[plan.site_weight],
+            outliers=plan.outliers,
+            random_state=request.seed,
+        )
 
 
 def _support(plan: Plan, request: Request) -> Floats | int:

@@ -683,6 +683,8 @@ class Error(Sentence):
         "install 'otmoe[{executor}]', or use --executor local."
     )
     SHELL_ROLES = "target, weight and site are no features; take them off --columns."
+    SHELL_START_OR = "--start brings its own: leave out {option}."
+    SHELL_EXPERTS = "give --experts, or a model to begin at by --start."
     SHELL_CLASSES_FAMILY = "--classes goes with --family classes."
     SHELL_ONE_CLASS = "--classes has one class only; declare at least two."
     SHELL_FEW_CLASSES = (

@@ -18,6 +18,7 @@ class Status(Sentence):
         "converged after {iterations} iterations, {distance:.1g} standard errors from the maximum; "
         "{agreed} of {searches} searches ended there{gap}"
     )
+    STARTED = "began at a given model, without a search, and {status}"
     OUT_OF_PASSES = "stopped after {passes} passes over the rows, before convergence"
     STUCK = "stopped after {iterations} iterations where no step raises the likelihood any more"
 
@@ -25,6 +26,10 @@ class Status(Sentence):
     NO_ROUNDS = "no round has been answered yet"
     INDEFINITE = "after {rounds} the information is not positive definite yet"
     NOT_AT_MAXIMUM = "after {rounds} the last step was {distance:.1g} standard errors long"
+    STEP_TAKEN_BACK = (
+        "after {rounds} the last step was taken back, since rows are less likely after it: this is "
+        "the model before that step"
+    )
     AT_MAXIMUM = (
         "after {rounds} the last step was {distance:.1g} standard errors long: this is the "
         "maximum-likelihood answer of all rows{but}"

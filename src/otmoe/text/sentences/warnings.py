@@ -140,6 +140,17 @@ class Warn(Sentence):
     )
     STOPPED = "it {status}."
 
+    # -- refine rounds
+    ROUNDS_ENDED = (
+        "After {rounds} refine rounds the maximum has not been reached ({status}): use fewer "
+        "experts, raise alpha, leave out sites that differ from the others{names}, or fit shards "
+        "with method='em'."
+    )
+    STEP_TAKEN_BACK = (
+        "The step of refine round {rounds}, the last, made the rows less likely and was taken "
+        "back: ask for more rounds, or for refine='auto'."
+    )
+
     # -- the shell
     SHELL_STOPPED = "the fit {status}; try a larger --n-init, or fewer --experts."
     SHELL_LEFT_OUT = "left out: {why}"
