@@ -49,6 +49,8 @@ FITS = ("fit hard", "fit soft", "fit overlap", "fit poisson", "fit diabetes", "f
 SEARCHES = ("fit overlap", "fit poisson", "fit diabetes", "fit cancer", "fit multinomial")
 REFINING = ("refine hard", "refine soft", "refine overlap", "refine from afar")
 
+DENSITIES = ("densities hard", "densities soft", "densities poisson")
+
 CONSTANTS: dict[str, tuple[str, ...]] = {
     "aggregation.starts.FEW": (*MERGING, "merge 30 sites"),
     "aggregation.starts._CLUSTERINGS": (*MERGING, "merge 60 sites"),
@@ -60,6 +62,21 @@ CONSTANTS: dict[str, tuple[str, ...]] = {
     "aggregation.mm._LEAP": ("merge poisson", "merge logistic"),
     "aggregation.gate._PATIENCE": MERGING,
     "aggregation.gram.SHARP": ("gram hard", "gram half", "gram soft"),
+    "aggregation.covariates.PER_PARAMETER": DENSITIES,
+    "aggregation.covariates.MOST_COVARIATES": DENSITIES,
+    "aggregation.covariates._PER_ROW": DENSITIES,
+    "aggregation.covariates._HELD_OUT": DENSITIES,
+    "aggregation.covariates._FRESH": ("choose hard", "choose soft"),
+    "aggregation.choice._WORTHWHILE": ("choose hard", "choose soft"),
+    "aggregation.choice._ROBUST": ("choose hard", "choose soft"),
+    "aggregation.densities._TOL": DENSITIES,
+    "aggregation.densities._MAX_ITER": DENSITIES,
+    "aggregation.densities._LEAD": DENSITIES,
+    "aggregation.densities._NEAR": DENSITIES,
+    "aggregation.densities._CHORDS": DENSITIES,
+    "aggregation.densities._NARROW": DENSITIES,
+    "aggregation.expected._SLIGHT": DENSITIES,
+    "aggregation.expected._RARE": DENSITIES,
     "aggregation.disagreement.THRESHOLD": (*SCREENING, "screen 120 sites", "shards of one"),
     "aggregation.disagreement._LEAST_SPREAD": ("shards of one",),
     "aggregation.disagreement._LEAST_SITE_SPREAD": ("screen a noisy site",),
@@ -100,6 +117,8 @@ CONSTANTS: dict[str, tuple[str, ...]] = {
     "likelihood.rounds.TOL": REFINING,
     "likelihood.rounds.MOST_ROUNDS": REFINING,
     "likelihood.rounds._WIDE": REFINING,
+    "likelihood.rounds._MISSED": REFINING,
+    "likelihood.rounds._MOST": REFINING,
     "likelihood.statistics.VARIANCE_FLOOR": ("fit ties", "fit diabetes"),
     "model.ridge._HOLD": ("fit cancer", "fit logistic", "infer cancer"),
     "inference.covariance.RIDGE_SHARE": ("infer hard", "infer half", "infer soft", "infer cancer"),

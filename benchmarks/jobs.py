@@ -177,6 +177,23 @@ def seen(result: Aggregation, here: Sites) -> Found:
     return {"nats": here.below(result.model), "R_c": result.cost}
 
 
+def merge_densities(kind: str, method: str = "kl") -> Job:
+    """Return the job of merging densities at covariates of each site, or of choosing."""
+
+    def run(quick: bool) -> Found:
+        found = []
+        for truth in truths(quick):
+            here = sites(kind, truth)
+            pairs = zip(here.messages, here.parts, strict=True)
+            covariates = {message.site: here.data.X[part] for message, part in pairs}
+            result = merged(here.messages, covariates, EXPERTS, method)
+            differ = sum(w.code == "sites_differ" for w in result.warnings)
+            found.append({"nats": here.below(result.model), "warnings": float(differ)})
+        return mean(found)
+
+    return Job(run, ("nats", "warnings", "seconds"))
+
+
 def merge_gram(kind: str) -> Job:
     """Return the job of pooling by Grams, where the gate is what differs."""
 
@@ -642,6 +659,8 @@ JOBS: dict[str, Job] = {
     "merge 60 sites": merge_many("hard", 60),
     "merge 60 soft sites": merge_many("soft", 60),
     **{f"gram {kind}": merge_gram(kind) for kind in ("hard", "half", "soft")},
+    **{f"densities {kind}": merge_densities(kind) for kind in ("hard", "soft", "poisson")},
+    **{f"choose {kind}": merge_densities(kind, "auto") for kind in ("hard", "soft")},
     "middle of 30": middle(30),
     "middle of 100": middle(100),
     "middle of 300": middle(300),

@@ -157,7 +157,7 @@ def test_one_flat_configuration_is_a_request_and_a_plan(config):
     asked, plan = configured(config)
     assert asked.spec == SPEC
     assert (asked.n_init, asked.weight, asked.classes) == (None, None, ["no", "yes"])
-    assert (plan.on_error, plan.wait, plan.support, plan.method) == ("skip", 5, None, "reduction")
+    assert (plan.on_error, plan.wait, plan.support, plan.method) == ("skip", 5, None, "auto")
 
 
 @pytest.mark.parametrize(

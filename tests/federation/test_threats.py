@@ -150,11 +150,11 @@ def turned(sent):
 def test_a_site_that_claims_many_rows_has_the_say_unless_the_server_sets_the_weights(sites):
     (lyon, nantes, paris), X = sites
     liar = replace(turned(paris), n_samples=1e12)
-    merged = aggregate([lyon, nantes, liar], X)
+    merged = aggregate([lyon, nantes, liar], X, method="reduction")
     assert merged.sites[2].weight > 0.999999
     assert_allclose(merged.model.predict(X), liar.model.predict(X), atol=1e-3)
     weights = dict.fromkeys(("lyon", "nantes", "paris"), 1)
-    merged = aggregate([lyon, nantes, liar], X, site_weight=weights)
+    merged = aggregate([lyon, nantes, liar], X, method="reduction", site_weight=weights)
     assert_allclose([record.weight for record in merged.sites], 1 / 3)
 
 

@@ -270,7 +270,8 @@ def test_standard_errors_after_refining_are_those_of_one_fit(data):
     [(0, "one_round", {"method": "reduction", "sites": 10}), (1, "not_at_maximum", {})],
 )
 def test_standard_errors_before_that_are_refused(data, refine, code, facts):
-    est = DistributedMoERegressor(2, n_shards=10, refine=refine, random_state=0)
+    how = {"n_shards": 10, "method": "reduction", "refine": refine}
+    est = DistributedMoERegressor(2, **how, random_state=0)
     refused(code, InferenceError, **facts).by(est.fit(data.X, data.y).aggregation_.inference)
 
 

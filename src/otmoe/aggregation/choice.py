@@ -25,6 +25,7 @@ _PREFERRED = ("gram", "reduction", "kl", "one_expert")  # of those that are leve
 _LEVEL = 0.001  # of the test of whether sites differ
 _ROBUST = 2.0  # times as much as chance explains where the model is right
 _NOTICEABLE = 0.005  # nats per row
+_ROUNDING = 1e-12  # nats per row that are none
 
 
 def auto(problem: Problem, rng: np.random.Generator) -> Outcome:
@@ -69,7 +70,8 @@ def expected_losses(problem: Problem, model: MoE) -> Floats:
     """Return the nats per row that a model is expected to lose to each distinct model, (U,)."""
     if isinstance(model, Ensemble):  # it has the experts of every site: too many to look at
         return np.full(len(problem.models), np.nan)
-    return problem.fresh_rows.losses(model, len(problem.models))
+    lost = problem.fresh_rows.losses(model, len(problem.models))
+    return np.where(np.abs(lost) < _ROUNDING, 0.0, lost)
 
 
 def _total(problem: Problem, lost: Floats) -> float:

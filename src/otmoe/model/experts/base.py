@@ -22,7 +22,7 @@ from otmoe.arrays.numerics import (
 from otmoe.model.experts.family import Family
 from otmoe.model.experts.values import FitStatistics, Response
 
-# Maths 17 says how exact these are; `python -m benchmarks constants` halves and doubles them.
+# Maths 17 has the rule; a model merged with itself has to stay where it is (tests/aggregation).
 _FEW_VALUES = 32  # that y can have, so that a grid has all of them
 _EDGES = np.array([-4.5, -2.6, -1.25, 0.0, 1.25, 2.6, 4.5])  # of panels, in deviations
 _REACH = 6.0  # deviations of counts that a grid covers
