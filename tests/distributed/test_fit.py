@@ -157,6 +157,30 @@ def test_shards_are_fitted_and_merged(supports, shards, data):
     assert_allclose(found.experts.coef, truth.experts.coef, atol=0.5)
 
 
+def test_every_shard_says_how_far_it_is_from_the_others(fit):
+    for record in fit.aggregation.sites:
+        assert 0 <= record.disagreement < 1 and 0 <= record.lost < 1
+    assert {c.method for c in fit.aggregation.candidates} >= {"reduction", "gram", "kl"}
+
+
+def test_shards_may_count_unequally(shards, fit):
+    names = [shard.name for shard in shards]
+    weight = np.arange(1.0, len(names) + 1)
+    by_place = fitted(shards, site_weight=weight).aggregation
+    by_name = fitted(shards, site_weight=dict(zip(names, weight, strict=True))).aggregation
+    assert_allclose([record.weight for record in by_place.sites], weight / weight.sum())
+    assert_array_equal(by_place.model.to_vector(), by_name.model.to_vector())
+    assert not np.array_equal(by_place.model.to_vector(), fit.aggregation.model.to_vector())
+    refused("weight_shape", sites=len(names)).by(fitted, shards, site_weight=[1.0])
+
+
+def test_shards_may_count_where_their_rows_are(shards):
+    result = fitted(shards, site_weight="covariate", method="reduction").aggregation
+    assert all(message.sketch is not None for message in result.messages)
+    assert_allclose(sum(record.weight for record in result.sites), 1.0, rtol=1e-6)
+    refused("weight_unknown", value="size").by(fitted, shards, site_weight="size")
+
+
 def test_the_support_is_rows_of_all_shards(supports, shards, data):
     fitted(shards)
     (support,) = supports

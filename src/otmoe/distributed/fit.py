@@ -289,7 +289,7 @@ def _tasks(
             share,
             plan.options,
             grams=method in ("gram", "auto"),
-            sketch=site_weight == "covariate",
+            sketch=isinstance(site_weight, str),
         )
         for shard in shards
     ]
