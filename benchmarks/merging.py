@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
+from statistics import median
 from time import perf_counter
 
 import numpy as np
@@ -234,25 +235,64 @@ def _fitted(
     return Job(kept, messages, None if sketch else covariates, target, pooled, score)
 
 
-BENCHMARK = Benchmark(
+@dataclass(frozen=True)
+class OfMerging(Benchmark):
+    """A table with one line for each kind of sites and method: medians over truths."""
+
+    def table(self, rows: list[Row]) -> tuple[list[str], list[list[str]]]:
+        """Return the headings and the cells of the table."""
+        places = dict.fromkeys((row["sites"], row["n_sites"], row["method"]) for row in rows)
+        body = []
+        for sites, n_sites, method in places:
+            key = {"sites": sites, "n_sites": n_sites, "method": method}
+            some = [row for row in rows if all(row[name] == key[name] for name in key)]
+            middle = {name: _median(some, name) for name in _FIGURES}
+            for block in ("gate", "expert", "var"):
+                of = [_ratio(row, block) for row in some]
+                middle[f"{block}_ratio"] = median(of) if all(of) else ""
+            chosen = " ".join(dict.fromkeys(row["chosen"] for row in some))
+            row = (
+                key | middle | {"truths": len(some), "chosen": chosen, "rounds": some[0]["rounds"]}
+            )
+            body.append([column.text(row) for column in self.columns])
+        return [column.head for column in self.columns], body
+
+
+_FIGURES = ("lost", "below", "pooled_below", "loss", "pooled_loss", "rmse", "seconds")
+
+
+def _median(rows: list[Row], name: str) -> float | str:
+    known = [float(row[name]) for row in rows if row[name] != ""]
+    return median(known) if known else ""
+
+
+def _ratio(row: Row, block: str) -> float:
+    own, pooled = row[f"{block}_mse"], row[f"pooled_{block}_mse"]
+    return float(own) / float(pooled) if own and pooled else 0.0
+
+
+BENCHMARK = OfMerging(
     "merging",
-    "One round by every method, and refined: nats below the truth, or the loss on test rows, "
-    "beside the fit of all rows",
+    "One round by every method, and refined: nats below the truth and squared errors over those "
+    "of the fit of all rows, or the loss on test rows; medians over truths",
     cases,
     measure,
     (
         Column("sites", "sites"),
-        Column("n_sites", "M"),
-        Column("truth", "truth"),
+        Column("n_sites", "M", "{:.0f}"),
+        Column("truths", "truths", "{:.0f}"),
         Column("method", "method"),
         Column("chosen", "chosen"),
         Column("lost", "expected loss", "{:.4f}"),
         Column("below", "below truth", "{:.5f}"),
-        Column("pooled_below", "pooled", "{:.5f}"),
+        Column("pooled_below", "all rows", "{:.5f}"),
+        Column("gate_ratio", "gate", "{:.2f}"),
+        Column("expert_ratio", "experts", "{:.2f}"),
+        Column("var_ratio", "variances", "{:.2f}"),
         Column("loss", "test loss", "{:.4f}"),
-        Column("pooled_loss", "pooled", "{:.4f}"),
+        Column("pooled_loss", "all rows", "{:.4f}"),
+        Column("rmse", "RMSE", "{:.2f}"),
         Column("rounds", "rounds"),
         Column("seconds", "seconds", "{:.2f}"),
     ),
-    (),
 )
