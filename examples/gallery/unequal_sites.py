@@ -3,8 +3,11 @@
 Two sites know three kinds of rows, one has none of the third kind and fits two experts. Messages
 need not have equal numbers of experts. Each brings a sketch of the covariates, so that the third
 site is listened to where it has rows (`site_weight="covariate"`); with constant weights it would
-be asked about rows that it has never seen, and stand out.
+be asked about rows that it has never seen, and stand out. What it lacks depends on the kind of a
+row and not on x alone, so that no common model serves it as well as its own: a warning says so.
 """
+
+import warnings
 
 import numpy as np
 
@@ -22,8 +25,11 @@ for site, n_experts in {"Lyon": 3, "Nantes": 3, "Brest": 2}.items():
     )
     print(f"{site:7} {len(y)} rows, {n_experts} experts, {len(messages[-1].to_json())} bytes")
 
-result = aggregate(messages, n_experts=3, site_weight="covariate", random_state=0)
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", UserWarning)  # the result has them
+    result = aggregate(messages, n_experts=3, site_weight="covariate", random_state=0)
 print(result.status)
+print(*result.warnings, sep="\n")
 
 # Rows: the experts of the site; columns: the merged experts that they went to, in shares of mass.
 for record in result.sites:

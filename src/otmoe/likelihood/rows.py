@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
+from array_api_compat import is_array_api_obj
 from scipy import linalg
 
 from otmoe.arrays.numerics import (
@@ -46,8 +47,9 @@ class Scaling:
     y_scale: float = 1.0
 
     @classmethod
-    def of(cls, X: Array) -> Scaling:
+    def of(cls, X: Any) -> Scaling:
         """Return the standardisation of some rows (n, d); constant columns keep their unit."""
+        X = X if is_array_api_obj(X) else np.asarray(X)
         xp = namespace(X)
         center = to_numpy(xp.mean(xp.astype(X, xp.float64), axis=0))
         scale = to_numpy(xp.std(xp.astype(X, xp.float64), axis=0))
