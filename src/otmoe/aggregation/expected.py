@@ -19,6 +19,7 @@ from otmoe.arrays.numerics import Floats, design, row_blocks
 from otmoe.likelihood.rows import Block, Scaling
 from otmoe.model.mixture import MoE
 
+# Halved and doubled by `python -m benchmarks constants`; docs/benchmarks.md has the table.
 _ARRAYS = 8  # numbers of a pseudo-row that a block holds at once, at least
 _AT_ONCE = 1024  # covariates of which pseudo-rows are made at once
 _SLIGHT = 1e-4  # of a gate below which an expert has no say

@@ -34,7 +34,8 @@ MOST_ROUNDS = 50
 
 _WIDE = 0.03  # first bound where the information is no guide, in standard errors of a single row
 _MISSED = 0.5  # share of its promise that a step of the right length may miss
-_LEAST, _BACK, _MOST = 0.1, 0.5, 2.0  # bounds on the next radius, in lengths of the last step
+_MOST = 2.0  # times as long as the last step that the next may be
+_LEAST, _BACK = 0.1, 0.5  # the same at least; and at most where the last was taken back
 
 
 @dataclass(frozen=True)
