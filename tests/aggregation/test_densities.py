@@ -360,7 +360,7 @@ def test_common_points_serve_sites_of_which_nothing_is_known(rng):
 
 
 @pytest.mark.slow
-def test_hard_gates_of_many_shards_are_as_good_as_pooled():
+def test_hard_gates_of_many_shards_are_nearly_as_good_as_pooled():
     data = simulate(30_000, 4, 20, random_state=1)
     parts = np.array_split(np.arange(30_000), 30)
     fits = [em(data.X[p], data.y[p], init=data.truth, alpha=1e-3) for p in parts]
@@ -374,4 +374,4 @@ def test_hard_gates_of_many_shards_are_as_good_as_pooled():
 
     one_round = below(aggregate(sent, X).model)
     assert one_round < 3 * below(pooled)
-    assert one_round < 0.5 * below(aggregate(sent, X, method="reduction").model)
+    assert one_round < below(aggregate(sent, X, method="reduction").model)
