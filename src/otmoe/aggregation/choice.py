@@ -16,7 +16,7 @@ from otmoe.aggregation.problem import Problem
 from otmoe.arrays.numerics import Floats
 from otmoe.model.ensemble import Ensemble
 from otmoe.model.mixture import MoE
-from otmoe.text.notices import NAMED, Notice
+from otmoe.text.notices import Notice, listed
 from otmoe.text.sentences import Status, Warn
 
 # Halved and doubled by `python -m benchmarks constants`; docs/benchmarks.md has the table.
@@ -37,20 +37,19 @@ def auto(problem: Problem, rng: np.random.Generator) -> Outcome:
     """
     first = reduction(problem, rng)
     found = {"reduction": first}
-    if problem.has_grams and problem.ensemble.gate.density is None:
+    if not problem.without_grams and problem.ensemble.gate.density is None:
         found["gram"] = pooled_by_grams(problem, first, rng)
     begin = perf_counter()
     lost = {name: expected_losses(problem, outcome.model) for name, outcome in found.items()}
-    start = min(found, key=lambda name: _total(problem, lost[name]))
+    start = min(found, key=lambda name: problem.mean(lost[name]))
     more = {"kl": by_densities(problem, found[start])}
     if problem.n_experts > 1:
         more["one_expert"] = one_expert(problem)
     lost |= {name: expected_losses(problem, outcome.model) for name, outcome in more.items()}
     found |= more
-    total = {name: _total(problem, lost[name]) for name in found}
+    total = {name: problem.mean(lost[name]) for name in found}
     order = sorted(found, key=lambda name: total[name])
-    n_rows = sum(message.n_samples for message in problem.messages)
-    chance = problem.n_parameters / (2 * n_rows)  # nats per row that estimating P costs anyway
+    chance = problem.n_parameters / (2 * problem.n_rows)  # nats per row, of any estimate
     near = total[order[0]] + _WORTHWHILE * chance
     best = next(name for name in _PREFERRED if name in total and total[name] <= near)
     chosen = found[best]
@@ -74,11 +73,6 @@ def expected_losses(problem: Problem, model: MoE) -> Floats:
     return np.where(np.abs(lost) < _ROUNDING, 0.0, lost)
 
 
-def _total(problem: Problem, lost: Floats) -> float:
-    known = ~np.isnan(lost)
-    return float(np.average(lost[known], weights=problem.weight[known]))
-
-
 def sites_that_differ(problem: Problem, lost: Floats) -> tuple[Notice, ...]:
     """Return a warning that names the sites whose own models do better than chance explains.
 
@@ -94,17 +88,16 @@ def sites_that_differ(problem: Problem, lost: Floats) -> tuple[Notice, ...]:
     if len(problem.models) < 2:
         return ()
     level = 1 - _LEVEL / len(problem.models)
+    bounds = stats.chi2.ppf(level, [model.n_parameters for model in problem.models])
     differ: dict[str, float] = {}
-    for u, (model, nats) in enumerate(zip(problem.models, lost, strict=True)):
+    for u, (bound, nats) in enumerate(zip(bounds, lost, strict=True)):
         members = [problem.messages[int(m)] for m in np.flatnonzero(problem.which == u)]
         n = sum(message.n_samples for message in members)
-        chance = stats.chi2(model.n_parameters).ppf(level) / (2 * n)
-        if nats > max(_ROBUST * chance, _NOTICEABLE):
+        if nats > max(_ROBUST * bound / (2 * n), _NOTICEABLE):
             differ.update((message.site, float(nats)) for message in members)
     if not differ:
         return ()
     worst = sorted(differ, key=lambda name: -differ[name])
-    names = [f"{name!r} by {differ[name]:.2g}" for name in worst[:NAMED]]
-    more = f" and {len(worst) - NAMED:,} more" if len(worst) > NAMED else ""
-    facts = {"count": len(differ), "total": len(problem.messages), "names": ", ".join(names) + more}
+    names = listed([f"{name!r} by {differ[name]:.2g}" for name in worst])
+    facts = {"count": len(differ), "total": len(problem.messages), "names": names}
     return (Warn.SITES_DIFFER(sites=tuple(worst), **facts),)

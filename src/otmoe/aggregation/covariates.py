@@ -149,28 +149,35 @@ def places(
         Covariates wanted of each site.
     rng : Generator
     """
-    fitted: list[SiteCovariates] = []
-    judged: list[SiteCovariates] = []
     silent = [all(sampler.is_empty for sampler, _ in of_site) for of_site in samplers]
     shared = _shared(gate, common, size, fresh, rng) if any(silent) else ()
-    for u, of_site in enumerate(samplers):
-        if silent[u]:
-            for part, known in zip((fitted, judged), shared, strict=True):
-                part.append(_of(known, u))
-            continue
-        heard = [(sampler, weight) for sampler, weight in of_site if not sampler.is_empty]
-        total = sum(weight for _, weight in of_site)
-        parts: tuple[list[Floats], list[Floats]] = ([], [])
-        weights: tuple[list[Floats], list[Floats]] = ([], [])
-        for sampler, weight in heard:
-            share = weight / sum(w for _, w in heard)
-            ask = (max(round(size * share), 1), max(round(fresh * share), 1))
-            for i, X in enumerate(sampler.drawn(*ask, rng)):
-                parts[i].append(X)
-                weights[i].append(np.full(len(X), total * share / len(X)))
-        for i, part in enumerate((fitted, judged)):
-            part.append(SiteCovariates(np.concatenate(parts[i]), np.concatenate(weights[i])))
-    return Places(tuple(fitted), tuple(judged))
+    pairs = [
+        tuple(_of(known, u) for known in shared) if silent[u] else _own(of_site, size, fresh, rng)
+        for u, of_site in enumerate(samplers)
+    ]
+    return Places(*zip(*pairs, strict=True))
+
+
+def _own(
+    of_site: Sequence[tuple[Sampler, float]], size: int, fresh: int, rng: np.random.Generator
+) -> tuple[SiteCovariates, ...]:
+    """Return covariates of a site to fit to and to judge by, from each that sent its model."""
+    heard = [(sampler, weight) for sampler, weight in of_site if not sampler.is_empty]
+    total, known = (sum(weight for _, weight in some) for some in (of_site, heard))
+    shares = [weight / known for _, weight in heard]
+    drawn = [
+        sampler.drawn(max(round(size * share), 1), max(round(fresh * share), 1), rng)
+        for (sampler, _), share in zip(heard, shares, strict=True)
+    ]
+    return tuple(
+        SiteCovariates(
+            np.concatenate(parts),
+            np.concatenate(
+                [np.full(len(X), total * s / len(X)) for X, s in zip(parts, shares, strict=True)]
+            ),
+        )
+        for parts in zip(*drawn, strict=True)
+    )
 
 
 def _shared(

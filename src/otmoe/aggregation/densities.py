@@ -55,14 +55,13 @@ def by_densities(problem: Problem, start: Outcome) -> Outcome:
     begin = perf_counter()
     rows = problem.expected_rows
     run = nearest_model(rows, start.model)
-    if rows.scaling.to_user(run.model).experts.smallest_dispersion < _narrowest(problem):
+    model = _on_users_scale(rows, run, start.model)
+    if model.experts.smallest_dispersion < _narrowest(problem):
         return replace(start, status=Status.DENSITIES_GIVEN_UP(start=start.status), trace=())
-    own = float(rows.weight @ rows.own) / rows.total_weight
-    trace = tuple(own - (value / rows.total_weight + _jacobian(rows)) for value in run.trace)
+    trace = _lost(rows, run)
     code = Status.DENSITIES_MERGED if run.converged else Status.DENSITIES_STOPPED
     status = code(iterations=run.n_iter, lost=trace[-1])
     timings = {**start.timings, "kl": perf_counter() - begin}
-    model = _on_users_scale(rows, run, start.model)
     return Outcome(model, status, trace, run.converged, start.warnings, timings)
 
 
@@ -73,10 +72,9 @@ def one_expert(problem: Problem) -> Outcome:
     gate = SoftmaxGate.blank(1, some.n_features + 1, None)
     blank = replace(some, gate=gate, experts=experts)
     run = _led(rows, blank)
-    own = float(rows.weight @ rows.own) / rows.total_weight
-    lost = own - (run.trace[-1] / rows.total_weight + _jacobian(rows))
+    end = _lost(rows, run)[-1:]
     model = _on_users_scale(rows, run, some)
-    return Outcome(model, Status.ONE_EXPERT(lost=lost), (lost,), run.converged)
+    return Outcome(model, Status.ONE_EXPERT(lost=end[0]), end, run.converged)
 
 
 def nearest_model(rows: PseudoRows, start: MoE) -> Run:
@@ -144,8 +142,11 @@ def _on_users_scale(rows: PseudoRows, run: Run, like: MoE) -> MoE:
     return replace(model, feature_names=like.feature_names, classes=like.classes)
 
 
-def _jacobian(rows: PseudoRows) -> float:
-    return rows.scaling.log_jacobian
+def _lost(rows: PseudoRows, run: Run) -> tuple[float, ...]:
+    """Return the nats per row that the models of a run lose to the sites' own, step by step."""
+    own = float(rows.weight @ rows.own) / rows.total_weight
+    jacobian = rows.scaling.log_jacobian
+    return tuple(own - (height / rows.total_weight + jacobian) for height in run.trace)
 
 
 def _classes(model: MoE) -> int:

@@ -33,11 +33,7 @@ def gram(problem: Problem, rng: np.random.Generator) -> Outcome:
     gate is the reduction's.
     """
     check_same_weights(problem)
-    lacking = [
-        message.site
-        for message, u in zip(problem.messages, problem.which, strict=True)
-        if u >= 0 and message.grams is None
-    ]
+    lacking = problem.without_grams
     if lacking:
         raise InvalidInput(Error.NO_GRAMS, site=lacking[0], others=_others(lacking))
     return pooled_by_grams(problem, reduction(problem, rng), rng)

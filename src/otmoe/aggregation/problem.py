@@ -95,13 +95,20 @@ class Problem:
         return self.sources.ensemble
 
     @property
-    def has_grams(self) -> bool:
-        """Whether every site that counts has sent its Grams."""
-        return all(
-            message.grams is not None
-            for message, u in zip(self.messages, self.which, strict=True)
-            if u >= 0
-        )
+    def n_rows(self) -> float:
+        """Rows of all sites."""
+        return sum(message.n_samples for message in self.messages)
+
+    @property
+    def without_grams(self) -> list[str]:
+        """The sites that count and have not sent their Grams."""
+        pairs = zip(self.messages, self.which, strict=True)
+        return [message.site for message, u in pairs if u >= 0 and message.grams is None]
+
+    def mean(self, values: Floats) -> float:
+        """Return the mean of values of the distinct models (U,) by weight, where they are known."""
+        known = ~np.isnan(values)
+        return float(np.average(values[known], weights=self.weight[known]))
 
     @property
     def n_parameters(self) -> int:
@@ -115,8 +122,7 @@ class Problem:
         X = take_rows(self.sources.X, np.arange(min(_PILOT, len(self.sources))))
         pilot = [SiteCovariates(X, np.ones(len(X)))]
         each = len(pseudo_rows(self.models[:1], pilot)) / len(X)
-        n_rows = sum(message.n_samples for message in self.messages)
-        wanted = sizes(self.n_parameters, len(self.models), each, n_rows)
+        wanted = sizes(self.n_parameters, len(self.models), each, self.n_rows)
         rng = np.random.default_rng(self.seed)
         return places(self.samplers, self.ensemble.gate, self.sources.X, *wanted, rng)
 

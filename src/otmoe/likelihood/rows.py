@@ -121,7 +121,7 @@ class Block:
     offset: Array | None = None
     copies: Floats | None = None
 
-    @property
+    @cached_property
     def starts(self) -> Floats | None:
         """Where the y of each x begin, (n + 1,); None where there is one for each."""
         return None if self.copies is None else np.append(0, np.cumsum(self.copies))

@@ -67,11 +67,8 @@ def merged_to(
 
 def _expectation(problem: Problem, model: MoE) -> Expectation:
     """Return what the sites' own models expect of a merged one."""
-    n_samples = sum(message.n_samples for message in problem.messages)
     if isinstance(model, Ensemble):
-        return Expectation(np.nan, np.nan, n_samples)
+        return Expectation(np.nan, np.nan, problem.n_rows)
     rows, n_sites = problem.fresh_rows, len(problem.models)
     lost, apart = rows.losses(model, n_sites), rows.distances(model, n_sites)
-    known = ~np.isnan(lost)
-    weight = problem.weight[known] / problem.weight[known].sum()
-    return Expectation(float(weight @ lost[known]), float(weight @ apart[known]), n_samples)
+    return Expectation(problem.mean(lost), problem.mean(apart), problem.n_rows)
