@@ -177,6 +177,15 @@ def test_a_single_expert_needs_one_search(rng, family):
     assert em(X, y, init=truth, family=family, n_classes=3).agreement is None
 
 
+def test_a_single_expert_of_many_rows_is_the_plain_model(rng, family):
+    truth = random_model(rng, 1, 2, family=family)
+    X, y = random_rows(rng, truth, 40_000)  # more than the first stages look at
+    fit = em(X, y, 1, family=family, n_classes=3, random_state=0)
+    assert fit.converged and fit.agreement.searches == 1
+    again = em(X, y, init=truth, family=family, n_classes=3)
+    assert_allclose(fit.log_likelihood, again.log_likelihood, rtol=1e-12)
+
+
 def test_every_seed_finds_the_same_maximum_and_more_searches_none_that_is_lower(diabetes):
     found = []
     for seed in range(5):

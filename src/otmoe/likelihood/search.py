@@ -207,13 +207,14 @@ def searched(
         settled = i > 0 and len(found) == 1 and least_loss(few, run.model) > _ESSENTIAL
         if settled:
             break
+    settled = settled or K == 1  # one expert has nothing to move
     n_searches = i + 1
 
     # 2) if not, moves from what each finds
     stage, size = few, max(plan.some, _PER_PARAMETER * found[0].run.model.n_parameters)
-    if K > 1 and not settled and few.whole:
+    if not settled and few.whole:
         found = _contenders(few, _improved(few, found, rng, plan.moves))
-    elif K > 1 and not settled:
+    elif not settled:
         found = []
         for i, stream in enumerate(streams):
             own = ground.stage(plan.few, stream)
