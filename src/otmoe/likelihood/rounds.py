@@ -336,11 +336,15 @@ def _penalty(model: MoE, scaling: Scaling, pooled: Scaling, ridge: Ridge) -> Flo
 
     The map from one standardisation to another is linear in the coefficients.
     """
-    there = ridge.matrix(model)
+    L = change_of_scale(model, scaling, pooled)
+    return L.T @ ridge.matrix(model) @ L
+
+
+def change_of_scale(model: MoE, scaling: Scaling, other: Scaling) -> Floats:
+    """Return the matrix that takes free parameters on one standardisation to another, (P, P)."""
     zero = model.with_vector(np.zeros(model.n_parameters))
     columns = [
-        pooled.from_user(scaling.to_user(zero.with_vector(e))).to_vector()
+        other.from_user(scaling.to_user(zero.with_vector(e))).to_vector()
         for e in np.eye(model.n_parameters)
     ]
-    L = np.array(columns).T
-    return L.T @ there @ L
+    return np.array(columns).T

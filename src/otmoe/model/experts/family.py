@@ -155,6 +155,11 @@ class Family(ABC):
         return np.zeros((self.n_parameters, self.n_parameters))
 
     @property
+    def contrast_spread(self) -> Floats:
+        """Covariance of an expert's linear predictors if its classes vary alike, (Q, Q)."""
+        return np.eye(self.n_linear)
+
+    @property
     def dispersion(self) -> Floats | None:
         """The experts' dispersions, (K,), or None if the family has none."""
         return None

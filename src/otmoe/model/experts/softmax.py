@@ -108,6 +108,12 @@ class MultinomialExperts(NewtonExperts):
         C, Q = self.n_classes, self.n_linear
         return ridge * C / Q * np.kron(np.eye(Q) - 1 / C, np.diag(slopes(self.n_columns)))
 
+    @property
+    def contrast_spread(self) -> Floats:
+        # The inverse of the ridge's, for the same reasons.
+        C, Q = self.n_classes, self.n_linear
+        return Q / C * (np.eye(Q) + 1.0)
+
     def to_vector(self) -> Floats:
         return self.coef[:, :-1].ravel()
 

@@ -84,6 +84,14 @@ class Error(Sentence):
 
     # -- tables, columns, shards, sketches
     NOT_ONE_OF = "{name} is {value!r}; choose one of {choices}."
+    PRIOR_WRONG = (
+        "the deviation between sites of {name!r} is no number of at least 0 for one of {choices}."
+    )
+    NO_SPREAD = (
+        "how sites differ cannot be said: {sites} sent no scatter of scores. Ask at least two "
+        "sites, and all of them for it."
+    )
+    SITE_UNKNOWN = "there is no site {site!r}; choose one of {sites}."
     NO_MATCH = "no file matches {pattern}; check the folder and the pattern."
     NOT_A_MATRIX = "{name} has shape {shape}; give an array of shape (n, d)."
     SKETCH_ROWS = (

@@ -45,6 +45,12 @@ class Warn(Sentence):
     )
     NOT_CONVERGED = "the fit {status}: raise max_iter or alpha, or use fewer experts."
 
+    # -- how sites differ
+    FEW_SITES = (
+        "fewer than {least} sites have rows enough to say how much they differ in {blocks}: these "
+        "are taken to be the same at every site."
+    )
+
     # -- standard errors
     COLUMNS_UNDETERMINED = (
         "the rows do not determine the coefficients of {terms}: columns are constant or "
