@@ -7,16 +7,16 @@ deviation for each block of parameters, maximises the restricted likelihood.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
-from scipy import linalg, optimize, stats
+from scipy import stats
 from threadpoolctl import threadpool_limits
 
-from otmoe.arrays.newton import RANK_TOLERANCE
 from otmoe.arrays.numerics import Floats
 from otmoe.inference.parameters import Parameter, parameters
+from otmoe.inference.spread import Agreement, Evidence, Reml, agreement, evidence, symmetric
 from otmoe.likelihood.answers import SiteInformation
 from otmoe.likelihood.prior import BLOCKS, Prior, blocks_of, check_restriction, spread_factor
 from otmoe.likelihood.rounds import change_of_scale
@@ -183,7 +183,7 @@ def between_sites(
         raise InvalidInput(Error.NO_SPREAD, sites=", ".join(without) or "one site alone")
     replies = sorted(replies, key=lambda reply: reply.site)
     here = pooled.from_user(model)
-    stack = _evidence(replies, change_of_scale(here, scaling, pooled))
+    stack = evidence(replies, change_of_scale(here, scaling, pooled))
     F, owner = spread_factor(here), blocks_of(here)
     allowed = [BLOCKS.index(name) for name in check_restriction(restrict)]
     scores = np.array([r.scatter.n_scores for r in replies if r.scatter is not None])
@@ -191,18 +191,18 @@ def between_sites(
     able = np.array([np.sum(scores > n) for n in size])
     free = [b for b in allowed if size[b] and able[b] >= LEAST_SITES]
     with threadpool_limits(1):  # matrices are small
-        reml = _Reml(F.T @ stack.V @ F, stack.h @ F, owner, free)
+        reml = Reml(F.T @ stack.V @ F, stack.h @ F, owner, free)
         tau = reml.maximised()
         intervals = reml.intervals(tau)
         at = reml.at(tau)
-        tests = {b: _agreement(stack, np.flatnonzero(owner == b)) for b in range(len(size))}
-        overall = _agreement(stack, np.arange(len(owner)))
+        tests = {b: agreement(stack, np.flatnonzero(owner == b)) for b in range(len(size))}
+        overall = agreement(stack, np.arange(len(owner)))
     few = [BLOCKS[b] for b in allowed if size[b] and able[b] < LEAST_SITES]
     shrink = max(0.0, 1 - len(owner) / at.distance) if at.distance > 0 else 0.0
     units = _units(here, pooled)
     centre = here.to_vector() + shrink * (F @ at.mean)
     spreads = tuple(
-        Spread(BLOCKS[b], tau[b], *intervals[b], *tests[b].test, int(size[b]), int(able[b]))
+        Spread(BLOCKS[b], tau[b], *intervals[b], *_test(tests[b]), int(size[b]), int(able[b]))
         for b in range(len(size))
         if size[b]
     )
@@ -218,7 +218,7 @@ def between_sites(
         prior,
         model,
         spreads,
-        Spread("all", np.nan, np.nan, np.nan, *overall.test, len(owner), len(replies)),
+        Spread("all", np.nan, np.nan, np.nan, *_test(overall), len(owner), len(replies)),
         _effects(replies, stack, overall, here, prior, units),
         centre / units,
         np.sqrt(np.maximum(np.einsum("ij,jk,ik->i", F, at.mean_covariance, F), 0.0)) / units,
@@ -227,91 +227,8 @@ def between_sites(
     )
 
 
-# -- what a reply says about the parameters ------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Evidence:
-    """Estimates of all sites, on features standardised over all of them.
-
-    V^-1 h estimates b, and V^-1 is its variance.
-
-    Attributes
-    ----------
-    V : ndarray of shape (M, P, P)
-        I B^-1 I.
-    h : ndarray of shape (M, P)
-        I B^-1 g.
-    q : ndarray of shape (M,)
-        g' B^-1 g.
-    inflation : ndarray of shape (M,)
-        Expectation of q over its degrees of freedom, as far as the noise of B makes it.
-    design_effect : float
-    """
-
-    V: Floats
-    h: Floats
-    q: Floats
-    inflation: Floats
-    design_effect: float
-
-
-def _evidence(replies: Sequence[SiteInformation], L: Floats) -> _Evidence:
-    """Return what the replies say.
-
-    Curvature and noise of a site with few scores are drawn to those of an average site of its size.
-
-    Parameters
-    ----------
-    replies : sequence of SiteInformation
-    L : ndarray of shape (P, P)
-        Takes the parameters of the replies to those on the common scale.
-    """
-    back = np.linalg.inv(L)
-    g = np.array([back.T @ r.information.score for r in replies])
-    information = np.array([back.T @ r.information.matrix @ back for r in replies])
-    scatter = [r.scatter for r in replies if r.scatter is not None]
-    B = np.array([back.T @ s.matrix @ back for s in scatter])
-    G = np.array([s.n_scores for s in scatter], dtype=float)
-    n = np.array([r.n_samples for r in replies])
-
-    # 1) in units of the information of all rows, per site as if it had them all
-    values, vectors = np.linalg.eigh(_symmetric(information.sum(axis=0)))
-    keep = values > RANK_TOLERANCE * max(values[-1], 0.0)
-    down = vectors[:, keep] / np.sqrt(values[keep])
-    up = (vectors[:, keep] * np.sqrt(values[keep])).T
-    P, share = int(keep.sum()), n / n.sum()
-    g = g @ down
-    information = down.T @ information @ down / share[:, None, None]
-    B = down.T @ B @ down / share[:, None, None]
-    effect = max(float(np.trace(np.average(B, axis=0, weights=share))) / max(P, 1), 1e-12)
-
-    # 2) towards an average site; of the average, towards what independent rows would give
-    B -= g[:, :, None] * g[:, None, :] / (share * G)[:, None, None]
-    average = np.average(B, axis=0, weights=share)
-    own = G.sum() / (G.sum() + _AVERAGE * P)
-    average = own * average + (1 - own) * effect * np.eye(P)
-    own = G / (G + _AVERAGE * P)
-    B = own[:, None, None] * B + (1 - own)[:, None, None] * average
-    information = own[:, None, None] * information + (1 - own)[:, None, None] * np.eye(P)
-
-    # 3) a direction in which a site's likelihood is not curved says nothing
-    values, vectors = np.linalg.eigh(_symmetric(information))
-    curved = (vectors * np.maximum(values, 0.0)[:, None, :]) @ vectors.swapaxes(1, 2)
-    V, h, q = [], [], []
-    for score, slope, noise, part in zip(g, curved, B, share, strict=True):
-        factor = linalg.cho_factor(noise)
-        weight = slope @ linalg.cho_solve(factor, np.column_stack([slope * part, score]))
-        V.append(up.T @ weight[:, :-1] @ up)
-        h.append(up.T @ weight[:, -1])
-        q.append(score @ linalg.cho_solve(factor, score) / part)
-    return _Evidence(
-        np.array(V), np.array(h), np.array(q), 1 + own**2 * P / G, max(effect, 1.0)
-    )
-
-
-def _symmetric(matrix: Floats) -> Floats:
-    return 0.5 * (matrix + matrix.swapaxes(-1, -2))
+def _test(found: Agreement) -> tuple[float, float, float]:
+    return found.q, found.df, found.p_value
 
 
 def _units(here: MoE, scaling: Scaling) -> Floats:
@@ -332,210 +249,20 @@ def _units(here: MoE, scaling: Scaling) -> Floats:
     )
 
 
-# -- the spread ----------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _At:
-    """The restricted likelihood at some deviations.
-
-    Attributes
-    ----------
-    value : float
-    slope : ndarray of shape (blocks,)
-        Derivatives in the squared deviations.
-    curvature : ndarray of shape (blocks, blocks)
-        The average information there.
-    mean : ndarray of shape (P,)
-        The sites' mean, less the common model.
-    mean_covariance : ndarray of shape (P, P)
-    distance : float
-        Squared length of the mean, in its standard errors.
-    """
-
-    value: float
-    slope: Floats
-    curvature: Floats
-    mean: Floats
-    mean_covariance: Floats
-    distance: float
-
-
-class _Reml:
-    """The restricted likelihood of the deviations between sites (maths 18).
-
-    Parameters
-    ----------
-    V : ndarray of shape (M, P, P)
-    h : ndarray of shape (M, P)
-        In coordinates in which the spread is diagonal.
-    owner : ndarray of int of shape (P,)
-        Block of each coordinate.
-    free : sequence of int
-        Blocks whose deviation is sought; that of the others is 0.
-    """
-
-    def __init__(self, V: Floats, h: Floats, owner: Floats, free: Sequence[int]) -> None:
-        self._V, self._h, self._owner, self._free = V, h, owner, list(free)
-
-    def at(self, tau: Floats) -> _At:
-        """Return the restricted likelihood at deviations (blocks,), up to a constant."""
-        V, h, owner = self._V, self._h, self._owner
-        root = tau[owner]
-        some = root > 0
-        # 1) (Lambda + V^-1)^-1 = V - V R (1 + R V R)^-1 R V, and the same times b
-        C = np.eye(int(some.sum())) + root[some, None] * V[:, some][:, :, some] * root[some]
-        factor = np.linalg.cholesky(C)
-        sides = np.concatenate([V, h[:, :, None]], axis=2)[:, some] * root[some, None]
-        Z = np.stack(
-            [
-                linalg.solve_triangular(low, side, lower=True, check_finite=False)
-                for low, side in zip(factor, sides, strict=True)
-            ]
-        )
-        Z, z = Z[:, :, :-1], Z[:, :, -1]
-        M = V - Z.swapaxes(1, 2) @ Z
-        u = h - np.einsum("mij,mi->mj", Z, z)
-        # 2) the mean over sites
-        A = M.sum(axis=0)
-        A += RANK_TOLERANCE * np.trace(A) / len(A) * np.eye(len(A))
-        low = linalg.cho_factor(A, lower=True)
-        total = u.sum(axis=0)
-        mean = linalg.cho_solve(low, total)
-        covariance = linalg.cho_solve(low, np.eye(len(A)))
-        logs = np.log(np.diagonal(factor, axis1=1, axis2=2)).sum() + np.log(np.diag(low[0])).sum()
-        value = -logs + 0.5 * (np.sum(z * z) + total @ mean)
-        # 3) derivatives in the squared deviations, by block
-        rest = u - M @ mean
-        n = len(tau)
-        trace = np.einsum("mii->i", M) - np.einsum("mij,jk,mki->i", M, covariance, M, optimize=True)
-        slope = 0.5 * np.bincount(owner, np.sum(rest * rest, axis=0) - trace, minlength=n)
-        parts = np.zeros((n, *rest.shape))
-        parts[owner, :, np.arange(len(owner))] = rest.T
-        moved = np.einsum("mij,bmj->bmi", M, parts)
-        common = moved.sum(axis=1) @ covariance
-        moved -= np.einsum("mij,bj->bmi", M, common)
-        curvature = 0.5 * np.einsum("ami,bmi->ab", parts, moved)
-        return _At(value, slope, curvature, mean, covariance, float(mean @ A @ mean))
-
-    def maximised(self) -> Floats:
-        """Return the deviations of the highest value, 0 where it lies at the boundary."""
-        tau = np.zeros(len(BLOCKS))
-        if not self._free:
-            return tau
-        ends = optimize.minimize(
-            lambda x: self._logarithmic(x, self._free, tau),
-            np.full(len(self._free), np.log(_START)),
-            jac=True,
-            method="L-BFGS-B",
-            bounds=[(np.log(_LEAST), np.log(_MOST))] * len(self._free),
-        )
-        tau[self._free] = np.exp(ends.x)
-        return np.where(tau < _NONE, 0.0, tau)
-
-    def _logarithmic(self, x: Floats, blocks: list[int], rest: Floats) -> tuple[float, Floats]:
-        """Return minus the value and its derivatives in the logs of some deviations."""
-        tau = rest.copy()
-        tau[blocks] = np.exp(x)
-        at = self.at(tau)
-        return -at.value, -2 * at.slope[blocks] * tau[blocks] ** 2
-
-    def intervals(self, best: Floats) -> list[tuple[float, float]]:
-        """Return the interval of each deviation, by the profile of the restricted likelihood.
-
-        Along the profile, the other deviations follow the average information.
-        """
-        found = [(0.0, 0.0)] * len(best)
-        if not self._free:
-            return found
-        top = self.at(best)
-        limit = top.value - 0.5 * stats.chi2.ppf(_LEVEL, 1)
-        for b in self._free:
-            others = [j for j in self._free if j != b and best[j] > 0]
-            follow = np.zeros(0)
-            if others:
-                H = top.curvature[np.ix_(others, others)]
-                follow = -np.linalg.lstsq(H, top.curvature[others, b], rcond=1e-8)[0]
-
-            def below(tau: float, b: int = b, others: list[int] = others, f: Floats = follow) -> float:
-                moved = best.copy()
-                moved[b] = tau
-                change = f * (tau**2 - best[b] ** 2)
-                moved[others] = np.sqrt(np.maximum(best[others] ** 2 + change, _NONE**2))
-                return self.at(moved).value - limit
-
-            found[b] = (_crossing(below, best[b], -1), _crossing(below, best[b], 1))
-        return found
-
-
-def _crossing(below: object, start: float, side: int) -> float:
-    """Return where a function that is positive at `start` crosses 0 below or above it."""
-    assert callable(below)
-    if side < 0:
-        if start <= _NONE or below(0.0) >= 0:
-            return 0.0
-        return float(optimize.brentq(below, 0.0, start, xtol=1e-3 * start))
-    near, far = start, max(2 * start, 10 * _NONE)
-    while below(far) > 0:
-        if far > _MOST:
-            return np.inf
-        near, far = far, 2 * far
-    return float(optimize.brentq(below, near, far, xtol=1e-3 * far))
-
-
-# -- do sites agree? -----------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Agreement:
-    """Cochran's test: statistic, degrees of freedom, p; and the sites' parts of the statistic."""
-
-    test: tuple[float, float, float]
-    parts: Floats
-    ranks: Floats
-
-
-def _agreement(stack: _Evidence, block: Floats) -> _Agreement:
-    """Test that sites agree in some of the parameters, whatever the others are."""
-    if not len(block):
-        return _Agreement((np.nan, 0.0, np.nan), np.zeros(0), np.zeros(0))
-    rest = np.setdiff1d(np.arange(stack.V.shape[1]), block)
-    V = stack.V[:, block][:, :, block]
-    h = stack.h[:, block]
-    if len(rest):  # the Schur complement
-        inverse = np.linalg.pinv(stack.V[:, rest][:, :, rest], rcond=1e-10, hermitian=True)
-        cross = stack.V[:, block][:, :, rest] @ inverse
-        V = V - cross @ stack.V[:, rest][:, :, block]
-        h = h - np.einsum("mij,mj->mi", cross, stack.h[:, rest])
-    values, vectors = np.linalg.eigh(_symmetric(V))
-    top = values[:, -1:]
-    keep = values > 1e-10 * np.maximum(top, 0.0)
-    mean = np.linalg.pinv(V.sum(axis=0), rcond=1e-10, hermitian=True) @ h.sum(axis=0)
-    residual = h - V @ mean
-    along = np.einsum("mij,mi->mj", vectors, residual)
-    parts = np.sum(np.where(keep, along**2 / np.where(keep, values, 1.0), 0.0), axis=1)
-    parts = parts / stack.inflation
-    ranks = keep.sum(axis=1).astype(float)
-    q, df = float(parts.sum()), float(ranks.sum() - np.linalg.matrix_rank(V.sum(axis=0), hermitian=True))
-    p = float(stats.chi2.sf(q, df)) if df > 0 else np.nan
-    return _Agreement((q, df, p), parts, ranks)
-
-
 def _effects(
     replies: Sequence[SiteInformation],
-    stack: _Evidence,
-    overall: _Agreement,
+    stack: Evidence,
+    overall: Agreement,
     here: MoE,
     prior: Prior,
     units: Floats,
 ) -> tuple[SiteEffect, ...]:
     """Return what each site says, before and after shrinkage."""
     theta, centre, L = here.to_vector(), prior.here.to_vector(), prior.factor
-    chance = stats.chi2.sf(overall.parts, np.maximum(overall.ranks, 1.0))
     found = []
     for m, reply in enumerate(replies):
         V, h = stack.V[m], stack.h[m]
-        values, vectors = np.linalg.eigh(_symmetric(V))
+        values, vectors = np.linalg.eigh(symmetric(V))
         known = values > 1e-10 * max(values[-1], 0.0)
         spread = vectors[:, known] / np.sqrt(values[known])
         # a coordinate with a part in what the site says nothing about has no estimate
@@ -554,7 +281,7 @@ def _effects(
                 (centre + moved) / units,
                 after / units,
                 float(overall.parts[m]),
-                float(chance[m]),
+                float(overall.chance[m]),
             )
         )
     return tuple(found)
