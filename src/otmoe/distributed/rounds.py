@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from otmoe.data.shards import Shard
-from otmoe.distributed.task import rows_of
+from otmoe.distributed.task import read, rows_in, rows_of
 from otmoe.likelihood.answers import SiteInformation, site_information
 from otmoe.likelihood.information import observed_information
 from otmoe.likelihood.rounds import Refinement, advance, judged
@@ -36,6 +36,8 @@ class Question:
     target : Target
     moments : bool
         Whether to add the moments of the features: once is enough.
+    scatter : bool
+        Whether to add the scatter of the scores: of groups, where the shard reads them.
     """
 
     shard: Shard
@@ -43,13 +45,20 @@ class Question:
     scaling: Scaling
     target: Target
     moments: bool = False
+    scatter: bool = False
 
 
 def information_local(question: Question) -> SiteInformation:
     """Read one shard and return what it says about the model, where its rows are."""
-    rows = rows_of(question.shard, question.target)
+    found, name = read(question.shard), question.shard.name
     return site_information(
-        question.shard.name, question.model, question.scaling, rows, moments=question.moments
+        name,
+        question.model,
+        question.scaling,
+        rows_in(found, question.target, name),
+        moments=question.moments,
+        scatter=question.scatter,
+        groups=found.groups,
     )
 
 

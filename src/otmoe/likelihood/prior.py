@@ -128,6 +128,10 @@ class Prior:
         blocks = check_restriction(to)
         return replace(self, tau={name: self.tau[name] for name in blocks})
 
+    def strengthened(self, times: float) -> Prior:
+        """Return the prior with deviations changed by a factor; below 1, sites are more alike."""
+        return replace(self, tau={name: times * tau for name, tau in self.tau.items()})
+
     @property
     def here(self) -> MoE:
         """The centre on standardised features."""
@@ -175,7 +179,9 @@ class PersonalFit:
     converged: bool
 
 
-def fit_with_prior(rows: Rows, prior: Prior) -> PersonalFit:
+def fit_with_prior(
+    rows: Rows, prior: Prior, *, start: MoE | None = None, tol: float = _TOL
+) -> PersonalFit:
     """Return the most probable model of a site, by Newton's method from the centre of the prior.
 
     It maximises ``l(theta) / design_effect - |u|^2 / 2`` over u, theta = centre + L u: where the
@@ -186,6 +192,10 @@ def fit_with_prior(rows: Rows, prior: Prior) -> PersonalFit:
     rows : Rows
         On the user's scale.
     prior : Prior
+    start : MoE, optional
+        Where to begin, on the user's scale; by default the centre.
+    tol : float
+        Squared distance from the maximum, in standard errors, that is near enough.
     """
     there, here, L = replace(rows, scaling=prior.scaling), prior.here, prior.factor
     centre, unit = here.to_vector(), np.eye(L.shape[1])
@@ -204,12 +214,14 @@ def fit_with_prior(rows: Rows, prior: Prior) -> PersonalFit:
             found,
         )
 
-    start = np.zeros(len(unit))
-    if not len(start):  # nothing may differ: the centre it is
-        point = evaluate(start)
-        end = NewtonResult(start, point, 0.0, (point.value,), 1, True)
+    begin = np.zeros(len(unit))
+    if start is not None:
+        begin = np.linalg.lstsq(L, prior.scaling.from_user(start).to_vector() - centre)[0]
+    if not len(begin):  # nothing may differ: the centre it is
+        point = evaluate(begin)
+        end = NewtonResult(begin, point, 0.0, (point.value,), 1, True)
     else:
-        end = newton(evaluate, start, tol=_TOL, max_iter=_MAX_ITER, glance=evaluate)
+        end = newton(evaluate, begin, tol=tol, max_iter=_MAX_ITER, glance=evaluate)
     found: Information = end.point.detail
     model = here.with_vector(centre + L @ end.theta)
     return PersonalFit(

@@ -198,7 +198,7 @@ def advance(
         sum(a.n_samples for a in answers),
         *(_scatter(answers) if state.sandwich else ()),
     )
-    pooled = state.pooled or _pooled_scaling(answers)
+    pooled = state.pooled or pooled_scaling(answers)
     penalty = replace(state, pooled=pooled).penalty
     best, radius, trace = state.best, state.radius, state.trace
     blocks = predictors_of(here)
@@ -317,7 +317,7 @@ def _scatter(answers: Sequence[SiteInformation]) -> tuple[Scatter | None, tuple[
     return sum(sent[1:], start=sent[0]), ()
 
 
-def _pooled_scaling(answers: Sequence[SiteInformation]) -> Scaling:
+def pooled_scaling(answers: Sequence[SiteInformation]) -> Scaling:
     """Return the standardisation of the rows of all sites that sent their moments."""
     known = [(a.n_samples, a.moments) for a in answers if a.moments is not None]
     if not known:

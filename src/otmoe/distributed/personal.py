@@ -1,0 +1,141 @@
+"""A model for every shard: how shards differ, and fits drawn to their mean (maths 18).
+
+Three passes over the shards: what each says about the common model, how well personal models
+predict rows of it that were held out, and the personal fits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from otmoe.data.shards import Shard, grouped_by
+from otmoe.distributed.rounds import Question, information_local
+from otmoe.distributed.task import read, rows_in, rows_of
+from otmoe.inference.between import Between, between_sites
+from otmoe.likelihood.forecast import Forecast, best_strength, forecast
+from otmoe.likelihood.prior import PersonalFit, Prior, fit_with_prior
+from otmoe.likelihood.rounds import pooled_scaling
+from otmoe.likelihood.rows import Scaling
+from otmoe.model.mixture import MoE
+from otmoe.model.ridge import Ridge
+from otmoe.model.target import Target
+from otmoe.workers.gather import HERE, TasksFailed, Workers, gather
+
+
+@dataclass(frozen=True)
+class PersonalModels:
+    """A model for every shard.
+
+    Attributes
+    ----------
+    between : Between
+        How shards differ. The deviations of its prior are those that the models were fitted with.
+    strength : float
+        Factor by which these differ from the estimates, since it predicts best; 0 where no
+        difference does.
+    fits : dict of PersonalFit
+        By the name of the shard.
+    forecasts : dict of Forecast
+        How well the models predict rows that they have not seen.
+    """
+
+    between: Between
+    strength: float
+    fits: Mapping[str, PersonalFit] = field(repr=False)
+    forecasts: Mapping[str, Forecast] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What a shard is asked; it travels to where the rows are."""
+
+    shard: Shard
+    prior: Prior
+    common: MoE
+    target: Target
+    ridge: Ridge
+    own: MoE | None = None
+
+
+def _forecast_local(asked: _Asked) -> Forecast:
+    found, name = read(asked.shard), asked.shard.name
+    rows = rows_in(found, asked.target, name)
+    how: dict[str, Any] = {"own": asked.own, "ridge": asked.ridge, "groups": found.groups}
+    return forecast(name, rows, asked.common, asked.prior, **how)
+
+
+def _fit_local(asked: _Asked) -> PersonalFit:
+    return fit_with_prior(rows_of(asked.shard, asked.target), asked.prior)
+
+
+def personal_shards(
+    shards: Sequence[Shard],
+    model: MoE,
+    *,
+    scaling: Scaling,
+    target: Target | None = None,
+    ridge: Ridge | None = None,
+    restrict: str = "auto",
+    groups: str | None = None,
+    own: Mapping[str, MoE] | None = None,
+    workers: Workers = HERE,
+) -> PersonalModels:
+    """Return a model for every shard, drawn to the mean of all as far as shards are alike.
+
+    Parameters
+    ----------
+    shards : sequence of Shard
+    model : MoE
+        The common model, on the user's scale, at the maximum of the likelihood of all rows.
+    scaling : Scaling
+        Some standardisation of the features, such as that of support points.
+    target : Target, optional
+        What the shards' y is; by default the model's response.
+    ridge : Ridge, optional
+        Of the shards' own models; by default that of the family.
+    restrict : {"auto", "gate", "intercepts"}
+        What may differ between shards.
+    groups : str, optional
+        Column with the label of the group of each row, whose rows are not independent, such as
+        those of a day. They stay together when rows are held out.
+    own : dict of MoE, optional
+        The shards' own models, by name, for comparison.
+    workers : Workers
+    """
+    target = Target.of(model) if target is None else target
+    ridge = Ridge.of(model.experts) if ridge is None else ridge
+    if groups is not None:
+        shards = [grouped_by(shard, groups) for shard in shards]
+    names = [shard.name for shard in shards]
+
+    def asked(function: Callable[[Any], Any], tasks: Sequence[Any]) -> list[Any]:
+        found, failures = gather(function, tasks, names, workers)
+        if failures:
+            raise TasksFailed(failures)
+        return found
+
+    # 1) how they differ
+    replies = asked(
+        information_local,
+        [Question(shard, model, scaling, target, moments=True, scatter=True) for shard in shards],
+    )
+    between = between_sites(model, scaling, pooled_scaling(replies), replies, restrict=restrict)
+    # 2) how much of that helps to predict
+    known = {} if own is None else own
+    tasks = [
+        _Asked(shard, between.prior, model, target, ridge, known.get(shard.name))
+        for shard in shards
+    ]
+    forecasts = asked(_forecast_local, tasks)
+    strength = best_strength(forecasts)
+    # 3) a model for each
+    prior = between.prior.strengthened(strength)
+    fits = asked(_fit_local, [replace(task, prior=prior) for task in tasks])
+    return PersonalModels(
+        replace(between, prior=prior),
+        strength,
+        dict(zip(names, fits, strict=True)),
+        {f.site: replace(f, strength=strength) for f in forecasts},
+    )
