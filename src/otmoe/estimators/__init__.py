@@ -1,7 +1,8 @@
 """scikit-learn estimators."""
 
 from otmoe.estimators.classifier import MoEClassifier
-from otmoe.estimators.distributed import DistributedMoEClassifier, DistributedMoERegressor
+from otmoe.estimators.distributed_classifier import DistributedMoEClassifier
+from otmoe.estimators.distributed_regressor import DistributedMoERegressor
 from otmoe.estimators.regressor import MoERegressor
 
 __all__ = [

@@ -210,7 +210,10 @@ class MoEClassifier(ClassifierMixin, BaseMoE):
         -------
         ndarray of shape (n,)
         """
-        log_prob = self.predict_log_proba(X)
+        return self._most_probable(self.predict_log_proba(X))
+
+    def _most_probable(self, log_prob: Array) -> Array:
+        """Return the labels of the most probable classes, given (n, C) log-probabilities."""
         xp = namespace(log_prob)
         labels = self.classes_[to_numpy(xp.argmax(log_prob, axis=1))]
         if isinstance(log_prob, np.ndarray) or labels.dtype.kind not in "biuf":

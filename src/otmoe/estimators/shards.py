@@ -5,6 +5,8 @@ from __future__ import annotations
 import warnings
 from abc import abstractmethod
 from collections.abc import Sequence
+from dataclasses import replace
+from time import perf_counter
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -16,11 +18,15 @@ from otmoe.aggregation import Aggregation
 from otmoe.arrays.numerics import Array, to_numpy
 from otmoe.data.identifiers import ids_among
 from otmoe.data.shards import RowsShard, Shard, split
+from otmoe.data.shards.memory import checked, numbered
 from otmoe.distributed.fit import METHODS_OF_SHARDS, DistributedFit, fit_shards
 from otmoe.distributed.passes import inference_shards
 from otmoe.documents.message import LocalModel
 from otmoe.estimators.base import BaseMoE, FitWarning
+from otmoe.estimators.personal import PersonalMoE
 from otmoe.inference import Inference, Kind
+from otmoe.likelihood.grouped import as_labels
+from otmoe.likelihood.prior import check_restriction
 from otmoe.model.gate import SoftmaxGate
 from otmoe.model.mixture import MoE
 from otmoe.model.ridge import Ridge
@@ -34,8 +40,10 @@ from otmoe.workers.gather import Progress, Workers
 from otmoe.workers.pools import local_workers
 
 
-class DistributedMoE(BaseMoE):
+class DistributedMoE(PersonalMoE, BaseMoE):
     """Split the rows, fit each shard, merge the local models."""
+
+    _sites: Any = None
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -48,6 +56,8 @@ class DistributedMoE(BaseMoE):
                 value=self.method,
                 choices=sorted(METHODS_OF_SHARDS),
             )
+        if self.personal is not None:
+            check_restriction(self.personal)
 
     def __sklearn_clone__(self) -> Self:
         # An executor cannot be copied: clones share it.
@@ -71,17 +81,25 @@ class DistributedMoE(BaseMoE):
             target.blank(self.n_experts, p),
         )
         rows = np.arange(X.shape[0]) if weight is None else np.flatnonzero(to_numpy(weight) > 0)
-        parts = split(n_rows, self.n_shards, blank.n_parameters, rng)
-        width = len(str(len(parts)))
+        if self._sites is None:
+            parts = split(n_rows, self.n_shards, blank.n_parameters, rng)
+            names = numbered(len(parts))
+        else:
+            labels = as_labels(self._sites, X.shape[0])[rows]
+            known = np.unique(labels)
+            parts = [np.flatnonzero(labels == label) for label in known]
+            names = [checked(str(label)) for label in known]
         shards = [
-            RowsShard(f"shard {m + 1:0{width}d}", X, y, weight, offset, rows[part])
-            for m, part in enumerate(parts)
+            RowsShard(name, X, y, weight, offset, rows[part])
+            for name, part in zip(names, parts, strict=True)
         ]
-        fit = self._fit_all(shards, target, columns, rng, self._workers(len(shards)))
-        trouble = [*self._shared_ids]
-        if len(shards) < self.n_shards:
+        workers = self._workers(len(shards))
+        fit = self._fit_all(shards, target, columns, rng, workers)
+        fit, said = self._personal_of(shards, fit, target, workers)
+        trouble = [*self._shared_ids, *said]
+        if self._sites is None and len(shards) < self.n_shards:
             trouble.append(Warn.FEWER_SHARDS(shards=len(shards), wanted=self.n_shards))
-        self._keep_distributed(fit, trouble, stacklevel=4)
+        self._keep_distributed(fit, trouble, stacklevel=5)
         return self
 
     def _fit_all(
@@ -102,7 +120,7 @@ class DistributedMoE(BaseMoE):
                 self.n_experts,
                 target=target,
                 method=self.method,
-                refine=self.refine,
+                refine=self.refine or ("auto" if self.personal and self.method != "em" else 0),
                 site_weight=self.site_weight,
                 feature_names=None if names is None else tuple(map(str, names)),
                 n_support=self.n_support,
@@ -122,6 +140,30 @@ class DistributedMoE(BaseMoE):
                 or (report and (lambda done, total, name: report("shards", done, np.nan))),
             )
 
+    def _personal_of(
+        self,
+        shards: Sequence[Shard],
+        fit: DistributedFit,
+        target: Target,
+        workers: Workers,
+        groups: str | None = None,
+    ) -> tuple[DistributedFit, tuple[Notice, ...]]:
+        """Fit models of single shards, if they are asked for, and say what one should know."""
+        for name in ("between_", "strength_", "forecasts_", "personal_"):
+            if hasattr(self, name):
+                delattr(self, name)
+        if self.personal is None:
+            return fit, ()
+        self.model_ = fit.aggregation.model
+        own = {local.site: local.model for local in fit.local_models}
+        kept = [shard for shard in shards if shard.name in own]
+        support = fit.aggregation.support
+        begin = perf_counter()
+        said = self._fit_personal(kept, self.model_, own, support, target, groups, workers)
+        seconds = perf_counter() - begin
+        laps = {**fit.timings, "personal": seconds, "total": fit.timings["total"] + seconds}
+        return replace(fit, timings=laps), said
+
     def _workers(self, n_shards: int, retries: int = 2, timeout: float | None = None) -> Workers:
         """Return what runs the local fits."""
         n_workers = min(effective_n_jobs(self.n_jobs), n_shards)
@@ -136,6 +178,7 @@ class DistributedMoE(BaseMoE):
         timeout: float | None = None,
         on_error: Literal["raise", "skip"] = "raise",
         progress: Progress | None = None,
+        groups: str | None = None,
     ) -> Self:
         """Fit rows that are elsewhere: every shard is read and fitted by a worker.
 
@@ -155,6 +198,9 @@ class DistributedMoE(BaseMoE):
             name them in `failures_`.
         progress : callable, optional
             Called as progress(shards done, shards in all, name of the one that has just ended).
+        groups : str, optional
+            For `personal`: column with the label of the group of each row, where rows of a group
+            are not independent, such as those of an hour.
 
         Returns
         -------
@@ -169,7 +215,8 @@ class DistributedMoE(BaseMoE):
         target = self._target_of(shards, workers, on_error)
         columns, rng = self._gate_columns(), generator(self.random_state)
         fit = self._fit_all(shards, target, columns, rng, workers, progress, on_error)
-        self._keep_distributed(fit, list(ids_among(shards[0].features)), stacklevel=3)
+        fit, said = self._personal_of(shards, fit, target, workers, groups)
+        self._keep_distributed(fit, [*ids_among(shards[0].features), *said], stacklevel=3)
         return self
 
     def inference_shards(

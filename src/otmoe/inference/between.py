@@ -202,7 +202,9 @@ def between_sites(
     units = _units(here, pooled)
     centre = here.to_vector() + shrink * (F @ at.mean)
     spreads = tuple(
-        Spread(BLOCKS[b], tau[b], *intervals[b], *_test(tests[b]), int(size[b]), int(able[b]))
+        Spread(
+            BLOCKS[b], float(tau[b]), *intervals[b], *_test(tests[b]), int(size[b]), int(able[b])
+        )
         for b in range(len(size))
         if size[b]
     )

@@ -87,7 +87,7 @@ class Forecast:
     def best(self) -> str:
         """The model that predicts best: "common", "personal" or "own"; the first where level."""
         found = self.scores
-        return max(found, key=lambda name: found[name].value)
+        return max(found, key=lambda name: np.nan_to_num(found[name].value, nan=-np.inf))
 
 
 def best_strength(forecasts: Iterable[Forecast]) -> float:
@@ -123,7 +123,8 @@ def forecast(
     rows : Rows
         On the user's scale. Of very many, some are looked at.
     common : MoE
-        On the user's scale; it has seen the rows, as the centre of the prior has.
+        On the user's scale. It has seen the rows, as the mean over sites has; what that is worth on
+        average is taken off.
     prior : Prior
     own : MoE, optional
         The site's own model, fitted to all its rows, on the user's scale.
@@ -149,14 +150,16 @@ def forecast(
     tested = [rows.take(unseen) for _, unseen in splits]
     learned = [rows.take(seen) for seen, _ in splits]
     weight = _joined(_weights(some) for some in tested)
-    shared = _joined(_log_density(common, some) for some in tested)
+    # the common model has seen all rows, and so has the mean over sites: what that is worth
+    optimism = prior.design_effect * common.n_parameters / max(prior.n_samples, 1.0)
+    shared = _joined(_log_density(common, some) for some in tested) - optimism
 
-    def score(models: Iterable[MoE | None], handicap: float = 0.0) -> Score:
+    def score(models: Iterable[MoE | None], lead: float) -> Score:
         found = [
             np.full(len(some), np.nan) if model is None else _log_density(model, some)
             for model, some in zip(models, tested, strict=True)
         ]
-        return _score(_joined(found), shared - handicap, weight)
+        return _score(_joined(found) - lead, shared, weight)
 
     personal: dict[float, Score] = {}
     starts: list[MoE | None] = [None] * len(splits)
@@ -166,13 +169,11 @@ def forecast(
             fit_with_prior(some, there, start=start, tol=_NEAR).model
             for some, start in zip(learned, starts, strict=True)
         ]
-        personal[strength] = score(starts)
+        personal[strength] = score(starts, optimism)
     mine = None
     if own is not None:
-        # the common model has seen the rows, its own has not: what that is worth, on average
-        optimism = prior.design_effect * common.n_parameters / max(prior.n_samples, 1.0)
         again = _refitter(own, Ridge.of(own.experts) if ridge is None else ridge)
-        mine = score([again(some) for some in learned], optimism)
+        mine = score([again(some) for some in learned], 0.0)
     mean = float(np.average(shared, weights=weight)) if len(shared) else np.nan
     return Forecast(site, float(weight.sum()), mean, personal, mine)
 

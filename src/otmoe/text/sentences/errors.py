@@ -91,6 +91,10 @@ class Error(Sentence):
         "how sites differ cannot be said: {sites} sent no scatter of scores. Ask at least two "
         "sites, and all of them for it."
     )
+    NOT_PERSONAL = (
+        "this estimator has no models for single sites: fit it with personal='auto' and say which "
+        "site each row belongs to."
+    )
     SITE_UNKNOWN = "there is no site {site!r}; choose one of {sites}."
     NO_MATCH = "no file matches {pattern}; check the folder and the pattern."
     NOT_A_MATRIX = "{name} has shape {shape}; give an array of shape (n, d)."

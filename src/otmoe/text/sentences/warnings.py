@@ -115,7 +115,7 @@ class Warn(Sentence):
     SITES_DIFFER = (
         "{count} of {total} sites are expected to be served better by their own models than by the "
         "merged one, and by more than chance explains ({names} nats per row): one model may be the "
-        "wrong question; keep their own models beside it."
+        "wrong question; fit personal models beside it (personal='auto', or otmoe personalise)."
     )
 
     # -- shards

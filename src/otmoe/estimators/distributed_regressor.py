@@ -1,16 +1,13 @@
-"""Mixtures of experts fitted to shards of the rows and merged into one."""
+"""Mixtures of regressions fitted to shards of the rows and merged into one."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
-
-import numpy as np
+from typing import Any, Literal, Self
 
 from otmoe.aggregation.support import N_SUPPORT
+from otmoe.arrays.numerics import Array
 from otmoe.data.shards import Shard
-from otmoe.distributed.task import classes_of
-from otmoe.estimators.classifier import MoEClassifier
 from otmoe.estimators.regressor import MoERegressor
 from otmoe.estimators.shards import DistributedMoE
 from otmoe.likelihood.fit import MAX_ITER, TOL
@@ -41,6 +38,10 @@ class DistributedMoERegressor(DistributedMoE, MoERegressor):
     refine : int or "auto", default=0
         Rounds, each one pass over the rows, in which the merged model comes closer to the
         maximum-likelihood answer of all rows; "auto" for as many as it takes to get there.
+    personal : {"auto", "gate", "intercepts"}, optional
+        Whether to fit a model for every shard or site too, drawn to the mean of all as far as sites
+        are alike, and what may differ: everything, the gate, or intercepts alone. The common model
+        is then refined to the maximum first.
     site_weight : sequence or mapping of float, or "covariate", optional
         How much a shard counts in the merging; see :func:`otmoe.aggregate`.
     n_support : int
@@ -61,8 +62,18 @@ class DistributedMoERegressor(DistributedMoE, MoERegressor):
     local_models_ : tuple of LocalModel
     aggregation_ : Aggregation
         How the local models were merged, and the part of each.
+    between_ : Between
+        How sites differ, with `personal`.
+    personal_ : dict
+        With `personal`, a fitted estimator for every site.
+    forecasts_ : dict of Forecast
+        With `personal`: how well the site's own, the common and the personal model predict rows of
+        the site that they have not seen, and which of them is best.
+    strength_ : float
+        Factor by which personal models take deviations between sites to differ from their
+        estimates, because that predicts best.
     timings_ : dict
-        Seconds on the clock: `search`, `fits`, `aggregation`, `refine`, and `total`.
+        Seconds on the clock: `search`, `fits`, `aggregation`, `refine`, `personal`, and `total`.
     refitted_ : tuple of str
         Shards that stood out and were fitted again with more starts.
     failures_ : tuple of Failure
@@ -91,6 +102,8 @@ class DistributedMoERegressor(DistributedMoE, MoERegressor):
     4
     """
 
+    _one_site = MoERegressor
+
     def __init__(
         self,
         n_experts: int = 2,
@@ -98,6 +111,7 @@ class DistributedMoERegressor(DistributedMoE, MoERegressor):
         n_shards: int = 16,
         method: str = "auto",
         refine: int | str = 0,
+        personal: str | None = None,
         site_weight: Any = None,
         n_support: int = N_SUPPORT,
         executor: Any = None,
@@ -116,6 +130,7 @@ class DistributedMoERegressor(DistributedMoE, MoERegressor):
         self.n_shards = n_shards
         self.method = method
         self.refine = refine
+        self.personal = personal
         self.site_weight = site_weight
         self.n_support = n_support
         self.executor = executor
@@ -130,122 +145,56 @@ class DistributedMoERegressor(DistributedMoE, MoERegressor):
         self.random_state = random_state
         self.verbose = verbose
 
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None, site: Any = None
+    ) -> Self:
+        """Fit shards of the rows and merge the local models.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+            Features, without a column of ones.
+        y : array-like of shape (n,)
+            Target.
+        sample_weight : array-like of shape (n,), optional
+            Case weights: weight 2 counts as the row twice.
+        offset : array-like of shape (n,), optional
+            Known part of the experts' linear predictors; for counts, the log of the exposure.
+        site : array-like of shape (n,), optional
+            The site of each row; a site is a shard. By default rows are split at random.
+
+        Returns
+        -------
+        self
+        """
+        self._sites = site
+        try:
+            return super().fit(X, y, sample_weight, offset)
+        finally:
+            del self._sites
+
+    def predict(self, X: Any, offset: Any = None, site: Any = None) -> Array:
+        """Return the mean of y given x, averaged over experts by the gate.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+        offset : array-like of shape (n,), optional
+            As in :meth:`fit`.
+        site : str or array-like of shape (n,), optional
+            With `personal`: predict by the model of this site, or of the site of each row. By
+            default the common model predicts.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+        """
+        if site is not None:
+            return self._by_site("predict", X, site, offset)
+        return super().predict(X, offset)
+
     def _target_of(
         self, shards: Sequence[Shard], workers: Workers, on_error: Literal["raise", "skip"]
     ) -> Target:
         self._check_family()
         return Target(self.family)
-
-
-class DistributedMoEClassifier(DistributedMoE, MoEClassifier):
-    """Mixture of classifiers fitted to shards of the rows and merged into one model.
-
-    The rows are split at random, each shard is fitted by itself as :class:`MoEClassifier` does it,
-    and the local models are merged by :func:`otmoe.aggregate`. A shard that landed in a bad local
-    optimum is fitted again, and left out if that does not help.
-
-    Parameters
-    ----------
-    n_experts : int, default=2
-        Number of experts, K.
-    n_shards : int, default=16
-        Number of shards, M; fewer are made where rows are few.
-    method : str, default="auto"
-        How local models are merged; see :func:`otmoe.aggregate`. "em" goes on from the reduction
-        by EM over all rows, a pass each iteration, to the answer of one machine.
-    refine : int or "auto", default=0
-        Rounds, each one pass over the rows, in which the merged model comes closer to the
-        maximum-likelihood answer of all rows; "auto" for as many as it takes to get there.
-    site_weight : sequence or mapping of float, or "covariate", optional
-        How much a shard counts in the merging; see :func:`otmoe.aggregate`.
-    n_support : int
-        Rows of X at which local models are compared.
-    executor : concurrent.futures.Executor or callable, optional
-        Runs the local fits: an executor, or a function without arguments that makes one, so that
-        one whose worker died can be replaced. By default `n_jobs` processes, or this one if that
-        is 1. Clones share it, saved estimators lack it.
-    classes, gate_features, alpha, expert_alpha, n_init, max_iter, tol, random_state, verbose
-        As in :class:`MoEClassifier`.
-    n_jobs : int, optional
-        Processes for the local fits and threads for the aggregation; None means 1, -1 all cores.
-
-    Attributes
-    ----------
-    classes_ : ndarray of shape (C,)
-    model_ : MoE
-        The merged model; experts ordered by mass, largest first.
-    local_models_ : tuple of LocalModel
-    aggregation_ : Aggregation
-        How the local models were merged, and the part of each.
-    timings_ : dict
-        Seconds on the clock: `search`, `fits`, `aggregation`, `refine`, and `total`.
-    refitted_ : tuple of str
-        Shards that stood out and were fitted again with more starts.
-    failures_ : tuple of Failure
-        Shards that could not be fitted, and why (after `fit_shards` with ``on_error="skip"``).
-    features_ : FeatureSpec
-        How columns became features, where the shards know it.
-    n_rows_, dropped_ : int
-        Rows fitted, and rows left out because a value is missing.
-    warnings_ : tuple of Notice
-        What one should know about the fit.
-    n_shards_ : int
-    n_iter_ : int
-    converged_ : bool
-    n_features_in_ : int
-    feature_names_in_ : ndarray of str
-
-    Examples
-    --------
-    >>> from otmoe import DistributedMoEClassifier, simulate
-    >>> data = simulate(4000, 2, 2, family="logistic", random_state=0)
-    >>> est = DistributedMoEClassifier(2, n_shards=4, random_state=0).fit(data.X, data.y)
-    >>> est.predict_proba(data.X[:2]).shape
-    (2, 2)
-    """
-
-    def __init__(
-        self,
-        n_experts: int = 2,
-        *,
-        n_shards: int = 16,
-        method: str = "auto",
-        refine: int | str = 0,
-        site_weight: Any = None,
-        n_support: int = N_SUPPORT,
-        executor: Any = None,
-        classes: Any = None,
-        gate_features: Any = None,
-        alpha: float | None = None,
-        expert_alpha: float | None = None,
-        n_init: int | None = None,
-        max_iter: int = MAX_ITER,
-        tol: float = TOL,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.n_experts = n_experts
-        self.n_shards = n_shards
-        self.method = method
-        self.refine = refine
-        self.site_weight = site_weight
-        self.n_support = n_support
-        self.executor = executor
-        self.classes = classes
-        self.gate_features = gate_features
-        self.alpha = alpha
-        self.expert_alpha = expert_alpha
-        self.n_init = n_init
-        self.max_iter = max_iter
-        self.tol = tol
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
-
-    def _target_of(
-        self, shards: Sequence[Shard], workers: Workers, on_error: Literal["raise", "skip"]
-    ) -> Target:
-        labels = np.array([]) if self.classes is not None else classes_of(shards, workers, on_error)
-        self.classes_ = self._all_classes(labels)
-        return Target.of_classes(self.classes_)
