@@ -429,3 +429,11 @@ def test_weights_of_any_size_give_the_same_model():
     ]
     for fit in fits:
         assert_allclose(fit.model.to_vector(), fits[1].model.to_vector(), atol=1e-4)
+
+
+def test_a_model_to_start_from_says_what_the_family_is(rng, family):
+    model = random_model(rng, 1, 2, family=family)
+    X, y = random_rows(rng, model, 200)
+    n_classes = 3 if family == "multinomial" else 2
+    named = em(X, y, 1, family=family, n_classes=n_classes)
+    assert_allclose(em(X, y, init=model).log_likelihood, named.log_likelihood, rtol=1e-8)

@@ -198,7 +198,9 @@ def between_sites(
         tests = {b: agreement(stack, np.flatnonzero(owner == b)) for b in range(len(size))}
         overall = agreement(stack, np.arange(len(owner)))
     few = [BLOCKS[b] for b in allowed if size[b] and able[b] < LEAST_SITES]
-    shrink = max(0.0, 1 - len(owner) / at.distance) if at.distance > 0 else 0.0
+    # the mean's noise is taken off its way from the common model; where no site differs, it is that
+    found = np.any(tau > 0) and at.distance > 0
+    shrink = max(0.0, 1 - len(owner) / at.distance) if found else 0.0
     units = _units(here, pooled)
     centre = here.to_vector() + shrink * (F @ at.mean)
     spreads = tuple(

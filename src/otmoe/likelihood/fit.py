@@ -18,7 +18,7 @@ from otmoe.likelihood.rows import Rows, Scaling
 from otmoe.likelihood.search import FEW, WARM_UP, Agreement, Clock, Search, searched
 from otmoe.likelihood.stage import Stage
 from otmoe.likelihood.statistics import RowPasses, on_floor
-from otmoe.model.experts import FAMILIES
+from otmoe.model.experts import FAMILIES, Experts
 from otmoe.model.mixture import MoE, reordering
 from otmoe.model.ridge import Ridge
 from otmoe.text.notices import Notice
@@ -177,8 +177,11 @@ def em(
     Fit
     """
     rng = np.random.default_rng(random_state)
-    blank = FAMILIES[family].blank(n_experts, X.shape[1] + 1, n_classes)
-    ridge = Ridge.of(blank if init is None else init.experts, alpha, expert_alpha)
+    if init is None:
+        blank: Experts = FAMILIES[family].blank(n_experts, X.shape[1] + 1, n_classes)
+    else:  # it says what the family is
+        blank = init.experts
+    ridge = Ridge.of(blank, alpha, expert_alpha)
     clock = Clock()
     with threads(n_jobs) as pool:
         rows, correlation = Rows(X, y, sample_weight, offset, pool=pool).standardised(blank)
