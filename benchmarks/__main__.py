@@ -18,6 +18,7 @@ from benchmarks import (
     memory,
     merging,
     out_of_core,
+    personal,
     reduction,
     refine,
     report,
@@ -44,6 +45,7 @@ ALL = (
     report.BENCHMARK,
     constants.BENCHMARK,
     clustered.BENCHMARK,
+    personal.BENCHMARK,
     *defaults.BENCHMARKS,
 )
 ROOT = Path(__file__).parents[1]
