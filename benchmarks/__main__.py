@@ -9,6 +9,7 @@ from pathlib import Path
 from rich.console import Console
 
 from benchmarks import (
+    between,
     clustered,
     constants,
     defaults,
@@ -46,6 +47,7 @@ ALL = (
     constants.BENCHMARK,
     clustered.BENCHMARK,
     personal.BENCHMARK,
+    between.BENCHMARK,
     *defaults.BENCHMARKS,
 )
 ROOT = Path(__file__).parents[1]

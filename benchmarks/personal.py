@@ -240,7 +240,7 @@ def _new(sites: list[Site], K: int, n: int) -> Row:
         models = {
             "common": common,
             "own": em(site.X[some], site.y[some], K, random_state=0).model,
-            "personal": fit_with_prior(Rows(site.X[some], site.y[some]), found.between.prior).model,
+            "personal": fit_with_prior(Rows(site.X[some], site.y[some]), found.prior).model,
         }
         for name, model in models.items():
             nats[name].append(-model.log_density(site.X_test, site.y_test).mean())

@@ -66,12 +66,13 @@ def test_rows_are_predicted_by_the_model_of_their_site(fitted):
 def test_a_new_site_gets_the_mean_and_then_its_own(fitted):
     X, y, _ = drawn(7, 1000, site=SITES)
     X_test, y_test, _ = drawn(8, 1000, site=SITES)
-    errors = [squared_error(fitted.personalise(X[:n], y[:n]), X_test, y_test) for n in (1, 5, 1000)]
+    mean = fitted.personalise(X[:1], y[:1], sample_weight=[1e-9])
+    centre = fitted.prior_.centre
+    assert_allclose(mean.model_.to_vector(), centre.to_vector(), atol=1e-4)
+    few, many = (fitted.personalise(X[:n], y[:n]) for n in (20, 1000))
+    errors = [squared_error(model, X_test, y_test) for model in (mean, few, many)]
     assert errors[0] > errors[1] > errors[2]
     assert_allclose(errors[2], 0.25, rtol=0.1)
-    mean = fitted.personalise(X[:1], y[:1], sample_weight=[1e-9])
-    centre = fitted.between_.prior.centre
-    assert_allclose(mean.model_.to_vector(), centre.to_vector(), atol=1e-4)
 
 
 def test_names_of_columns_stay(fitted):
@@ -82,7 +83,7 @@ def test_names_of_columns_stay(fitted):
     assert_allclose(
         est.predict(table, site=site)[site == 3], est.predict(table[site == 3], site="3")
     )
-    tau = est.between_.prior.tau
+    tau = est.prior_.tau
     assert tau["expert intercepts"] > 0 == tau["expert slopes"] == tau["log-variances"]
     new = est.personalise(table[:20], y[:20])
     assert_array_equal(new.feature_names_in_, ["age", "dose"])
@@ -123,7 +124,7 @@ def test_workers_give_the_same():
     with ThreadPoolExecutor(2) as pool:
         there = personal_shards(shards, model, scaling=Scaling.of(X), workers=Workers(pool))
     assert there.strength == here.strength
-    assert there.between.prior.tau == here.between.prior.tau
+    assert there.prior.tau == here.prior.tau
     for name in here.fits:
         assert_array_equal(there.fits[name].model.to_vector(), here.fits[name].model.to_vector())
 
@@ -137,3 +138,11 @@ def test_what_is_not_there_is_refused(fitted):
     refused("not_personal").by(plain.personalise, X, y)
     wrong = DistributedMoERegressor(1, personal="slopes")
     refused("not_one_of", name="personal").by(wrong.fit, X, y)
+
+
+def test_where_no_difference_predicts_the_common_model_stays():
+    X, y, site = drawn(0, tau=0.0)
+    est = DistributedMoERegressor(1, personal="auto", random_state=0).fit(X, y, site=site)
+    if est.strength_ == 0:
+        assert_allclose(est.predict(X, site=site), est.predict(X))
+    assert np.mean(np.abs(est.predict(X, site=site) - est.predict(X))) < 0.05

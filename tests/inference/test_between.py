@@ -219,7 +219,8 @@ def test_deviations_are_found_and_covered(rng):
     for _ in range(40):
         between = differing(linear_sites(rng, 12, 80, tau), init=LINE)
         slopes = next(s for s in between.spreads if s.block == "expert slopes")
-        found.append(slopes.tau)
-        covered += slopes.low <= tau <= slopes.high
+        unit = np.sqrt(between.prior.centre.experts.var[0])  # in which deviations are counted
+        found.append(unit * slopes.tau)
+        covered += unit * slopes.low <= tau <= unit * slopes.high
     assert_allclose(np.mean(found), tau, rtol=0.1)
     assert stats.binom.cdf(covered, 40, 0.9) > 0.001

@@ -8,9 +8,10 @@ from oracles import (
     random_model,
     random_rows,
     responsibilities,
+    with_ones,
 )
 
-from otmoe.likelihood.information import observed_information, score_outer
+from otmoe.likelihood.information import expected_curvature, observed_information, score_outer
 from otmoe.likelihood.rows import Rows
 
 
@@ -92,3 +93,22 @@ def test_outer_products_of_scores_match_a_loop_over_rows(rng, family, columns):
     assert_allclose(weight @ scores, total, rtol=1e-6, atol=1e-6)
     halves = [Rows(X[part], y[part], weight[part]) for part in (slice(12), slice(12, None))]
     assert_allclose(sum(score_outer(model, half) for half in halves), found, rtol=1e-12)
+
+
+def test_a_step_by_the_expected_curvature_is_least_squares(rng):
+    model = random_model(rng, 1, 2)
+    X, y = random_rows(rng, model, 50)
+    far = model.with_vector(model.to_vector() + 2.0)
+    found = observed_information(far, Rows(X, y))
+    step = np.linalg.solve(expected_curvature(far, found), found.score)
+    design = with_ones(X)
+    least = np.linalg.lstsq(design, y, rcond=None)[0]
+    assert_allclose(far.experts.coef[0] + step[:-1], least, rtol=1e-9)
+    residual = y - design @ far.experts.coef[0]
+    assert_allclose(step[-1], np.mean(residual**2) / far.experts.var[0] - 1, rtol=1e-9)
+
+
+def test_the_expected_curvature_is_the_information_where_no_dispersion_is(rng):
+    model = random_model(rng, 2, 2, family="poisson")
+    found = observed_information(model, Rows(*random_rows(rng, model, 40)))
+    assert_array_equal(expected_curvature(model, found), found.matrix)

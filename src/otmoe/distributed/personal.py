@@ -31,10 +31,12 @@ class PersonalModels:
     Attributes
     ----------
     between : Between
-        How shards differ. The deviations of its prior are those that the models were fitted with.
+        How shards differ.
     strength : float
-        Factor by which these differ from the estimates, since it predicts best; 0 where no
-        difference does.
+        Factor of the deviations in it that predicts best; 0 where no difference does.
+    prior : Prior
+        What the models were fitted with: that of `between` with this factor, or the common model
+        where it is 0.
     fits : dict of PersonalFit
         By the name of the shard.
     forecasts : dict of Forecast
@@ -43,6 +45,7 @@ class PersonalModels:
 
     between: Between
     strength: float
+    prior: Prior
     fits: Mapping[str, PersonalFit] = field(repr=False)
     forecasts: Mapping[str, Forecast] = field(repr=False)
 
@@ -132,10 +135,13 @@ def personal_shards(
     strength = best_strength(forecasts)
     # 3) a model for each
     prior = between.prior.strengthened(strength)
+    if strength == 0.0:
+        prior = replace(prior, centre=model)
     fits = asked(_fit_local, [replace(task, prior=prior) for task in tasks])
     return PersonalModels(
-        replace(between, prior=prior),
+        between,
         strength,
+        prior,
         dict(zip(names, fits, strict=True)),
         {f.site: replace(f, strength=strength) for f in forecasts},
     )

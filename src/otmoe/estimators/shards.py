@@ -149,7 +149,7 @@ class DistributedMoE(PersonalMoE, BaseMoE):
         groups: str | None = None,
     ) -> tuple[DistributedFit, tuple[Notice, ...]]:
         """Fit models of single shards, if they are asked for, and say what one should know."""
-        for name in ("between_", "strength_", "forecasts_", "personal_"):
+        for name in ("between_", "strength_", "prior_", "forecasts_", "personal_"):
             if hasattr(self, name):
                 delattr(self, name)
         if self.personal is None:
@@ -297,7 +297,10 @@ class DistributedMoE(PersonalMoE, BaseMoE):
         self.model_ = aggregation.model
         self.n_iter_ = max(len(aggregation.trace) - 1, 1)
         self.converged_ = aggregation.converged and all(m.converged for m in fit.local_models)
-        found = [w for w in aggregation.warnings if w.code != Warn.SUPPORT_SHORT.code]
+        known = {Warn.SUPPORT_SHORT.code}
+        if self.personal is not None:  # which is the answer to it
+            known.add(Warn.SITES_DIFFER.code)
+        found = [w for w in aggregation.warnings if w.code not in known]
         found += trouble
         for failure in fit.failures:
             facts = {"name": failure.name, "cause": failure.cause}

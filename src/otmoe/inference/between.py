@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_limits
 
 from otmoe.arrays.numerics import Floats
 from otmoe.inference.parameters import Parameter, parameters
-from otmoe.inference.spread import Agreement, Evidence, Reml, agreement, evidence, symmetric
+from otmoe.inference.spread import Agreement, At, Evidence, Reml, agreement, evidence, symmetric
 from otmoe.likelihood.answers import SiteInformation
 from otmoe.likelihood.prior import BLOCKS, Prior, blocks_of, check_restriction, spread_factor
 from otmoe.likelihood.rounds import change_of_scale
@@ -28,6 +28,8 @@ from otmoe.text.sentences import Error, Warn
 
 LEAST_SITES = 5
 """Sites below which a spread cannot be estimated, and is taken for none."""
+
+_TURNS = 2  # of deviations and mean, each given the other
 
 # `python -m benchmarks personal` halves and doubles it.
 _AVERAGE = 10.0  # scores for each parameter at which a site's own curvature counts half
@@ -183,26 +185,27 @@ def between_sites(
         raise InvalidInput(Error.NO_SPREAD, sites=", ".join(without) or "one site alone")
     replies = sorted(replies, key=lambda reply: reply.site)
     here = pooled.from_user(model)
-    stack = evidence(replies, change_of_scale(here, scaling, pooled))
-    F, owner = spread_factor(here), blocks_of(here)
+    stack = evidence(here, replies, change_of_scale(here, scaling, pooled))
+    owner = blocks_of(here)
     allowed = [BLOCKS.index(name) for name in check_restriction(restrict)]
     scores = np.array([r.scatter.n_scores for r in replies if r.scatter is not None])
     size = np.bincount(owner, minlength=len(BLOCKS))
     able = np.array([np.sum(scores > n) for n in size])
     free = [b for b in allowed if size[b] and able[b] >= LEAST_SITES]
+    centre, tau = here, np.zeros(len(BLOCKS))
     with threadpool_limits(1):  # matrices are small
-        reml = Reml(F.T @ stack.V @ F, stack.h @ F, owner, free)
-        tau = reml.maximised()
+        # deviations are counted in those of the mean's experts, and the mean depends on them
+        for _ in range(_TURNS):
+            F = spread_factor(centre)
+            reml = Reml(F.T @ stack.V @ F, stack.h @ F, owner, free)
+            tau = reml.maximised(tau if np.any(tau > 0) else None)
+            at = reml.at(tau, slopes=False)
+            centre = here.with_vector(here.to_vector() + _kept(at, tau, len(owner)) * (F @ at.mean))
         intervals = reml.intervals(tau)
-        at = reml.at(tau)
         tests = {b: agreement(stack, np.flatnonzero(owner == b)) for b in range(len(size))}
         overall = agreement(stack, np.arange(len(owner)))
     few = [BLOCKS[b] for b in allowed if size[b] and able[b] < LEAST_SITES]
-    # the mean's noise is taken off its way from the common model; where no site differs, it is that
-    found = np.any(tau > 0) and at.distance > 0
-    shrink = max(0.0, 1 - len(owner) / at.distance) if found else 0.0
     units = _units(here, pooled)
-    centre = here.to_vector() + shrink * (F @ at.mean)
     spreads = tuple(
         Spread(
             BLOCKS[b], float(tau[b]), *intervals[b], *_test(tests[b]), int(size[b]), int(able[b])
@@ -211,7 +214,7 @@ def between_sites(
         if size[b]
     )
     prior = Prior(
-        pooled.to_user(here.with_vector(centre)),
+        pooled.to_user(centre),
         pooled,
         {BLOCKS[b]: float(tau[b]) for b in range(len(size))},
         stack.design_effect,
@@ -224,11 +227,20 @@ def between_sites(
         spreads,
         Spread("all", np.nan, np.nan, np.nan, *_test(overall), len(owner), len(replies)),
         _effects(replies, stack, overall, here, prior, units),
-        centre / units,
+        centre.to_vector() / units,
         np.sqrt(np.maximum(np.einsum("ij,jk,ik->i", F, at.mean_covariance, F), 0.0)) / units,
         np.sqrt(np.einsum("ij,ij->i", F, F * tau[owner] ** 2)) / units,
         (Warn.FEW_SITES(blocks=", ".join(few), least=LEAST_SITES),) if few else (),
     )
+
+
+def _kept(at: At, tau: Floats, size: int) -> float:
+    """Return the part of the mean's way from the common model that is not noise (maths 18).
+
+    Where no site differs, the mean is the common model.
+    """
+    known = np.any(tau > 0) and at.distance > 0
+    return max(0.0, 1 - size / at.distance) if known else 0.0
 
 
 def _test(found: Agreement) -> tuple[float, float, float]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from scipy import linalg, optimize, stats
@@ -11,7 +11,9 @@ from scipy import linalg, optimize, stats
 from otmoe.arrays.newton import RANK_TOLERANCE
 from otmoe.arrays.numerics import Floats
 from otmoe.likelihood.answers import SiteInformation
+from otmoe.likelihood.information import expected_curvature
 from otmoe.likelihood.prior import BLOCKS
+from otmoe.model.mixture import MoE
 
 # `python -m benchmarks constants` halves and doubles it.
 _AVERAGE = 10.0  # scores for each parameter at which a site's own curvature counts half
@@ -38,11 +40,10 @@ class Evidence:
         I B^-1 g.
     step : ndarray of shape (M, P)
         I^-1 g, with the site's share of the information of all rows.
-    noise : ndarray of shape (M, P, P)
-        Its variance where sites agree.
-    own : ndarray of shape (M,)
-        How far a site's scatter is its own, the rest being the average site's.
-    n_scores : ndarray of shape (M,)
+    noise : ndarray of shape (P, P)
+        Its variance where sites agree, for a site with all the rows.
+    share : ndarray of shape (M,)
+        A site's part of all rows.
     design_effect : float
     """
 
@@ -50,27 +51,31 @@ class Evidence:
     h: Floats
     step: Floats
     noise: Floats
-    own: Floats
-    n_scores: Floats
+    share: Floats
     design_effect: float
 
 
-def evidence(replies: Sequence[SiteInformation], L: Floats) -> Evidence:
+def evidence(model: MoE, replies: Sequence[SiteInformation], L: Floats) -> Evidence:
     """Return what the replies say.
 
-    Curvature and noise of a site with few scores are drawn to those of an average site of its size.
+    The curvature of a site with few scores is drawn to that of an average site of its size, and the
+    noise is an average site's.
 
     Parameters
     ----------
+    model : MoE
+        What the replies are about.
     replies : sequence of SiteInformation
     L : ndarray of shape (P, P)
         Takes the parameters of the replies to those on the common scale.
     """
     back = np.linalg.inv(L)
     g = np.array([back.T @ r.information.score for r in replies])
-    information = np.array([back.T @ r.information.matrix @ back for r in replies])
+    information = np.array(
+        [back.T @ expected_curvature(model, r.information) @ back for r in replies]
+    )
     scatter = [r.scatter for r in replies if r.scatter is not None]
-    B = np.array([back.T @ s.matrix @ back for s in scatter])
+    B = back.T @ np.sum([s.matrix for s in scatter], axis=0) @ back
     G = np.array([s.n_scores for s in scatter], dtype=float)
     n = np.array([r.n_samples for r in replies])
 
@@ -82,39 +87,24 @@ def evidence(replies: Sequence[SiteInformation], L: Floats) -> Evidence:
     P, share = int(keep.sum()), n / n.sum()
     g = g @ down
     information = down.T @ information @ down / share[:, None, None]
-    B = down.T @ B @ down / share[:, None, None]
-    effect = max(float(np.trace(np.average(B, axis=0, weights=share))) / max(P, 1), 1e-12)
+    B = down.T @ B @ down
+    effect = max(float(np.trace(B)) / max(P, 1), 1e-12)
 
-    # 2) towards an average site; of the average, towards what independent rows would give
-    B -= g[:, :, None] * g[:, None, :] / (share * G)[:, None, None]
-    average = np.average(B, axis=0, weights=share)
-    own = G.sum() / (G.sum() + _AVERAGE * P)
-    average = own * average + (1 - own) * effect * np.eye(P)
-    own = G / (G + _AVERAGE * P)
-    B = own[:, None, None] * B + (1 - own)[:, None, None] * average
-    information = own[:, None, None] * information + (1 - own)[:, None, None] * np.eye(P)
+    # 2) noise of an average site: that of a site far from the common model, taken there, would grow
+    # with what is sought. Of few scores, towards what independent rows give
+    known = G.sum() / (G.sum() + _AVERAGE * P)
+    noise = known * (B - (g / G[:, None]).T @ g) + (1 - known) * effect * np.eye(P)
+    own = (G / (G + _AVERAGE * P))[:, None, None]
+    information = own * information + (1 - own) * np.eye(P)
 
     # 3) a direction in which a site's likelihood is not curved says nothing
     values, vectors = np.linalg.eigh(symmetric(information))
     curved = (vectors * np.maximum(values, 0.0)[:, None, :]) @ vectors.swapaxes(1, 2)
-    V, h = [], []
-    for score, slope, noise, part in zip(g, curved, B, share, strict=True):
-        factor = linalg.cho_factor(noise)
-        weight = slope @ linalg.cho_solve(factor, np.column_stack([slope * part, score]))
-        V.append(up.T @ weight[:, :-1] @ up)
-        h.append(up.T @ weight[:, -1])
-    step = (g - np.outer(share, g.sum(axis=0))) / share[
-        :, None
-    ]  # all rows leave no score but a ridge's
-    return Evidence(
-        np.array(V),
-        np.array(h),
-        step @ down.T,
-        down @ (B / share[:, None, None]) @ down.T,
-        own,
-        G,
-        max(effect, 1.0),
-    )
+    weight = curved @ np.linalg.inv(noise)
+    V = up.T @ (weight @ curved * share[:, None, None]) @ up
+    h = np.einsum("mij,mj->mi", weight, g) @ up
+    step = g / share[:, None] - g.sum(axis=0)  # what all rows leave is a ridge's
+    return Evidence(V, h, step @ down.T, down @ noise @ down.T, share, max(effect, 1.0))
 
 
 def symmetric(matrix: Floats) -> Floats:
@@ -125,30 +115,34 @@ def symmetric(matrix: Floats) -> Floats:
 # -- the spread ----------------------------------------------------------------------------------
 
 
+def _nothing() -> Floats:
+    return np.zeros(0)
+
+
 @dataclass(frozen=True)
-class _At:
+class At:
     """The restricted likelihood at some deviations.
 
     Attributes
     ----------
     value : float
-    slope : ndarray of shape (blocks,)
-        Derivatives in the squared deviations.
-    curvature : ndarray of shape (blocks, blocks)
-        The average information there.
     mean : ndarray of shape (P,)
         The sites' mean, less the common model.
     mean_covariance : ndarray of shape (P, P)
     distance : float
         Squared length of the mean, in its standard errors.
+    slope : ndarray of shape (blocks,)
+        Derivatives in the squared deviations; empty where they were not asked for.
+    curvature : ndarray of shape (blocks, blocks)
+        The average information in them.
     """
 
     value: float
-    slope: Floats
-    curvature: Floats
     mean: Floats
     mean_covariance: Floats
     distance: float
+    slope: Floats = field(default_factory=_nothing)
+    curvature: Floats = field(default_factory=_nothing)
 
 
 class Reml:
@@ -168,7 +162,7 @@ class Reml:
     def __init__(self, V: Floats, h: Floats, owner: Floats, free: Sequence[int]) -> None:
         self._V, self._h, self._owner, self._free = V, h, owner, list(free)
 
-    def at(self, tau: Floats) -> _At:
+    def at(self, tau: Floats, *, slopes: bool = True) -> At:
         """Return the restricted likelihood at deviations (blocks,), up to a constant."""
         V, h, owner = self._V, self._h, self._owner
         root = tau[owner]
@@ -194,11 +188,14 @@ class Reml:
         mean = linalg.cho_solve(low, total)
         covariance = linalg.cho_solve(low, np.eye(len(A)))
         logs = np.log(np.diagonal(factor, axis1=1, axis2=2)).sum() + np.log(np.diag(low[0])).sum()
-        value = -logs + 0.5 * (np.sum(z * z) + total @ mean)
+        value = float(-logs + 0.5 * (np.sum(z * z) + total @ mean))
+        distance = float(mean @ A @ mean)
+        if not slopes:
+            return At(value, mean, covariance, distance)
         # 3) derivatives in the squared deviations, by block
         rest = u - M @ mean
         n = len(tau)
-        trace = np.einsum("mii->i", M) - np.einsum("mij,jk,mki->i", M, covariance, M, optimize=True)
+        trace = np.einsum("mii->i", M) - np.einsum("mij,mij->i", M @ covariance, M)
         slope = 0.5 * np.bincount(owner, np.sum(rest * rest, axis=0) - trace, minlength=n)
         parts = np.zeros((n, *rest.shape))
         parts[owner, :, np.arange(len(owner))] = rest.T
@@ -206,16 +203,23 @@ class Reml:
         common = moved.sum(axis=1) @ covariance
         moved -= np.einsum("mij,bj->bmi", M, common)
         curvature = 0.5 * np.einsum("ami,bmi->ab", parts, moved)
-        return _At(value, slope, curvature, mean, covariance, float(mean @ A @ mean))
+        return At(value, mean, covariance, distance, slope, curvature)
 
-    def maximised(self) -> Floats:
-        """Return the deviations of the highest value, 0 where it lies at the boundary."""
+    def maximised(self, start: Floats | None = None) -> Floats:
+        """Return the deviations of the highest value, 0 where it lies at the boundary.
+
+        Parameters
+        ----------
+        start : ndarray of shape (blocks,), optional
+            Where to begin.
+        """
         tau = np.zeros(len(BLOCKS))
         if not self._free:
             return tau
+        begin = np.full(len(tau), _START) if start is None else np.maximum(start, 10 * _LEAST)
         ends = optimize.minimize(
             lambda x: self._logarithmic(x, self._free, tau),
-            np.full(len(self._free), np.log(_START)),
+            np.log(begin[self._free]),
             jac=True,
             method="L-BFGS-B",
             bounds=[(np.log(_LEAST), np.log(_MOST))] * len(self._free),
@@ -239,39 +243,54 @@ class Reml:
         if not self._free:
             return found
         top = self.at(best)
-        limit = top.value - 0.5 * stats.chi2.ppf(_LEVEL, 1)
+        drop = stats.chi2.ppf(_LEVEL, 1)
+        limit = top.value - 0.5 * drop
         for b in self._free:
             others = [j for j in self._free if j != b and best[j] > 0]
-            follow = np.zeros(0)
+            information, follow = top.curvature[b, b], np.zeros(0)
             if others:
                 H = top.curvature[np.ix_(others, others)]
                 follow = -np.linalg.lstsq(H, top.curvature[others, b], rcond=1e-8)[0]
+                information = information + follow @ top.curvature[others, b]
 
-            def below(
+            def above(
                 tau: float, b: int = b, others: list[int] = others, f: Floats = follow
             ) -> float:
                 moved = best.copy()
                 moved[b] = tau
                 change = f * (tau**2 - best[b] ** 2)
                 moved[others] = np.sqrt(np.maximum(best[others] ** 2 + change, _NONE**2))
-                return self.at(moved).value - limit
+                return self.at(moved, slopes=False).value - limit
 
-            found[b] = (_crossing(below, best[b], -1), _crossing(below, best[b], 1))
+            wide = np.sqrt(drop / max(information, 1e-12))  # of the squared deviation, by Wald
+            found[b] = (_lower(above, best[b], wide), _upper(above, best[b], wide))
         return found
 
 
-def _crossing(below: Callable[[float], float], start: float, side: int) -> float:
-    """Return where a function that is positive at `start` crosses 0 below or above it."""
-    if side < 0:
-        if start <= _NONE or below(0.0) >= 0:
+def _lower(above: Callable[[float], float], best: float, wide: float) -> float:
+    """Return where a function that is positive at `best` falls to 0 below it, or 0."""
+    if best <= _NONE:
+        return 0.0
+    guess = np.sqrt(max(best**2 - wide, 0.0))
+    if above(guess) > 0:
+        if guess == 0.0 or above(0.0) >= 0:
             return 0.0
-        return float(optimize.brentq(below, 0.0, start, xtol=1e-3 * start))
-    near, far = start, max(2 * start, 10 * _NONE)
-    while below(far) > 0:
+        return _root(above, 0.0, guess)
+    return _root(above, guess, best)
+
+
+def _upper(above: Callable[[float], float], best: float, wide: float) -> float:
+    """Return where a function that is positive at `best` falls to 0 above it."""
+    near, far = best, float(np.clip(np.sqrt(best**2 + 1.5 * wide), 10 * _NONE, _MOST))
+    while above(far) > 0:
         if far > _MOST:
             return np.inf
-        near, far = far, 2 * far
-    return float(optimize.brentq(below, near, far, xtol=1e-3 * far))
+        near, far = far, 1.5 * far
+    return _root(above, near, far)
+
+
+def _root(function: Callable[[float], float], low: float, high: float) -> float:
+    return float(optimize.brentq(function, low, high, xtol=3e-3 * high, rtol=1e-6))
 
 
 # -- do sites agree? -----------------------------------------------------------------------------
@@ -301,21 +320,19 @@ def agreement(found: Evidence, block: Floats) -> Agreement:
     """Test that sites agree in some of the parameters, whatever the others are.
 
     Neyman's C(alpha) test: steps by the information of all rows, which a difference in other
-    parameters leaves alone. What the noise of a site's scatter adds to its part is taken off.
+    parameters leaves alone.
     """
     M, size = len(found.step), len(block)
-    noise = symmetric(found.noise[:, block][:, :, block])
-    values, vectors = np.linalg.eigh(noise)
-    keep = values > RANK_TOLERANCE * np.max(values, axis=1, initial=0.0, keepdims=True)
-    along = np.einsum("mij,mi->mj", vectors, found.step[:, block])
-    parts = np.sum(np.where(keep, along**2 / np.where(keep, values, 1.0), 0.0), axis=1)
-    ranks = keep.sum(axis=1)
-    parts = parts / (1 + found.own**2 * (ranks + 1) / found.n_scores)
-    q, df = float(parts.sum()), float(np.mean(ranks) * (M - 1)) if size else 0.0
+    values, vectors = np.linalg.eigh(symmetric(found.noise[np.ix_(block, block)]))
+    keep = values > RANK_TOLERANCE * np.max(values, initial=0.0)
+    along = found.step[:, block] @ (vectors[:, keep] / np.sqrt(values[keep]))
+    parts = found.share * np.sum(along**2, axis=1)
+    rank = int(keep.sum())
+    q, df = float(parts.sum()), float(rank * (M - 1)) if size else 0.0
     return Agreement(
         q,
         df,
         float(stats.chi2.sf(q, df)) if df > 0 else np.nan,
         parts,
-        stats.chi2.sf(parts * M / (M - 1), np.maximum(ranks, 1)),
+        stats.chi2.sf(parts / np.maximum(1 - found.share, 1e-12), max(rank, 1)),
     )

@@ -85,9 +85,16 @@ class Forecast:
 
     @property
     def best(self) -> str:
-        """The model that predicts best: "common", "personal" or "own"; the first where level."""
-        found = self.scores
-        return max(found, key=lambda name: np.nan_to_num(found[name].value, nan=-np.inf))
+        """The model that predicts best: "common", "personal" or "own".
+
+        The own model has to lead the personal one by more than a standard error.
+        """
+        personal = self.scores["personal"]
+        if self.own is not None and self.own.value > max(
+            personal.value + self.own.error, self.common
+        ):
+            return "own"
+        return "personal" if personal.gain > 0 else "common"
 
 
 def best_strength(forecasts: Iterable[Forecast]) -> float:

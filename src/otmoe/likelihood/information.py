@@ -72,6 +72,24 @@ def predictors_of(model: MoE) -> Floats:
     return np.where(free < linear * p, free // p, free - linear * (p - 1))
 
 
+def expected_curvature(model: MoE, found: Information) -> Floats:
+    """Return the information without what vanishes on average at the maximum, (P, P) (maths 18).
+
+    Far from its maximum, a step by the observed information overshoots: the derivative of an
+    expert's score in the logarithm of its variance is minus that score.
+    """
+    matrix, owner, score = found.matrix.copy(), predictors_of(model), found.score
+    experts, K = model.experts, model.n_experts
+    linear = (K - 1) + K * experts.n_linear
+    for k in range(K * experts.n_constant):
+        here = owner == linear + k
+        mine = np.isin(owner, (K - 1) + k % K * experts.n_linear + np.arange(experts.n_linear))
+        matrix[np.ix_(mine, here)] -= score[mine, None]
+        matrix[np.ix_(here, mine)] -= score[None, mine]
+        matrix[here, here] -= score[here]
+    return matrix
+
+
 def score_outer(model: MoE, rows: Rows) -> Floats:
     """Return the sum over rows of w_i^2 s_i s_i', s_i the score of row i, (P, P) (maths 15).
 
