@@ -34,6 +34,13 @@ class Error(Sentence):
         "coefficient tables need pandas: install it with `pip install 'otmoe[pandas]'`, or read "
         "the arrays model_.experts.coef and model_.gate.coef."
     )
+    NO_FRAME = (
+        "tables of how sites differ need pandas: install it with `pip install 'otmoe[pandas]'`, or "
+        "read between.coefficients(), between.spreads and between.sites."
+    )
+    PARAMETER_POSITION = (
+        "there is no parameter {position}; give a position from 0 to {last}, or a term."
+    )
     NO_FOLDER_TO_WRITE = "cannot write {file}: there is no folder {folder}; make it first."
     SCHEMA_VERSION = (
         "is {version}; this version of otmoe reads {known}: update otmoe, or ask for the file in "

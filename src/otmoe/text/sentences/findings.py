@@ -34,6 +34,14 @@ class Finding(Sentence):
     NOTHING_ENDED = "no fit ended within {seconds:g} s"
     TASK_ERROR = "{why}"
 
+    # -- how sites differ
+    SPREAD_SCALE = (
+        "Deviations of blocks are on standardised features, those of experts' coefficients in "
+        "standard deviations of the expert; those of single coefficients in their own units. "
+        "Intercepts are those at the average of the features."
+    )
+    NEW_SITE_INTERVAL = "new: {level:.0%} prediction interval for one more site."
+
     # -- the report
     MERGING_ENDED = "The merging ended well: {status}."
     MERGING_STOPPED = "The merging did not converge: {status}."
