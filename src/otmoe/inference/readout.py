@@ -102,13 +102,13 @@ def readout(
 
 
 def _blocks(spreads: Sequence[Spread], overall: Spread) -> Section:
-    heads = ("tau", f"[{0.5 - _LEVEL / 2:.3g}", f"{0.5 + _LEVEL / 2:.3g}]")
+    ends = f"[{0.5 - _LEVEL / 2:.3g}", f"{0.5 + _LEVEL / 2:.3g}]"
     rows = [
         (s.block, *map(number, (s.tau, s.low, s.high)), *_test(s), str(s.n_parameters))
         for s in spreads
     ]
     rows.append((_OVERALL, "", "", "", *_test(overall), str(overall.n_parameters)))
-    heads = ("", *heads, "Q", "df", "P>Q", "I²", "params")
+    heads = ("", "tau", *ends, "Q", "df", "P>Q", "I²", "params")
     return Section("Standard deviation between sites, by block", heads, tuple(rows), total=True)
 
 
@@ -185,9 +185,8 @@ def _as_text(
             lines.insert(-1, "-" * width)
         out += ["=" * width, section.heading, lines[0], "-" * width, *lines[1:]]
     out.append("=" * width)
-    out += [
-        fill(f"[{i}] {note}", width, subsequent_indent="    ") for i, note in enumerate(notes, 1)
-    ]
+    below = "    "
+    out += [fill(f"[{i}] {s}", width, subsequent_indent=below) for i, s in enumerate(notes, 1)]
     return "\n".join(line.rstrip() for line in out)
 
 
