@@ -79,7 +79,7 @@ class Between:
 
     def prediction_interval(self, level: float = 0.95) -> tuple[Floats, Floats]:
         """Return where the parameters of one more site lie, (P,) each."""
-        df = max(len(self.sites) - 1, 1)
+        df = max(self.prior.n_sites - 1, 1)
         wide = stats.t.ppf(0.5 + level / 2, df) * np.hypot(self.deviation, self.mean_error)
         return self.mean - wide, self.mean + wide
 

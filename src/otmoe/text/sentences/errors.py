@@ -248,6 +248,13 @@ class Error(Sentence):
     TRIANGLE = "has {length} numbers; the upper triangle of {size} x {size} has {wanted}."
     SUM_NOT_ROWS = "adds up to {total:g}, but n_samples is {rows:g}; fix it."
     GROUPS_ABOVE_ROWS = "is {value}, but there are {rows} rows; fix it."
+    OTHER_PARAMETERS = (
+        "is a model of another kind or size than `model`; give one with the same family, experts, "
+        "features and classes."
+    )
+    BLOCKS_OF_MODEL = "is not one entry for each of {wanted}, in this order; fix it."
+    PARAMETERS_OF_BLOCK = "is {value}, but the model has {wanted} of them; fix it."
+    TAU_OF_PRIOR = "is {value}, but `between.prior.tau` says {other}; make them agree."
     NOT_A_SCATTER = (
         "is no sum of products of as many scores, which add up to `score`; write its upper "
         "triangle row by row."
