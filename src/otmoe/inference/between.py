@@ -33,6 +33,8 @@ from otmoe.text.sentences import Error, Warn
 if TYPE_CHECKING:
     import pandas as pd
 
+__all__ = ["LEAST_SITES", "Between", "SiteEffect", "Spread", "between_sites"]
+
 LEAST_SITES = 5
 """Sites below which a spread cannot be estimated, and is taken for none."""
 

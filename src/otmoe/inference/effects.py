@@ -49,6 +49,24 @@ class Spread:
 
 
 @dataclass(frozen=True)
+class Forecast:
+    """How well three models forecast rows of a site that were not fitted.
+
+    Attributes
+    ----------
+    own, common, personal : float or None
+        Mean log density of a held-out row: of the model of the site's rows alone, of the common
+        one, and of the personal one; None where there is no such model.
+    best : {"own", "common", "personal"}
+    """
+
+    own: float | None
+    common: float | None
+    personal: float | None
+    best: str
+
+
+@dataclass(frozen=True)
 class SiteEffect:
     """A site among the others.
 
@@ -63,6 +81,8 @@ class SiteEffect:
         errors count that of the mean.
     q, p_value : float
         Its part of Cochran's Q over all parameters, and how often chance makes it larger.
+    forecast : Forecast, optional
+        Which model serves it best, if it has compared them.
     """
 
     site: str
@@ -73,6 +93,7 @@ class SiteEffect:
     shrunk_error: Floats = field(repr=False)
     q: float
     p_value: float
+    forecast: Forecast | None = None
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 _WIDEST = 28  # characters of a name
 _NARROWEST = 10  # characters of a column of numbers
 _OVERALL = "all together"
-_LEVEL = 0.90  # of the intervals of deviations
+
+SPREAD_LEVEL = 0.90
+"""Of the intervals of deviations."""
 
 
 class Readout(Text):
@@ -86,15 +88,16 @@ def readout(
         Sites that are named.
     """
     K, family = model.n_experts, model.experts.family
-    title = f"How {len(sites):,} sites differ: {K} {family} expert{'' if K == 1 else 's'}"
+    title = f"How {prior.n_sites:,} sites differ: {K} {family} expert{'' if K == 1 else 's'}"
     facts = [
-        ("sites", f"{len(sites):,}"),
+        ("sites", f"{prior.n_sites:,}"),
         ("rows", f"{prior.n_samples:,.0f}"),
         ("parameters", str(len(coefficients))),
         ("design effect", f"{prior.design_effect:.2f}"),
     ]
-    sections = (_blocks(spreads, overall), *_coefficients(coefficients, model, level))
-    sections = (*sections, _driving(sites, n_sites))
+    sections = [_blocks(spreads, overall), *_coefficients(coefficients, model, level)]
+    if sites:  # a file may leave them out
+        sections.append(_driving(sites, n_sites))
     notes = [Finding.SPREAD_SCALE(), Finding.NEW_SITE_INTERVAL(level=level), *warnings]
     found = Readout(_as_text(title, facts, sections, list(map(str, notes))))
     found.html = _as_html(title, facts, sections, list(map(str, notes)))
@@ -102,7 +105,7 @@ def readout(
 
 
 def _blocks(spreads: Sequence[Spread], overall: Spread) -> Section:
-    ends = f"[{0.5 - _LEVEL / 2:.3g}", f"{0.5 + _LEVEL / 2:.3g}]"
+    ends = f"[{0.5 - SPREAD_LEVEL / 2:.3g}", f"{0.5 + SPREAD_LEVEL / 2:.3g}]"
     rows = [
         (s.block, *map(number, (s.tau, s.low, s.high)), *_test(s), str(s.n_parameters))
         for s in spreads
@@ -123,10 +126,10 @@ def _coefficients(rows: Sequence[Coefficient], model: MoE, level: float) -> list
     found: dict[str, list[tuple[str, ...]]] = {}
     for row in rows:
         numbers = map(number, (row.mean, row.se, row.tau, row.low, row.high))
-        name = f"expert {row.expert}" if row.block == "variance" else row.term
-        found.setdefault(coefficient_heading(row, model), []).append((name, *numbers))
+        cells = (coefficient_name(row), *numbers)
+        found.setdefault(coefficient_heading(row, model), []).append(cells)
     heads = ("", "mean", "std err", "tau", low, high)
-    return [Section(heading, heads, tuple(cells)) for heading, cells in found.items()]
+    return [Section(heading, heads, tuple(table)) for heading, table in found.items()]
 
 
 def coefficient_heading(row: Coefficient, model: MoE) -> str:
@@ -140,6 +143,11 @@ def coefficient_heading(row: Coefficient, model: MoE) -> str:
         last = model.experts.n_linear if model.classes is None else model.classes[-1]
         about += f" against {last}"
     return f"Expert {row.expert}{about}"
+
+
+def coefficient_name(row: Coefficient) -> str:
+    """Return what a coefficient is called in its table."""
+    return f"expert {row.expert}" if row.block == "variance" else row.term
 
 
 def _driving(sites: Sequence[SiteEffect], most: int) -> Section:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,37 +11,15 @@ from otmoe.inference.between import Between
 from otmoe.inference.effects import Coefficient, positions
 from otmoe.inference.estimates import quantile
 from otmoe.plot.base import GREY, Display, colours, short
+from otmoe.plot.effects import ForestRow, aligned, described, digits_of, limits_of
 from otmoe.text.errors import InvalidInput
 from otmoe.text.sentences import Error
 
 _ORDERS = ("estimate", "rows", "name")
 _INK, _QUIET = "#222222", "#555555"
 _LANE = 0.17  # of a row: how far the two estimates of a site are from its middle
-_ROOM, _FURTHEST = 0.8, 1.5  # of the width of what is known: room at either side, for lines, marks
 _EDGE = 0.03  # of the width of the axis
 _LEAST, _MOST = 3.0, 9.0  # points: marks of the smallest and the largest site
-
-
-@dataclass(frozen=True)
-class ForestRow:
-    """A site in a forest plot.
-
-    Attributes
-    ----------
-    site : str
-    n_samples : float
-    estimate, error : float
-        Alone; the error is infinite where its rows say nothing.
-    shrunk, shrunk_error : float
-        After shrinkage to the mean over sites.
-    """
-
-    site: str
-    n_samples: float
-    estimate: float
-    error: float
-    shrunk: float
-    shrunk_error: float
 
 
 class ForestDisplay(Display):
@@ -161,7 +138,8 @@ class ForestDisplay(Display):
         ax = self._on(ax, (7.2, 1.4 + 0.25 * (n + 3)))
         if colour is None:
             colour = colours((what.expert or 0) + 1)[-1]
-        self._ends = low, high = self._limits()
+        inner = [what.low, what.high, *self._mean_ends]
+        self._ends = low, high = limits_of(self.rows, inner, self.level)
         edge = _EDGE * (high - low)
         ax.set_xlim(low - edge, high + edge)
         self._sites(ax, colour)
@@ -177,25 +155,6 @@ class ForestDisplay(Display):
     def _mean_ends(self) -> tuple[float, float]:
         wide = quantile(self.level) * self.coefficient.se
         return self.coefficient.mean - wide, self.coefficient.mean + wide
-
-    def _interval(self, row: ForestRow, shrunk: bool) -> tuple[float, float]:
-        value, error = (row.shrunk, row.shrunk_error) if shrunk else (row.estimate, row.error)
-        wide = quantile(self.level) * error
-        return value - wide, value + wide
-
-    def _limits(self) -> tuple[float, float]:
-        """Return the ends of the axis: a site that knows little does not push the others aside."""
-        what = self.coefficient
-        inner = [what.low, what.high, *self._mean_ends]
-        inner += [end for row in self.rows for end in self._interval(row, True)]
-        low, high = min(inner), max(inner)
-        width = (high - low) or 1.0
-        known = [row for row in self.rows if np.isfinite(row.error)]
-        lines = [end for row in known for end in self._interval(row, False)]
-        for room, outer in ((_ROOM, lines), (_FURTHEST, [row.estimate for row in known])):
-            near = np.clip(outer, min(inner) - room * width, max(inner) + room * width)
-            low, high = min([low, *near.tolist()]), max([high, *near.tolist()])
-        return low, high
 
     @property
     def _places(self) -> list[int]:
@@ -224,7 +183,7 @@ class ForestDisplay(Display):
             if np.isfinite(row.error):
                 place = i - _LANE
                 self.alone_lines_[row.site] = _line(
-                    ax, self._interval(row, False), place, self._ends, GREY, 1.0
+                    ax, row.alone(self.level), place, self._ends, GREY, 1.0
                 )
                 if low <= row.estimate <= high:
                     self.alone_[row.site] = ax.plot(
@@ -232,7 +191,7 @@ class ForestDisplay(Display):
                     )[0]
             place = i + _LANE
             self.shrunk_lines_[row.site] = _line(
-                ax, self._interval(row, True), place, self._ends, colour, 1.8
+                ax, row.after(self.level), place, self._ends, colour, 1.8
             )
             self.shrunk_[row.site] = ax.plot([row.shrunk], [place], "o", ms=size, color=colour)[0]
 
@@ -258,7 +217,7 @@ class ForestDisplay(Display):
     def _words(self, ax: Any, foot: float, numbers: bool) -> None:
         """Write what stands beside the picture, and below."""
         what, level = self.coefficient, f"{self.level:.0%}"
-        digits = _digits(self._ends)
+        digits = digits_of(self._ends)
         names = [*short(row.site for row in self.rows), "mean over sites"]
         names.append(f"new site (τ = {what.tau:.{digits}f})")
         places = [*self._places, foot, foot + 1]
@@ -272,13 +231,13 @@ class ForestDisplay(Display):
             self._note(ax, 0.5, self._gap, rest, ha="center", style="italic", bbox=paper)
         if not numbers:
             return
-        spans = [self._interval(row, True) for row in self.rows]
+        spans = [row.after(self.level) for row in self.rows]
         values: list[tuple[float | None, tuple[float, float]]] = [
             *((row.shrunk, span) for row, span in zip(self.rows, spans, strict=True)),
             (what.mean, self._mean_ends),
             (None, (what.low, what.high)),
         ]
-        for place, words in zip(places, _aligned(values, digits), strict=True):
+        for place, words in zip(places, aligned(values, digits), strict=True):
             self._note(ax, 1.01, place, words, ha="left", family="monospace", fontsize="x-small")
         for i, row in zip(self._places, self.rows, strict=True):
             self._note(ax, -0.01, i, f"{row.n_samples:,.0f}", ha="right")
@@ -309,22 +268,6 @@ class ForestDisplay(Display):
         )
 
 
-def described(what: Coefficient) -> str:
-    """Return what a coefficient is, for an axis.
-
-    Examples
-    --------
-    >>> described(Coefficient("gate", 0, 1, None, "age", 0.0, 1.0, 1.0, -1.0, 1.0))
-    'gate coefficient of age, expert 0 against 1'
-    """
-    if what.block == "variance":
-        return f"log variance of expert {what.expert}"
-    kind = "gate " if what.block == "gate" else ""
-    name = f"{kind}intercept" if what.term == "intercept" else f"{kind}coefficient of {what.term}"
-    name += f", expert {what.expert}" + ("" if what.against is None else f" against {what.against}")
-    return name + ("" if what.label is None else f", class {what.label}")
-
-
 def _line(
     ax: Any,
     ends: tuple[float, float],
@@ -342,18 +285,3 @@ def _line(
         if goes_on:
             ax.plot([limit], [place], arrow, ms=4, color=colour)
     return ax.plot(inside, [place, place], color=colour, lw=width, solid_capstyle="butt")[0]
-
-
-def _digits(limits: tuple[float, float]) -> int:
-    """Return how many decimals tell numbers of an axis apart."""
-    return int(np.clip(2 - np.floor(np.log10(limits[1] - limits[0])), 0, 6))
-
-
-def _aligned(values: Sequence[tuple[float | None, tuple[float, float]]], digits: int) -> list[str]:
-    """Return estimates and their intervals, one below the other."""
-    cells = [
-        ["" if v is None else f"{round(v, digits) + 0.0:.{digits}f}" for v in (value, *ends)]
-        for value, ends in values
-    ]
-    size = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    return [f"{a:>{size[0]}} [{b:>{size[1]}}, {c:>{size[2]}}]" for a, b, c in cells]

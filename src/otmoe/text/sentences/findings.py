@@ -42,6 +42,12 @@ class Finding(Sentence):
     )
     NEW_SITE_INTERVAL = "new: {level:.0%} prediction interval for one more site."
 
+    SITES_NOT_ALIKE = (
+        "The sites' models differ by more than chance explains: {i2:.0%} of the variation between "
+        "them is not noise. A personal model of each may serve them better than a common one."
+    )
+    SITES_ALIKE = "The sites' models differ by no more than chance explains (p = {p:.2g})."
+
     # -- the report
     MERGING_ENDED = "The merging ended well: {status}."
     MERGING_STOPPED = "The merging did not converge: {status}."
