@@ -148,7 +148,7 @@ def positions(
         if not -len(about) <= term < len(about):
             raise InvalidInput(Error.PARAMETER_POSITION, position=term, last=len(about) - 1)
         return [range(len(about))[term]]
-    wanted = {"term": term, "expert": expert, "block": block, "label": label}
+    wanted = {"term": term, "block": block, "expert": expert, "label": label}
     found = list(range(len(about)))
     for name, value in wanted.items():
         if value is None:
