@@ -1,8 +1,9 @@
 """Twelve hospitals that differ
 
-Every hospital has an intercept of its own, and a slope of age. From one reply of each about the
-common model come the standard deviation between hospitals, the test that they agree, and where the
-coefficients of a thirteenth hospital lie. Small hospitals are drawn to the mean more than large ones.
+Every hospital has an intercept and a slope of age of its own. From one reply of each about the
+common model come the standard deviation between hospitals, the test that they agree, and where
+the coefficients of a thirteenth hospital lie. Small hospitals are drawn to the mean more than
+large ones.
 """
 
 from dataclasses import replace
@@ -27,9 +28,7 @@ model = MoERegressor(2, random_state=0).fit(data.X, y).model_
 model = replace(model, feature_names=("age", "body mass index", "blood pressure"))
 scaling = Scaling.of(data.X)
 replies = [
-    site_information(
-        name, model, scaling, Rows(data.X[place == m], y[place == m]), scatter=True
-    )
+    site_information(name, model, scaling, Rows(data.X[place == m], y[place == m]), scatter=True)
     for m, name in enumerate(NAMES)
 ]
 between = between_sites(model, scaling, scaling, replies)

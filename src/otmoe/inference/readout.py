@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _WIDEST = 28  # characters of a name
-_NARROWEST = 10  # characters of a column of numbers
+_NARROWEST = 9  # characters of a column of numbers
 _OVERALL = "all together"
 
 SPREAD_LEVEL = 0.90

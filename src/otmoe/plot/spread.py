@@ -130,6 +130,7 @@ class SpreadDisplay(Display):
         ax.set_yticks(range(len(self.terms)), short(self.terms))
         ax.set_ylim(len(self.terms) - 0.5, -0.5)
         ax.tick_params(axis="y", length=0)
+        ax.use_sticky_edges = False  # a bar ends inside the picture
         ax.margins(x=0.03)
         names = {"gate": "gate coefficient", "variance": "log variance"}
         block = names.get(self.coefficients[0].block, "coefficient")
