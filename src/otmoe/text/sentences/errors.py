@@ -91,6 +91,10 @@ class Error(Sentence):
         "how sites differ cannot be said: {sites} sent no scatter of scores; ask for it, or leave "
         "these sites out."
     )
+    BETWEEN_WITHOUT_ROUNDS = (
+        "`between` is about what nodes say in refine rounds, and there are none; ask for them, as "
+        'in refine = "auto".'
+    )
     ONE_SITE_ALONE = "how sites differ cannot be said of one site; ask two or more."
     NO_DIFFERENCES = (
         "how sites differ cannot be worked out from the replies of {sites}: {reason}. Ask these "
