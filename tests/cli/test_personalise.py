@@ -22,7 +22,7 @@ from otmoe.federation.rounds import step
 from otmoe.inference.between import between_sites
 from otmoe.likelihood.prior import fit_with_prior
 from otmoe.likelihood.rows import Rows
-from otmoe.text.sentences import Warn
+from otmoe.text.sentences import Error, Warn
 
 SITES = [f"site {m}" for m in range(6)]
 NEW = "Metz"  # has no part in the rounds, and few rows
@@ -170,7 +170,7 @@ def test_the_rows_of_a_site_may_lie_among_those_of_others(here):
     assert_allclose(load_model("mine.json").to_vector(), there, rtol=1e-12)
     fails(*among, "--site", "Nice", code="site_unknown", site="Nice")
     result = call(*among)
-    assert result.exit_code == 2 and "--site-column needs --site" in result.output
+    assert result.exit_code == 2 and Error["shell_site_of_column".upper()].value in result.output
 
 
 def test_a_site_that_does_not_compute_has_the_servers_version(here):
@@ -220,6 +220,10 @@ def test_the_prior_can_go_to_sites_without_the_names_of_others(here):
 
 def test_a_site_without_a_scatter_is_named_and_the_model_is_written(here):
     answer(Path(), SITES[2], here, "--missing", "drop")
+    before = RefineState.load("state.json")
+    replies = [RefineReply.load(f"{name}.round{here}.reply.json") for name in SITES]
+    after = step(before, replies)
+    refused("no_spread", sites=SITES[2]).by(differences, before, after, replies)
     found = fine(*STEP, f"*.round{here}.reply.json", "-o", "again.json")
     assert "will not say how sites differ" in found.stderr and SITES[2] in found.stderr
     assert load_between("again.json") is None
@@ -277,6 +281,7 @@ def test_what_cannot_be_personalised_is_refused(here):
 
 def test_where_nothing_differs_the_mean_is_the_answer(here):
     between = load_between("last.json")
+    refused("prior_wrong", name="slopes").by(replace, between.prior, tau={"slopes": 1.0})
     none = replace(between.prior, tau={})
     spreads = tuple(replace(spread, tau=0.0, low=0.0) for spread in between.spreads)
     same = replace(between, prior=none, spreads=spreads)
