@@ -191,8 +191,10 @@ def between_sites(
         What may differ.
     """
     without = [reply.site for reply in replies if reply.scatter is None]
-    if without or len(replies) < 2:
-        raise InvalidInput(Error.NO_SPREAD, sites=", ".join(without) or "one site alone")
+    if without:
+        raise InvalidInput(Error.NO_SPREAD, sites=", ".join(without))
+    if len(replies) < 2:
+        raise InvalidInput(Error.ONE_SITE_ALONE)
     replies = sorted(replies, key=lambda reply: reply.site)
     here = pooled.from_user(model)
     stack = evidence(replies, change_of_scale(here, scaling, pooled))

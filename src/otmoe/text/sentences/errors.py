@@ -95,8 +95,21 @@ class Error(Sentence):
         "the deviation between sites of {name!r} is no number of at least 0 for one of {choices}."
     )
     NO_SPREAD = (
-        "how sites differ cannot be said: {sites} sent no scatter of scores. Ask at least two "
-        "sites, and all of them for it."
+        "how sites differ cannot be said: {sites} sent no scatter of scores; ask for it, or leave "
+        "these sites out."
+    )
+    BETWEEN_WITHOUT_ROUNDS = (
+        "`between` is about what nodes say in refine rounds, and there are none; ask for them, as "
+        'in refine = "auto".'
+    )
+    ONE_SITE_ALONE = "how sites differ cannot be said of one site; ask two or more."
+    NO_DIFFERENCES = (
+        "how sites differ cannot be worked out from the replies of {sites}: {reason}. Ask these "
+        "sites again, or leave out what they have too few rows for."
+    )
+    STEP_BACK_NO_SPREAD = (
+        "how sites differ cannot be said: the last step was taken back, and the replies are about "
+        "it; refine on with more rounds."
     )
     SITE_UNKNOWN = "there is no site {site!r}; choose one of {sites}."
     NO_MATCH = "no file matches {pattern}; check the folder and the pattern."
@@ -728,6 +741,11 @@ class Error(Sentence):
     SHELL_SITE_OR_CUT = "with --site-column the sites are the shards; leave out --cut."
     SHELL_ADDRESS = "--address is of a cluster; give --executor dask or ray as well."
     SHELL_RENAMED = "{old} is called {new} now."
+    SHELL_NO_PRIOR = (
+        "this file does not say how sites differ: begin with `otmoe refine start --between auto`, "
+        "and take the model file that the last step writes."
+    )
+    SHELL_SITE_OF_COLUMN = "--site-column needs --site: say whose rows they are."
     SHELL_TWO_FILES = "--state and --output are one file; give two."
     SHELL_ROUNDS_OVER = "the rounds are over; {status}."
     SHELL_THREE_FILES = "state, request and model are three files; give each its own name."
