@@ -91,6 +91,7 @@ function forestPart(box, between) {
             "p",
             { class: "quiet small" },
             `Lines are ${share(between.level)} intervals; an arrow is one that goes on. Marks are as large as sites have rows. ` +
+                "Where a site has no open mark, its rows alone do not determine the coefficient. " +
                 "Intercepts are those at the average of the features.",
         ),
     );
