@@ -160,7 +160,7 @@ def _judged(sites: list[Site], K: int, ordered: bool = False) -> Row:
         for name, model in models.items():
             nats[name].append(-model.log_density(site.X_test, site.y_test).mean())
             errors[name].append(np.mean((site.y_test - model.predict(site.X_test)) ** 2))
-    return {**_summed_up(nats, errors), "strength": found.strength, "seconds": seconds}
+    return {**_summed_up(nats, errors), "strength": found.between.strength, "seconds": seconds}
 
 
 def _summed_up(nats: dict[str, list[float]], errors: dict[str, list[float]]) -> Row:
@@ -224,7 +224,7 @@ def _airlines(K: int) -> Row:
         **_row(loss, {}),
         **{f"small_{name}": small[name] for name in MODELS},
         "better_at": f"{sum(better)} of {len(better)}",
-        "strength": found.strength,
+        "strength": found.between.strength,
         "seconds": seconds,
     }
 
@@ -240,7 +240,9 @@ def _new(sites: list[Site], K: int, n: int) -> Row:
         models = {
             "common": common,
             "own": em(site.X[some], site.y[some], K, random_state=0).model,
-            "personal": fit_with_prior(Rows(site.X[some], site.y[some]), found.prior).model,
+            "personal": fit_with_prior(
+                Rows(site.X[some], site.y[some]), found.between.personal_prior
+            ).model,
         }
         for name, model in models.items():
             nats[name].append(-model.log_density(site.X_test, site.y_test).mean())

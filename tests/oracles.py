@@ -7,6 +7,7 @@ from families import FAMILIES
 from scipy import optimize, special
 
 from otmoe.documents.message import LocalModel
+from otmoe.inference.between import between_sites
 from otmoe.likelihood.answers import site_information
 from otmoe.likelihood.grams import Grams
 from otmoe.likelihood.rows import Rows, Scaling
@@ -49,6 +50,23 @@ def random_rows(rng, model, n=200):
     d = model.n_features
     X = rng.normal(size=(n, d)) * np.linspace(0.7, 1.4, d) + 0.3
     return X, model.sample(X, rng)[0].astype(float)
+
+
+def differing_sites(rng, model, n_sites=6, n=80, spread=0.3):
+    """Return rows of sites, by name, each drawn from a model around the given one."""
+    return {
+        f"site {m}": Rows(*random_rows(rng, nearby(rng, model, spread), n)) for m in range(n_sites)
+    }
+
+
+def how_they_differ(model, sites, **options):
+    """Return how sites differ, from what they say about a model."""
+    pooled = Scaling.of(np.concatenate([rows.X for rows in sites.values()]))
+    scaling = Scaling.of(next(iter(sites.values())).X)
+    replies = [
+        site_information(name, model, scaling, rows, scatter=True) for name, rows in sites.items()
+    ]
+    return between_sites(model, scaling, pooled, replies, **options)
 
 
 # -- the model ---------------------------------------------------------------------------------

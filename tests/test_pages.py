@@ -23,6 +23,7 @@ BLOCK = re.compile(r"^```(console|sh|python|json|text)\n(.*?)^```$", re.MULTILIN
 HERE = ["--n-jobs", "1"]  # fits in this process
 
 FEDERATION = "examples/flower/federation.py"  # which tests/federation/flower/test_flower.py starts
+PERSONAL = "tests/cli/test_personalise.py"
 ENGINES = "tests/workers/engines/test_engines.py"
 ELSEWHERE = {
     # beginning of a command: why it is not run here, the file that does and the words it has there
@@ -42,6 +43,10 @@ ELSEWHERE = {
     "export FLWR_": ("settings of Flower", FEDERATION, "FLWR_TELEMETRY_ENABLED"),
     "cat ~/.flwr": ("shows a file", FEDERATION, "config.toml"),
     "otmoe fit lyon.csv": ("rows that the reader has", "tests/cli/test_sites.py", "--classes"),
+    "otmoe personalise ": ("rows of sites that differ", PERSONAL, "personalise"),
+    "otmoe evaluate mine.json": ("rows of sites that differ", PERSONAL, "evaluate"),
+    "otmoe evaluate refined.json": ("rows of sites that differ", PERSONAL, "evaluate"),
+    "otmoe predict mine.json": ("rows of sites that differ", PERSONAL, "predict"),
     "otmoe run s3://": ("needs a bucket and a cluster", ENGINES, "LocalCluster"),
 }
 ELSEWHERE_IN_PYTHON = {

@@ -8,7 +8,7 @@ from otmoe.data.features import FeatureSpec
 from otmoe.data.shards import shards_from
 from otmoe.data.sketch import Sketch
 from otmoe.datasets import simulate
-from otmoe.documents.files import load_features, load_model
+from otmoe.documents.files import load_between, load_features, load_model
 from otmoe.documents.message import LocalModel
 from otmoe.documents.model_file import save_model
 from otmoe.estimators import (
@@ -48,6 +48,7 @@ __all__ = [
     "aggregate",
     "candidate_scores",
     "draw_support",
+    "load_between",
     "load_features",
     "load_model",
     "observed_inference",

@@ -309,7 +309,8 @@ def test_groups_by_files_are_those_of_pooled_rows(grouped, inbox):
 def test_a_site_that_does_not_agree_is_named_at_every_step(grouped, inbox):
     for name in SITES:
         found = reply(inbox, name, 1, "--force", *([] if name == "Lyon" else GROUPS))
-        asked = f"warning: {Warn.SHELL_SANDWICH_ASKED()}"
+        why = "for standard errors by the sandwich"
+        asked = f"warning: {Warn.SHELL_SANDWICH_ASKED(why=why)}"
         assert (asked in found.stderr) == (name == "Lyon")
     state = Path("state.json").read_text()
     Path("state.json").write_text(state.replace('"most_rounds": null', '"most_rounds": 2'))
@@ -350,7 +351,7 @@ def test_inspect_explains_a_scatter(grouped, inbox):
     assert report["groups"] == 40 and report["warnings"] == []
     assert "scatter" in {part["name"] for part in report["parts"]}
     assert report["bytes"] == sum(part["bytes"] for part in report["parts"])
-    assert "Its scatter has 66 numbers" in fine("inspect", "Lyon.round1.reply.json").stdout
+    assert "Its scatter B has 66 numbers" in fine("inspect", "Lyon.round1.reply.json").stdout
     assert told("inspect", "round1.request.json")["sandwich"]
     assert "of sites that agree to send it" in " ".join(
         fine("inspect", "state.json").stdout.split()

@@ -67,7 +67,7 @@ def test_a_new_site_gets_the_mean_and_then_its_own(fitted):
     X, y, _ = drawn(7, 1000, site=SITES)
     X_test, y_test, _ = drawn(8, 1000, site=SITES)
     mean = fitted.personalise(X[:1], y[:1], sample_weight=[1e-9])
-    centre = fitted.prior_.centre
+    centre = fitted.between_.personal_prior.centre
     assert_allclose(mean.model_.to_vector(), centre.to_vector(), atol=1e-4)
     few, many = (fitted.personalise(X[:n], y[:n]) for n in (20, 1000))
     errors = [squared_error(model, X_test, y_test) for model in (mean, few, many)]
@@ -83,7 +83,7 @@ def test_names_of_columns_stay(fitted):
     assert_allclose(
         est.predict(table, site=site)[site == 3], est.predict(table[site == 3], site="3")
     )
-    tau = est.prior_.tau
+    tau = est.between_.personal_prior.tau
     assert tau["expert intercepts"] > 0 == tau["expert slopes"] == tau["log-variances"]
     new = est.personalise(table[:20], y[:20])
     assert_array_equal(new.feature_names_in_, ["age", "dose"])
@@ -123,8 +123,8 @@ def test_workers_give_the_same():
     here = personal_shards(shards, model, scaling=Scaling.of(X))
     with ThreadPoolExecutor(2) as pool:
         there = personal_shards(shards, model, scaling=Scaling.of(X), workers=Workers(pool))
-    assert there.strength == here.strength
-    assert there.prior.tau == here.prior.tau
+    assert there.between.strength == here.between.strength
+    assert there.between.prior.tau == here.between.prior.tau
     for name in here.fits:
         assert_array_equal(there.fits[name].model.to_vector(), here.fits[name].model.to_vector())
 
@@ -143,6 +143,6 @@ def test_what_is_not_there_is_refused(fitted):
 def test_where_no_difference_predicts_the_common_model_stays():
     X, y, site = drawn(0, tau=0.0)
     est = DistributedMoERegressor(1, personal="auto", random_state=0).fit(X, y, site=site)
-    if est.strength_ == 0:
+    if est.between_.strength == 0:
         assert_allclose(est.predict(X, site=site), est.predict(X))
     assert np.mean(np.abs(est.predict(X, site=site) - est.predict(X))) < 0.05

@@ -19,12 +19,14 @@ from families import FAMILIES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
-from oracles import message, random_model
+from oracles import differing_sites, how_they_differ, message, random_model
 
-from otmoe import FeatureSpec, LocalModel, Sketch, aggregate, load_model, report, save_model
+from otmoe import FeatureSpec, LocalModel, Sketch, aggregate, report, save_model
 from otmoe.aggregation import METHODS
 from otmoe.data.columns import Column
+from otmoe.documents.files import load_model_file
 from otmoe.documents.json_schema import json_schema
+from otmoe.documents.model_file import ModelFile
 from otmoe.documents.state import RefineState
 from otmoe.federation.rounds import begin, reply_to, request_of, step
 from otmoe.likelihood.rows import Rows, Scaling
@@ -271,6 +273,14 @@ def merged_file(family):
         return path.read_text()
 
 
+@cache
+def personal_file(family):
+    """Return a model file that says how sites differ."""
+    rng, model = np.random.default_rng(2), MESSAGES[family].model
+    between = how_they_differ(model, differing_sites(rng, model, 3))
+    return ModelFile(model, SPEC, {"made by": "Åsa"}, None, between).to_json()
+
+
 @pytest.mark.parametrize("part", range(max(CASES // 5 // PART, 1)))
 def test_a_spoilt_file_of_a_model_or_of_features_is_refused_or_valid(part, tmp_path):
     path = tmp_path / "upload.json"
@@ -280,6 +290,8 @@ def test_a_spoilt_file_of_a_model_or_of_features_is_refused_or_valid(part, tmp_p
             family = one_of(rng, list(FAMILIES))
             if case % 4 == 1:
                 save_model(MESSAGES[family].model, path, {"made by": "Åsa"}, SPEC)
+            elif case % 8 == 3:
+                path.write_text(personal_file(family))
             else:
                 path.write_text(merged_file(family))
         else:
@@ -287,7 +299,12 @@ def test_a_spoilt_file_of_a_model_or_of_features_is_refused_or_valid(part, tmp_p
         path.write_bytes(one_of(rng, WAYS[:7])(path.read_bytes(), rng))
         try:
             if case % 2:
-                model = load_model(path)
+                file = load_model_file(path)
+                model, between = file.model, getattr(file, "between", None)
+                if between is not None:
+                    assert type(file).from_json(file.to_json()).to_json() == file.to_json()
+                    for effect in between.sites:
+                        between.model_of(effect.site)
                 assert np.all(np.isfinite(model.predict(np.zeros((3, model.n_features)))))
                 assert report(path).count("<script") == 2
             else:

@@ -27,6 +27,7 @@ from otmoe import (
     save_model,
 )
 from otmoe.documents.aggregation import AggregationRecord
+from otmoe.documents.between import BetweenRecord
 from otmoe.model.experts import GaussianExperts, MultinomialExperts, PoissonExperts
 from otmoe.model.gate import SoftmaxGate
 from otmoe.text.errors import MessageError
@@ -685,4 +686,5 @@ def test_the_documentation_has_every_field():
             yield from paths(inner, f"{prefix}{key}.") if nested else [prefix + key]
 
     merging = {f"aggregation.{name}" for name in AggregationRecord.model_fields}
-    assert documented == {*paths(document), "about", *merging}
+    differing = {f"between.{name}" for name in BetweenRecord.model_fields}
+    assert documented == {*paths(document), "about", *merging, *differing}

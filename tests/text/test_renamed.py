@@ -18,7 +18,6 @@ SHELL = {
     "fit": ["--starts", "--share-support"],
     "aggregate": ["--points"],
     "elbow": ["--points"],
-    "evaluate": ["--site"],
     "features": ["--site"],
 }
 

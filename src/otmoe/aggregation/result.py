@@ -17,6 +17,7 @@ from otmoe.data.features import FeatureSpec
 from otmoe.documents.message import LocalModel
 from otmoe.documents.model_file import save_model
 from otmoe.inference import Inference, one_round_refusal, refined_inference
+from otmoe.inference.between import Between
 from otmoe.likelihood.fit import Fit
 from otmoe.likelihood.rounds import Refinement
 from otmoe.likelihood.rows import take_rows
@@ -215,6 +216,7 @@ class Aggregation:
         path: str | os.PathLike[str],
         about: dict[str, Any] | None = None,
         features: FeatureSpec | None = None,
+        between: Between | None = None,
     ) -> None:
         """Write the model and how it was merged to a file, whole or not at all.
 
@@ -228,9 +230,11 @@ class Aggregation:
             What else the file should say: text, numbers or booleans by name.
         features : FeatureSpec, optional
             How columns become the model's features; by default as the messages have it.
+        between : Between, optional
+            How the sites differ, for ``otmoe personalise``.
         """
         features = self.messages[0].features if features is None else features
-        save_model(self.model, path, about, features, self.document())
+        save_model(self.model, path, about, features, self.document(), between)
 
     def document(self) -> dict[str, Any]:
         """Return how the model was merged, as it stands in a model file; without the model."""

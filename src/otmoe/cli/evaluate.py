@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import click
 from rich.table import Table
 
-from otmoe.cli import options
+from otmoe.cli import between, options
 from otmoe.cli.common import NAMED, Command, data, option, progress, say, speech, warn
 from otmoe.cli.tables import listed, table_of
 from otmoe.documents.files import load_model_file
@@ -46,6 +46,7 @@ Give rows that the model was not fitted to, or it will look better than it is.""
     help="Tell the values of this column apart too.",
 )
 @options.missing()
+@between.site("Model")
 @speech
 def evaluate(
     model: Path,
@@ -54,6 +55,7 @@ def evaluate(
     weight: str | None,
     site_column: str | None,
     missing: Literal["error", "drop"],
+    site: str | None,
     as_json: bool,
     quiet: bool,
 ) -> None:
@@ -64,9 +66,10 @@ def evaluate(
     counts the deviance as well; for classes the accuracy and the log loss.
     """
     file = load_model_file(model)
+    used = between.model_for(file, model, site)
     with progress("files", quiet) as report:
         found = evaluate_files(
-            file.model,
+            used,
             data,
             target,
             features=file.features,
@@ -78,9 +81,10 @@ def evaluate(
     if found.dropped:
         warn(Warn.ROWS_DROPPED(rows=found.dropped))
     total = found.total
-    said = {
+    said: dict[str, Any] = {
         "command": "evaluate",
         "model": str(model),
+        **({} if site is None else {"site": site}),
         "rows": total.n_rows,
         "dropped": found.dropped,
         "weight": total.weight,

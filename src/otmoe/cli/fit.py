@@ -27,7 +27,8 @@ from otmoe.cli.common import (
     usage,
     warn,
 )
-from otmoe.cli.inspect import parts_of, parts_table, privacy, shared_rows, total_of
+from otmoe.cli.inspect import privacy, shared_rows
+from otmoe.cli.parts import parts_of, parts_table, total_of
 from otmoe.cli.words import told
 from otmoe.data.features import FeatureSpec
 from otmoe.data.shards import FileShard, joined

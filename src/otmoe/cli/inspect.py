@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,9 @@ import numpy as np
 from rich.table import Table
 
 from otmoe import FeatureSpec, LocalModel
+from otmoe.cli.between import between_lines, between_report
 from otmoe.cli.common import Command, few, option, say, speech
+from otmoe.cli.parts import parts_of, parts_table, total_of
 from otmoe.cli.tables import listed, table_of
 from otmoe.cli.words import told
 from otmoe.data.shards import ROWS_PER_PARAMETER
@@ -26,106 +27,7 @@ from otmoe.model.mixture import MoE
 from otmoe.text.notices import Notice
 from otmoe.text.records import notice_document
 from otmoe.text.sentences import Warn
-from otmoe.text.strict_json import BRACES, named, sizes_of
-
-PARTS = {
-    "model": (
-        "parameters",
-        "coefficients of gate and experts, estimated from all rows together; they can tell of "
-        "single rows where an expert has hardly more rows than coefficients",
-    ),
-    "features": (
-        "features",
-        "names of the columns, levels of categories, centres and scales: the file that all share",
-    ),
-    "constant_features": (
-        "constant features",
-        "features that never varied, each with the value that all rows have in common",
-    ),
-    "sketch": (
-        "sketch",
-        "how the covariates are spread: a few normal distributions (weights, means, covariances), "
-        "shares of levels, values that never vary; no row",
-    ),
-    "grams": (
-        "Grams",
-        "sums of products of covariates, as each expert weighs the rows: for levels these are "
-        "counts; with the coefficients they give away x AND y of a row that is alone in a level",
-    ),
-    "support": (
-        "support rows",
-        "ROWS OF THE DATA: the covariates of single rows as they are, without the response",
-    ),
-    "x_mean": ("means", "the mean of every covariate over the site's rows"),
-    "x_var": ("variances", "the variance of every covariate over the site's rows"),
-    "mass": ("mass", "how many of the site's rows each expert answers for"),
-    "score": (
-        "score",
-        "how the likelihood of the site's rows changes with each parameter: sums over rows of "
-        "residuals times covariates",
-    ),
-    "information": (
-        "information",
-        "how sharply it does, pair by pair: sums over rows of products of covariates, weighted by "
-        "how surprising y is; with few rows, or with a level that one row has, x AND y of single "
-        "rows can be worked out",
-    ),
-    "scatter": (
-        "scatter",
-        "how far the score differs from group to group, or row to row: for each pair of parameters "
-        "a product of scores, summed over groups; no label; that of a group which is much larger "
-        "than the others, or has a level alone, can be worked out",
-    ),
-    "scaling": ("scaling", "centres and scales in which sites answer, from the support points"),
-    "pooled": ("pooled scaling", "mean and standard deviation of the covariates over all sites"),
-    "best": ("sums", "what the sites have answered about the best model so far, summed"),
-    "aggregation": (
-        "how it was merged",
-        "names of the sites, their rows, weights, what they sent; mean, spread and middle 95 % of "
-        "every feature at the support points; for `otmoe report`",
-    ),
-}
-"""Parts of a file that are told apart, by their field: what they are called, what they reveal."""
-
-
-_REST = {
-    "local model": (
-        "about",
-        "name of the site, number of rows, log-likelihood, how the fit went, versions of software",
-    ),
-    "model": ("about", "what the author says about the model, versions of software"),
-    "features": PARTS["features"],
-    "refine request": ("about", "number and digest of the round, versions of software"),
-    "refine reply": (
-        "about",
-        "name of the site, number of rows, log-likelihood, round and digest, versions of software",
-    ),
-    "refine state": ("about", "rounds so far, sites with their rows, versions of software"),
-}
-
-
-@dataclass(frozen=True)
-class Part:
-    """A part of a file.
-
-    Attributes
-    ----------
-    name : str
-    reveals : str
-    bytes : int
-    """
-
-    name: str
-    reveals: str
-    bytes: int
-
-
-def parts_of(document: dict[str, Any]) -> list[Part]:
-    """Return the parts of a document, in the size that otmoe writes them in."""
-    sizes = sizes_of(document)
-    found = [Part(*PARTS[field], sizes[field]) for field in PARTS if document.get(field)]
-    left = sum(sizes.values()) + BRACES - sum(part.bytes for part in found)
-    return [Part(*_REST[document["otmoe"]], bytes=left), *found]
+from otmoe.text.strict_json import named
 
 
 def shared_rows(message: LocalModel) -> int:
@@ -158,7 +60,16 @@ def scatter_words(reply: RefineReply) -> list[str]:
         return []
     size = len(np.triu_indices(len(found.matrix))[0])
     over = f"{found.n_rows:,} rows" if found.n_groups is None else f"{found.n_groups:,} groups"
-    return [f"Its scatter has {size:,} numbers, each a sum over {over}; it holds no label."]
+    return [
+        f"Its scatter B has {size:,} numbers, each a sum over {over} of products of two scores; it "
+        "holds no label. It says how uncertain the score is: for the sandwich, and for how much of "
+        "the differences between sites is chance."
+    ]
+
+
+def why_scatter(between: bool) -> str:
+    """Say what a scatter is asked for."""
+    return f"for standard errors by the sandwich{' and for how sites differ' if between else ''}"
 
 
 def few_groups(reply: RefineReply) -> tuple[Notice, ...]:
@@ -168,19 +79,6 @@ def few_groups(reply: RefineReply) -> tuple[Notice, ...]:
         return ()
     what, P = "rows" if found.n_groups is None else "groups", len(found.matrix)
     return (Warn.SHELL_FEW_GROUPS(groups=found.n_scores, what=what, parameters=P),)
-
-
-def total_of(size: int, parts: Sequence[Part]) -> str:
-    """Say how large a file is."""
-    otherwise = size != sum(part.bytes for part in parts)
-    note = " (the file; the parts are counted as otmoe would write them)" if otherwise else ""
-    return f"{size:,} bytes in all{note}."
-
-
-def parts_table(parts: Iterable[Part]) -> Table:
-    """Return the parts as a table."""
-    rows = [(part.name, f"{part.bytes:,}", part.reveals) for part in parts]
-    return table_of(["part", "bytes", "what it reveals"], rows, {"part", "what it reveals"})
 
 
 @click.command(
@@ -224,6 +122,10 @@ def inspect(file: Path, coefficients: bool, as_json: bool, quiet: bool) -> None:
     elif isinstance(found, ModelFile | LocalModel):
         model, spec = found.model, found.features
         report |= {"about": document.get("about", {}), **_of_model(model)}
+        between = found.between if isinstance(found, ModelFile) else None
+        if between is not None:
+            report["between"] = between_report(between) | {"warnings": told(between.warnings)}
+            lines += between_lines(between) + [str(warning) for warning in between.warnings]
     if spec is not None:
         report |= {"columns": list(spec.names), "features": list(spec.feature_names)}
     if isinstance(found, LocalModel):
@@ -270,11 +172,13 @@ def _of_reply(reply: RefineReply) -> dict[str, Any]:
 
 def _of_round(found: RefineRequest | RefineState) -> dict[str, Any]:
     if isinstance(found, RefineRequest):
-        return {"round": found.round, "digest": found.digest, "sandwich": found.sandwich}
+        asks = {"sandwich": found.sandwich, "between": found.between}
+        return {"round": found.round, "digest": found.digest, **asks}
     best = found.refinement.best
     return {
         "rounds": found.refinement.rounds,
         "sandwich": found.refinement.sandwich,
+        "between": found.between,
         "unscattered": list(best.unscattered if best else ()),
         "sites": dict(found.sites),
         "state": str(found.refinement.status),
@@ -313,7 +217,8 @@ def _about(report: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "rounds", report["state"]
     if report.get("sandwich"):
         lacking = f"; without it: {few(report['unscattered'])}" if report.get("unscattered") else ""
-        yield "asks for", f"the scatter too, of sites that agree to send it{lacking}"
+        why = why_scatter(bool(report["between"]))
+        yield "asks for", f"the scatter too, {why}, of sites that agree to send it{lacking}"
     for name, value in report.get("about", {}).items():
         yield name, str(value)
     if "experts" in report:

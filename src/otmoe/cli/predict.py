@@ -7,6 +7,7 @@ from typing import Literal
 
 import click
 
+from otmoe.cli import between
 from otmoe.cli.common import (
     Command,
     Levels,
@@ -50,6 +51,7 @@ Rows stay in their order. Columns that --keep takes from CSV are text.""",
     section="What to predict",
     help="The most probable expert as well, from 0.",
 )
+@between.site("What to predict")
 @option("--keep", type=Names(), section="Rows", help="Columns of DATA to take along.")
 @option(
     "--missing",
@@ -66,6 +68,7 @@ def predict(
     quantiles: list[float] | None,
     proba: bool,
     expert: bool,
+    site: str | None,
     keep: list[str] | None,
     missing: Literal["error", "keep"],
     output: Path,
@@ -81,7 +84,7 @@ def predict(
     check_output(output, force)
     file = load_model_file(model)
     predictor = Predictor(
-        file.model,
+        between.model_for(file, model, site),
         file.features,
         quantiles or (),
         expert=expert,

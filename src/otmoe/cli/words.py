@@ -28,6 +28,9 @@ SHELL = {
     "sample; name the features without it by --columns.",
     Error.NO_FEATURE.code: "column {column!r} holds {kind}, which is no feature; turn it into "
     "numbers or text, or name the features without it by --columns.",
+    Error.NO_SPREAD.code: "how sites differ cannot be said: {sites} sent no scatter of scores; "
+    "start again from the refined model, and have them answer with --scatter (or --groups), or "
+    "leave them out (--exclude).",
     Error.TARGET_IS_TEXT.code: "the target holds text; give numbers, or fit it with "
     "--family classes.",
 }

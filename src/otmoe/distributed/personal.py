@@ -10,10 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
 from otmoe.data.shards import Shard, grouped_by
 from otmoe.distributed.rounds import Question, information_local
 from otmoe.distributed.task import read, rows_in, rows_of
 from otmoe.inference.between import Between, between_sites
+from otmoe.inference.effects import Comparison
 from otmoe.likelihood.forecast import Forecast, best_strength, forecast
 from otmoe.likelihood.prior import PersonalFit, Prior, fit_with_prior
 from otmoe.likelihood.rounds import pooled_scaling
@@ -31,12 +34,7 @@ class PersonalModels:
     Attributes
     ----------
     between : Between
-        How shards differ.
-    strength : float
-        Factor of the deviations in it that predicts best; 0 where no difference does.
-    prior : Prior
-        What the models were fitted with: that of `between` with this factor, or the common model
-        where it is 0.
+        How shards differ, with the strength that predicts best and what shards have compared.
     fits : dict of PersonalFit
         By the name of the shard.
     forecasts : dict of Forecast
@@ -44,8 +42,6 @@ class PersonalModels:
     """
 
     between: Between
-    strength: float
-    prior: Prior
     fits: Mapping[str, PersonalFit] = field(repr=False)
     forecasts: Mapping[str, Forecast] = field(repr=False)
 
@@ -133,15 +129,26 @@ def personal_shards(
     ]
     forecasts = asked(_forecast_local, tasks)
     strength = best_strength(forecasts)
+    forecasts = [replace(found, strength=strength) for found in forecasts]
+    between = _compared(between, forecasts, strength)
     # 3) a model for each
-    prior = between.prior.strengthened(strength)
-    if strength == 0.0:
-        prior = replace(prior, centre=model)
+    prior = between.personal_prior
     fits = asked(_fit_local, [replace(task, prior=prior) for task in tasks])
     return PersonalModels(
         between,
-        strength,
-        prior,
         dict(zip(names, fits, strict=True)),
-        {f.site: replace(f, strength=strength) for f in forecasts},
+        {found.site: found for found in forecasts},
     )
+
+
+def _compared(between: Between, forecasts: Sequence[Forecast], strength: float) -> Between:
+    """Return how sites differ, with what each has compared."""
+    by_site = {found.site: found for found in forecasts}
+
+    def comparison(found: Forecast) -> Comparison:
+        value = {name: score.value for name, score in found.scores.items()}
+        known = {name: v if np.isfinite(v) else None for name, v in value.items()}
+        return Comparison(known.get("own"), known["common"], known["personal"], found.best)
+
+    sites = [replace(s, comparison=comparison(by_site[s.site])) for s in between.sites]
+    return replace(between, strength=strength, sites=tuple(sites))

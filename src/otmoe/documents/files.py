@@ -11,6 +11,7 @@ from otmoe.documents.model_file import ModelFile
 from otmoe.documents.reply import RefineReply
 from otmoe.documents.request import RefineRequest
 from otmoe.documents.state import RefineState
+from otmoe.inference.between import Between
 from otmoe.model.mixture import MoE
 from otmoe.text.document import Document, kind_of
 from otmoe.text.errors import fail
@@ -114,3 +115,20 @@ def load_features(path: str | os.PathLike[str], limits: Limits = LIMITS) -> Feat
         wanted = f"{shown(ModelFile.kind)} or {shown(FeatureSpec.kind)}"
         fail(named(path), "otmoe", Error.OTHER_DOCUMENT, kind=shown(found.kind), wanted=wanted)
     return found.features
+
+
+def load_between(path: str | os.PathLike[str], limits: Limits = LIMITS) -> Between | None:
+    """Read how sites differ, from a model file.
+
+    Parameters
+    ----------
+    path : str or path
+    limits : Limits
+        How much is read.
+
+    Returns
+    -------
+    Between or None
+        None where the file says nothing about it: the sites were not asked.
+    """
+    return ModelFile.load(path, limits).between

@@ -84,56 +84,62 @@ def _experts_record(family: type[Experts]) -> type[Record]:
 
 
 def check_model(
-    model: ModelRecord, features: FeaturesRecord | None, source: str, limits: Limits | None
+    model: ModelRecord,
+    features: FeaturesRecord | None,
+    source: str,
+    limits: Limits | None,
+    at: str = "model",
 ) -> None:
     """Check a model and the features beside it; its experts become those of its family."""
-    experts = typed(experts_record(model.family), model.experts, source, ("model", "experts"))
+    place = (*at.split("."), "experts")
+    experts = typed(experts_record(model.family), model.experts, source, place)
     model.experts.clear()
     model.experts.update(experts)
-    _check_parts(model, source, limits)
+    _check_parts(model, source, limits, at)
     if features is not None:
         _check_features(features, model, source)
 
 
-def _check_parts(model: ModelRecord, source: str, limits: Limits | None) -> None:
+def _check_parts(model: ModelRecord, source: str, limits: Limits | None, at: str) -> None:
     """Check that the parts of a model agree; the shape is that of the experts' coefficients."""
     coef, gate = model.experts["coef"], model.gate
-    shape = _shape(coef, "model.experts.coef", source)
+    shape = _shape(coef, f"{at}.experts.coef", source)
     K, p = shape[0], shape[-1]
     if limits is not None:
         limits.check("experts", K, source)
         limits.check("features", p - 1, source)
         limits.check("classes", shape[1] if len(shape) == 3 else 0, source)
     for name, value in model.experts.items():
-        _check_shape(value, shape if name == "coef" else (K,), f"model.experts.{name}", source)
-    _check_shape(gate.coef, (K, p), "model.gate.coef", source)
+        _check_shape(value, shape if name == "coef" else (K,), f"{at}.experts.{name}", source)
+    _check_shape(gate.coef, (K, p), f"{at}.gate.coef", source)
     if len(shape) == 3:
         if shape[1] < 2:
-            fail(source, "model.experts.coef[0]", Error.ONE_CLASS)
+            fail(source, f"{at}.experts.coef[0]", Error.ONE_CLASS)
         reference = np.arange(shape[1])[:, None] == shape[1] - 1
         reason = "the last class is the reference"
-        _check_zero(np.array(coef), reference, "model.experts.coef", reason, source)
-    _check_columns(gate.columns, p, source)
+        _check_zero(np.array(coef), reference, f"{at}.experts.coef", reason, source)
+    _check_columns(gate.columns, p, f"{at}.gate.columns", source)
     reference = np.arange(K)[:, None] == K - 1
     reason = "the last expert is the reference"
-    _check_zero(np.array(gate.coef), reference, "model.gate.coef", reason, source)
+    _check_zero(np.array(gate.coef), reference, f"{at}.gate.coef", reason, source)
     if gate.columns is not None:
         unused = ~np.isin(np.arange(p), gate.columns)
-        reason = "`model.gate.columns` leaves this column out"
-        _check_zero(np.array(gate.coef), unused, "model.gate.coef", reason, source)
+        reason = f"`{at}.gate.columns` leaves this column out"
+        _check_zero(np.array(gate.coef), unused, f"{at}.gate.coef", reason, source)
     names = model.feature_names
     if names is not None:
         if len(names) != p - 1:
             fail(
                 source,
-                "model.feature_names",
+                f"{at}.feature_names",
                 Error.LENGTH_OF_NAMES,
                 length=len(names),
                 wanted=p - 1,
             )
-        check_distinct(names, "model.feature_names", source)
+        check_distinct(names, f"{at}.feature_names", source)
     if model.classes is not None:
-        _check_classes(model.classes, FAMILIES[model.family].n_classes_of(shape), source)
+        n_classes = FAMILIES[model.family].n_classes_of(shape)
+        _check_classes(model.classes, n_classes, f"{at}.classes", source)
 
 
 def _shape(value: Any, path: str, source: str) -> tuple[int, ...]:
@@ -162,8 +168,7 @@ def _check_zero(array: Floats, where: Floats, path: str, reason: str, source: st
         fail(source, place, Error.NOT_ZERO, value=shown(float(array[tuple(index)])), reason=reason)
 
 
-def _check_columns(columns: list[int] | None, p: int, source: str) -> None:
-    path = "model.gate.columns"
+def _check_columns(columns: list[int] | None, p: int, path: str, source: str) -> None:
     if columns is None:
         return
     for i, column in enumerate(columns):
@@ -174,8 +179,7 @@ def _check_columns(columns: list[int] | None, p: int, source: str) -> None:
         fail(source, path, Error.GATE_WITHOUT_INTERCEPT)
 
 
-def _check_classes(classes: list[Any], n_classes: int, source: str) -> None:
-    path = "model.classes"
+def _check_classes(classes: list[Any], n_classes: int, path: str, source: str) -> None:
     if n_classes == 0:
         fail(source, path, Error.NO_CLASSES_HERE)
     if len(classes) != n_classes:

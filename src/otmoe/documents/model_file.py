@@ -1,4 +1,4 @@
-"""Model files: a model, what its author says about it and, if it was merged, how."""
+"""Model files: a model, what its author says about it, how it was merged, how sites differ."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from otmoe.data.features import FeatureSpec, FeaturesRecord
 from otmoe.documents.aggregation import AggregationRecord, check_aggregation
+from otmoe.documents.between import BetweenRecord, between_document, between_of, check_between
 from otmoe.documents.model import (
     ModelRecord,
     check_model,
@@ -17,6 +18,7 @@ from otmoe.documents.model import (
     model_of,
     versions_used,
 )
+from otmoe.inference.between import Between
 from otmoe.model.mixture import MoE
 from otmoe.text.document import Document
 from otmoe.text.outputs import write_whole
@@ -25,7 +27,7 @@ from otmoe.text.strict_json import UNLIMITED, Limits, to_text
 
 
 class ModelFileRecord(Record):
-    """A model, what its author wanted to say about it and, if it was merged, how."""
+    """A model, what its author wanted to say about it, how it was merged, how sites differ."""
 
     otmoe: Literal["model"]
     schema_version: Version
@@ -33,6 +35,7 @@ class ModelFileRecord(Record):
     features: FeaturesRecord | None = None
     model: ModelRecord
     aggregation: AggregationRecord | None = None
+    between: BetweenRecord | None = None
     versions: Map[Line, Line] = {}
 
 
@@ -49,6 +52,8 @@ class ModelFile(Document):
         What its author says about it.
     aggregation : AggregationRecord, optional
         How the model was merged.
+    between : Between, optional
+        How the sites differ, and the prior for one more.
     """
 
     kind: ClassVar[str] = "model"
@@ -58,15 +63,17 @@ class ModelFile(Document):
     features: FeatureSpec | None = field(default=None, repr=False)
     about: dict[str, Any] = field(default_factory=dict, repr=False)
     aggregation: AggregationRecord | None = field(default=None, repr=False)
+    between: Between | None = field(default=None, repr=False)
 
     def body(self) -> dict[str, Any]:
         """Return what the file holds, below its kind and version."""
-        how = self.aggregation
+        how, spread = self.aggregation, self.between
         return {
             "about": self.about,
             **features_part(self.features),
             "model": model_document(self.model),
             **({} if how is None else {"aggregation": how.model_dump(exclude_unset=True)}),
+            **({} if spread is None else {"between": between_document(spread)}),
             "versions": versions_used(),
         }
 
@@ -79,7 +86,11 @@ class ModelFile(Document):
         if record.aggregation is not None:
             sizes = model.n_experts, model.n_features, model.n_parameters
             check_aggregation(record.aggregation, *sizes, source, limits)
-        return cls(model, features_of(record.features), record.about, record.aggregation)
+        between = None
+        if record.between is not None:
+            check_between(record.between, model, source, limits)
+            between = between_of(record.between)
+        return cls(model, features_of(record.features), record.about, record.aggregation, between)
 
 
 def save_model(
@@ -88,6 +99,7 @@ def save_model(
     about: dict[str, Any] | None = None,
     features: FeatureSpec | None = None,
     aggregation: dict[str, Any] | None = None,
+    between: Between | None = None,
 ) -> None:
     """Write a model to a file, whole or not at all.
 
@@ -104,6 +116,8 @@ def save_model(
     aggregation : dict, optional
         How the model was merged, from :meth:`otmoe.Aggregation.document`, for ``otmoe report``;
         :meth:`otmoe.Aggregation.save` writes a model with it.
+    between : Between, optional
+        How the sites differ, for ``otmoe personalise``; :func:`load_between` returns it.
 
     Examples
     --------
@@ -118,7 +132,7 @@ def save_model(
     True
     """
     document = {
-        **ModelFile(model, features, {} if about is None else about).document(),
+        **ModelFile(model, features, {} if about is None else about, None, between).document(),
         **({} if aggregation is None else {"aggregation": aggregation}),
     }
     ModelFile.from_document(document, "model", UNLIMITED)

@@ -35,6 +35,7 @@ class RequestRecord(Record):
     digest: Line
     moments: bool = False
     sandwich: bool = False
+    between: bool = False
     scaling: ScalingRecord
     features: FeaturesRecord | None = None
     model: ModelRecord
@@ -59,6 +60,8 @@ class RefineRequest(Document):
         Whether means and variances of the features are asked for: once is enough.
     sandwich : bool
         Whether the scatter of the scores is asked for, of sites that agree to send it.
+    between : bool
+        Whether it shall also say how sites differ.
     """
 
     kind: ClassVar[str] = "refine request"
@@ -70,6 +73,7 @@ class RefineRequest(Document):
     features: FeatureSpec | None = field(default=None, repr=False)
     moments: bool = False
     sandwich: bool = False
+    between: bool = False
 
     @property
     def digest(self) -> str:
@@ -83,6 +87,7 @@ class RefineRequest(Document):
             "digest": self.digest,
             "moments": self.moments,
             **({"sandwich": True} if self.sandwich else {}),
+            **({"between": True} if self.between else {}),
             "scaling": scaling_document(self.scaling, self.model),
             **features_part(self.features),
             "model": model_document(self.model),
@@ -97,7 +102,8 @@ class RefineRequest(Document):
         model = model_of(record.model)
         check_scaling(record.scaling, model.n_features, "scaling", source)
         features, scaling = features_of(record.features), scaling_of(record.scaling)
-        found = cls(record.round, model, scaling, features, record.moments, record.sandwich)
+        asked = record.moments, record.sandwich, record.between
+        found = cls(record.round, model, scaling, features, *asked)
         if record.digest != found.digest:
             fail(source, "digest", Error.DIGEST)
         return found

@@ -87,6 +87,7 @@ class StateRecord(Record):
     alpha: NotNegative
     expert_alpha: NotNegative = 0.0
     sandwich: bool = False
+    between: Literal["auto", "gate", "intercepts"] | None = None  # what may differ between sites
     kept: bool | None = None  # the last step, once sites have looked at it
     sites: Map[Site, Positive]
     rounds: Rounds
@@ -148,6 +149,8 @@ class RefineState(Document):
     features : FeatureSpec, optional
     aggregation : AggregationRecord, optional
         How the model was merged that the rounds began with, for the file of the last one.
+    between : {"auto", "gate", "intercepts"}, optional
+        What may differ between sites; none if nobody wants to know how they do.
     """
 
     kind: ClassVar[str] = "refine state"
@@ -158,6 +161,7 @@ class RefineState(Document):
     rounds: int | str = "auto"
     features: FeatureSpec | None = field(default=None, repr=False)
     aggregation: AggregationRecord | None = field(default=None, repr=False)
+    between: str | None = None
 
     checked: InitVar[bool] = False
 
@@ -204,6 +208,7 @@ class RefineState(Document):
             "alpha": float(state.ridge.gate),
             "expert_alpha": float(state.ridge.experts),
             **({"sandwich": True} if state.sandwich else {}),
+            **({} if self.between is None else {"between": self.between}),
             **({} if state.kept is None else {"kept": state.kept}),
             "sites": dict(self.sites),
             "rounds": state.rounds,
@@ -239,8 +244,8 @@ class RefineState(Document):
             record.kept,
         )
         rounds = "auto" if record.most_rounds is None else record.most_rounds
-        features = features_of(record.features)
-        return cls(state, record.sites, rounds, features, record.aggregation, checked=True)
+        about = features_of(record.features), record.aggregation, record.between
+        return cls(state, record.sites, rounds, *about, checked=True)
 
 
 def _best_document(best: Best) -> dict[str, Any]:

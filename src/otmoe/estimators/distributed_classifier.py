@@ -69,10 +69,6 @@ class DistributedMoEClassifier(DistributedMoE, MoEClassifier):
     forecasts_ : dict of Forecast
         With `personal`: how well the site's own, the common and the personal model predict rows of
         the site that they have not seen, and which of them is best.
-    strength_ : float
-        With `personal`: the factor of the deviations in `between_` that predicts best.
-    prior_ : Prior
-        With `personal`: what personal models are drawn to, and how strongly.
     timings_ : dict
         Seconds on the clock: `search`, `fits`, `aggregation`, `refine`, `personal`, and `total`.
     refitted_ : tuple of str

@@ -16,7 +16,7 @@ from otmoe.estimators.fitted import FittedMoE
 from otmoe.inference.between import Between
 from otmoe.likelihood.forecast import Forecast
 from otmoe.likelihood.grouped import as_labels
-from otmoe.likelihood.prior import Prior, fit_with_prior
+from otmoe.likelihood.prior import fit_with_prior
 from otmoe.likelihood.rows import Rows, Scaling
 from otmoe.model.mixture import MoE
 from otmoe.model.ridge import Ridge
@@ -40,17 +40,11 @@ class PersonalMoE(FittedMoE):
     forecasts_ : dict of Forecast
         How well the site's own, the common and the personal model predict rows of the site that
         they have not seen, and which is best.
-    strength_ : float
-        Factor of the deviations in `between_` that predicts best.
-    prior_ : Prior
-        What personal models are drawn to, and how strongly: `between_` with this factor.
     """
 
     between_: Between
     personal_: Mapping[str, FittedMoE]
     forecasts_: Mapping[str, Forecast]
-    strength_: float
-    prior_: Prior
 
     def _fit_personal(
         self,
@@ -74,7 +68,7 @@ class PersonalMoE(FittedMoE):
             own=own,
             workers=workers,
         )
-        self.between_, self.strength_, self.prior_ = found.between, found.strength, found.prior
+        self.between_ = found.between
         self.forecasts_ = dict(found.forecasts)
         self.personal_ = {site: self._around(fit.model) for site, fit in found.fits.items()}
         return found.between.warnings
@@ -150,10 +144,10 @@ class PersonalMoE(FittedMoE):
             Fitted.
         """
         check_is_fitted(self)
-        if not hasattr(self, "prior_"):
+        if not hasattr(self, "between_"):
             raise InvalidInput(Error.NOT_PERSONAL)
         X = self._check_rows(X)
         y = self._check_target(y, X)
         rows = Rows(X, y, check_weight(sample_weight, X), check_offset(offset, X))
-        fit = fit_with_prior(rows, self.prior_.restricted(restrict))
+        fit = fit_with_prior(rows, self.between_.personal_prior.restricted(restrict))
         return self._around(fit.model)

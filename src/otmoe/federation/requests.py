@@ -164,6 +164,9 @@ class Plan(Record):
         Refine rounds after the merging; "auto" for as many as it takes.
     sandwich : bool
         Whether to ask for what the sandwich needs in these rounds.
+    between : {"auto", "gate", "intercepts"}, optional
+        What may differ between sites, if the model file shall say how they do; it asks for the
+        same.
     nodes, wait, timeout
         How many nodes to wait for, how long, and how long for their replies, in seconds.
     on_error : {"raise", "skip"}
@@ -179,6 +182,7 @@ class Plan(Record):
     consensus: bool = False
     refine: Rounds = 0
     sandwich: bool = False
+    between: Literal["auto", "gate", "intercepts"] | None = None
     nodes: AtLeastOne = 1
     wait: Annotated[float, Field(ge=0)] = 60.0
     timeout: Annotated[float, Field(gt=0)] = 3600.0
@@ -209,6 +213,8 @@ def configured(config: Mapping[str, Any]) -> tuple[Request, Plan]:
         raise InvalidInput(
             Error.METHOD_UNKNOWN, where=source, value=shown(plan.method), choices=choice
         )
+    if plan.between is not None and plan.refine == 0:
+        raise InvalidInput(Error.BETWEEN_WITHOUT_ROUNDS, where=source)
     asked = {k: v for k, v in given.items() if k in Request.model_fields}
     if "classes" in asked:
         asked["classes"] = [name.strip() for name in str(asked["classes"]).split(",")]

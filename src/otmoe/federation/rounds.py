@@ -33,6 +33,7 @@ from otmoe.documents.reply import RefineReply
 from otmoe.documents.request import RefineRequest
 from otmoe.documents.state import RefineState
 from otmoe.likelihood.answers import SiteInformation, site_information
+from otmoe.likelihood.prior import check_restriction
 from otmoe.likelihood.rounds import Refinement, advance, judged
 from otmoe.likelihood.rows import Rows, Scaling
 from otmoe.model.mixture import MoE
@@ -57,6 +58,7 @@ def begin(
     features: FeatureSpec | None = None,
     aggregation: AggregationRecord | None = None,
     sandwich: bool = False,
+    between: str | None = None,
 ) -> RefineState:
     """Return the state before the first round.
 
@@ -78,11 +80,17 @@ def begin(
         How the model was merged, as its file has it; the state keeps it.
     sandwich : bool
         Whether to ask for what the sandwich needs; each site decides whether to send it.
+    between : {"auto", "gate", "intercepts"}, optional
+        What may differ between sites, if the last round shall say how they do
+        (:func:`otmoe.federation.between.differences`); it asks for the same.
     """
+    if between is not None:
+        check_restriction(between, "between")
     rows = {site: float(n) for site, n in sites.items()}
     ridge = Ridge.of(model.experts) if ridge is None else ridge
-    refinement = Refinement(model, scaling, ridge, sandwich=sandwich)
-    return RefineState(refinement, rows, rounds, features, aggregation)
+    scatter = sandwich or between is not None
+    refinement = Refinement(model, scaling, ridge, sandwich=scatter)
+    return RefineState(refinement, rows, rounds, features, aggregation, between)
 
 
 def check_merged(
@@ -116,6 +124,7 @@ def request_of(state: RefineState) -> RefineRequest:
         state.features,
         moments=known.pooled is None,
         sandwich=known.sandwich,
+        between=state.between is not None,
     )
 
 

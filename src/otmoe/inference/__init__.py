@@ -1,6 +1,8 @@
-"""Standard errors, tests and intervals for a model at its maximum (maths 15)."""
+"""Standard errors, tests and intervals (maths 15), and how sites differ (maths 18)."""
 
+from otmoe.inference.between import Between, between_sites
 from otmoe.inference.covariance import Covariance, distance_to_maximum, one_round_refusal
+from otmoe.inference.effects import Coefficient, Comparison, SiteEffect, Spread
 from otmoe.inference.estimates import Estimate, MeanInterval, StandardErrors, WaldTest
 from otmoe.inference.observed import (
     about_fit,
@@ -16,12 +18,17 @@ from otmoe.inference.result import Inference, Kind
 from otmoe.inference.summary import Text
 
 __all__ = [
+    "Between",
+    "Coefficient",
     "Covariance",
     "Estimate",
+    "Comparison",
     "Inference",
     "Kind",
     "MeanInterval",
     "Parameter",
+    "SiteEffect",
+    "Spread",
     "StandardErrors",
     "Text",
     "WaldTest",
@@ -29,6 +36,7 @@ __all__ = [
     "check_kind",
     "distance_to_maximum",
     "about_fit",
+    "between_sites",
     "fitted_inference",
     "inference",
     "observed_inference",

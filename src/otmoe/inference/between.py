@@ -8,14 +8,18 @@ deviation for each block of parameters, maximises the restricted likelihood.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy import stats
 from threadpoolctl import threadpool_limits
 
 from otmoe.arrays.numerics import Floats
+from otmoe.inference.effects import Coefficient, SiteEffect, Spread, positions
+from otmoe.inference.estimates import quantile
 from otmoe.inference.parameters import Parameter, parameters
+from otmoe.inference.readout import Readout, frame, readout, site_rows
 from otmoe.inference.spread import Agreement, At, Evidence, Reml, agreement, evidence, symmetric
 from otmoe.likelihood.answers import SiteInformation
 from otmoe.likelihood.prior import BLOCKS, Prior, blocks_of, check_restriction, spread_factor
@@ -26,79 +30,15 @@ from otmoe.text.errors import InvalidInput
 from otmoe.text.notices import Notice
 from otmoe.text.sentences import Error, Warn
 
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["LEAST_SITES", "Between", "SiteEffect", "Spread", "between_sites"]
+
 LEAST_SITES = 5
 """Sites below which a spread cannot be estimated, and is taken for none."""
 
 _TURNS = 2  # of deviations and mean, each given the other
-
-# `python -m benchmarks personal` halves and doubles it.
-_AVERAGE = 10.0  # scores for each parameter at which a site's own curvature counts half
-_START, _LEAST, _MOST = 0.1, 1e-4, 10.0  # of a deviation: where the search begins, and its bounds
-_NONE = 1e-3  # a deviation that counts as none
-_LEVEL = 0.90  # of the intervals of deviations
-
-
-@dataclass(frozen=True)
-class Spread:
-    """How much a block of parameters differs between sites.
-
-    Attributes
-    ----------
-    block : str
-        One of :data:`otmoe.likelihood.prior.BLOCKS`.
-    tau : float
-        Standard deviation between sites, on standardised features; of an expert's coefficients, in
-        its standard deviations. 0 where sites agree or are too few.
-    low, high : float
-        Its interval, by the profile of the restricted likelihood.
-    q, df, p_value : float
-        Cochran's test that sites agree in this block: its statistic, the degrees of freedom and
-        the probability of a larger one. NaN where there is no such test.
-    n_parameters : int
-    n_sites : int
-        Sites with more scores than the block has parameters.
-    """
-
-    block: str
-    tau: float
-    low: float
-    high: float
-    q: float
-    df: float
-    p_value: float
-    n_parameters: int
-    n_sites: int
-
-    @property
-    def i2(self) -> float:
-        """Share of the variation over sites that is not noise, I squared."""
-        return max(0.0, 1 - self.df / self.q) if self.q > 0 else 0.0
-
-
-@dataclass(frozen=True)
-class SiteEffect:
-    """A site among the others.
-
-    Attributes
-    ----------
-    site : str
-    n_samples : float
-    estimate, error : ndarray of shape (P,)
-        What its reply alone says, and its standard errors; infinite where it says nothing.
-    shrunk, shrunk_error : ndarray of shape (P,)
-        The same after shrinkage to the mean: the server's version of its personal model.
-    q, p_value : float
-        Its part of Cochran's Q over all parameters, and how often chance makes it larger.
-    """
-
-    site: str
-    n_samples: float
-    estimate: Floats = field(repr=False)
-    error: Floats = field(repr=False)
-    shrunk: Floats = field(repr=False)
-    shrunk_error: Floats = field(repr=False)
-    q: float
-    p_value: float
 
 
 @dataclass(frozen=True)
@@ -124,6 +64,9 @@ class Between:
     deviation : ndarray of shape (P,)
         Standard deviation between sites.
     warnings : tuple of Notice
+    strength : float
+        Factor of the deviations with which personal models predict best, where sites have compared;
+        0 where no difference helps.
     """
 
     prior: Prior
@@ -135,6 +78,14 @@ class Between:
     mean_error: Floats = field(repr=False)
     deviation: Floats = field(repr=False)
     warnings: tuple[Notice, ...] = ()
+    strength: float = 1.0
+
+    @property
+    def personal_prior(self) -> Prior:
+        """What personal models are drawn to: the mean over sites, or the common model for all."""
+        if self.strength == 0.0:
+            return replace(self.prior.strengthened(0.0), centre=self.common)
+        return self.prior.strengthened(self.strength)
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -143,9 +94,81 @@ class Between:
 
     def prediction_interval(self, level: float = 0.95) -> tuple[Floats, Floats]:
         """Return where the parameters of one more site lie, (P,) each."""
-        df = max(len(self.sites) - 1, 1)
+        df = max(self.prior.n_sites - 1, 1)
         wide = stats.t.ppf(0.5 + level / 2, df) * np.hypot(self.deviation, self.mean_error)
         return self.mean - wide, self.mean + wide
+
+    def coefficients(self, level: float = 0.95) -> tuple[Coefficient, ...]:
+        """Return every parameter with its mean over sites, its deviation and what a new site has.
+
+        Parameters
+        ----------
+        level : float in (0, 1)
+            Of the prediction intervals.
+        """
+        quantile(level)  # refuses what is no level
+        numbers = self.mean, self.mean_error, self.deviation, *self.prediction_interval(level)
+        return tuple(
+            Coefficient(about.block, about.expert, about.against, about.label, about.term, *row)
+            for about, row in zip(self.parameters, np.transpose(numbers).tolist(), strict=True)
+        )
+
+    def table(self, level: float = 0.95) -> pd.DataFrame:
+        """Return :meth:`coefficients` as a data frame, a row for each. Needs pandas.
+
+        Parameters
+        ----------
+        level : float in (0, 1)
+        """
+        return frame([asdict(row) for row in self.coefficients(level)])
+
+    def block_table(self) -> pd.DataFrame:
+        """Return the blocks as a data frame, all parameters together last. Needs pandas."""
+        return frame([asdict(row) | {"i2": row.i2} for row in (*self.spreads, self.overall)])
+
+    def site_table(
+        self,
+        term: str | int | None = None,
+        *,
+        expert: int | None = None,
+        block: str | None = None,
+        label: object = None,
+        level: float = 0.95,
+    ) -> pd.DataFrame:
+        """Return a row for each site and parameter, before and after shrinkage. Needs pandas.
+
+        Parameters
+        ----------
+        term : str or int, optional
+            A feature, "intercept" or "variance", or a position in `parameters`; by default all.
+        expert : int, optional
+        block : {"expert", "gate", "variance"}, optional
+        label : object, optional
+            A class.
+        level : float in (0, 1)
+            Of the intervals.
+        """
+        where = positions(self.parameters, term, expert=expert, block=block, label=label)
+        return frame(site_rows(self.sites, self.parameters, where, level))
+
+    def summary(self, level: float = 0.95, n_sites: int = 5) -> Readout:
+        """Return all of it as text, which a notebook shows as tables.
+
+        Blocks with their standard deviations and tests, then every coefficient with its mean over
+        sites, then the sites with the largest parts of Q.
+
+        Parameters
+        ----------
+        level : float in (0, 1)
+            Of the prediction intervals for a new site.
+        n_sites : int
+            Sites that are named.
+        """
+        parts = self.spreads, self.overall, self.coefficients(level), self.sites, self.warnings
+        return readout(self.common, self.prior, *parts, level, n_sites)
+
+    def _repr_html_(self) -> str:
+        return self.summary().html
 
     def model_of(self, site: str) -> MoE:
         """Return the server's version of a site's personal model, on the user's scale."""
@@ -181,8 +204,10 @@ def between_sites(
         What may differ.
     """
     without = [reply.site for reply in replies if reply.scatter is None]
-    if without or len(replies) < 2:
-        raise InvalidInput(Error.NO_SPREAD, sites=", ".join(without) or "one site alone")
+    if without:
+        raise InvalidInput(Error.NO_SPREAD, sites=", ".join(without))
+    if len(replies) < 2:
+        raise InvalidInput(Error.ONE_SITE_ALONE)
     replies = sorted(replies, key=lambda reply: reply.site)
     here = pooled.from_user(model)
     stack = evidence(here, replies, change_of_scale(here, scaling, pooled))
@@ -205,7 +230,7 @@ def between_sites(
         tests = {b: agreement(stack, np.flatnonzero(owner == b)) for b in range(len(size))}
         overall = agreement(stack, np.arange(len(owner)))
     few = [BLOCKS[b] for b in allowed if size[b] and able[b] < LEAST_SITES]
-    units = _units(here, pooled)
+    units, about_mean = _units(here, pooled), F @ at.mean_covariance @ F.T
     spreads = tuple(
         Spread(
             BLOCKS[b], float(tau[b]), *intervals[b], *_test(tests[b]), int(size[b]), int(able[b])
@@ -226,9 +251,9 @@ def between_sites(
         model,
         spreads,
         Spread("all", np.nan, np.nan, np.nan, *_test(overall), len(owner), len(replies)),
-        _effects(replies, stack, overall, here, prior, units),
+        _effects(replies, stack, overall, here, prior, units, about_mean),
         centre.to_vector() / units,
-        np.sqrt(np.maximum(np.einsum("ij,jk,ik->i", F, at.mean_covariance, F), 0.0)) / units,
+        np.sqrt(np.maximum(np.diag(about_mean), 0.0)) / units,
         np.sqrt(np.einsum("ij,ij->i", F, F * tau[owner] ** 2)) / units,
         (Warn.FEW_SITES(blocks=", ".join(few), least=LEAST_SITES),) if few else (),
     )
@@ -272,8 +297,13 @@ def _effects(
     here: MoE,
     prior: Prior,
     units: Floats,
+    about_mean: Floats,
 ) -> tuple[SiteEffect, ...]:
-    """Return what each site says, before and after shrinkage."""
+    """Return what each site says, before and after shrinkage.
+
+    What is left after shrinkage is the error given the mean, and what the mean's own error,
+    `about_mean` (P, P), adds (Henderson).
+    """
     theta, centre, L = here.to_vector(), prior.here.to_vector(), prior.factor
     found = []
     for m, reply in enumerate(replies):
@@ -287,7 +317,9 @@ def _effects(
         error = np.where(blind, np.inf, np.sqrt(np.sum(spread**2, axis=1)))
         inner = np.eye(L.shape[1]) + L.T @ V @ L
         moved = L @ np.linalg.solve(inner, L.T @ (h - V @ (centre - theta)))
-        after = np.sqrt(np.einsum("ij,ij->i", L, np.linalg.solve(inner, L.T).T))
+        given = L @ np.linalg.solve(inner, L.T)
+        keep = np.eye(len(V)) - given @ V
+        after = np.sqrt(np.maximum(np.diag(given + keep @ about_mean @ keep.T), 0.0))
         found.append(
             SiteEffect(
                 reply.site,

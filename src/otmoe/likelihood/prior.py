@@ -40,11 +40,11 @@ RESTRICTIONS: Mapping[str, tuple[str, ...]] = {
 _TOL, _MAX_ITER = 1e-8, 100
 
 
-def check_restriction(name: str) -> tuple[str, ...]:
+def check_restriction(name: str, argument: str = "restrict") -> tuple[str, ...]:
     """Return the blocks that may differ under a restriction, or refuse its name."""
     if name not in RESTRICTIONS:
         choices = sorted(RESTRICTIONS)
-        raise InvalidInput(Error.NOT_ONE_OF, name="personal", value=name, choices=choices)
+        raise InvalidInput(Error.NOT_ONE_OF, name=argument, value=name, choices=choices)
     return RESTRICTIONS[name]
 
 
@@ -146,6 +146,27 @@ class Prior:
         here = self.here
         tau = np.array(list(self.tau.values()))[blocks_of(here)]
         return (spread_factor(here) * tau)[:, tau > 0]
+
+    def moved(self, model: MoE) -> dict[str, float]:
+        """Return how far a model lies from the centre, in deviations between sites.
+
+        It is the root of the mean square over the parameters of a block, about 1 for a site like
+        the others; blocks without spread are left out.
+
+        Parameters
+        ----------
+        model : MoE
+            On the user's scale.
+        """
+        here = self.here
+        step = self.scaling.from_user(model).to_vector() - here.to_vector()
+        square = np.linalg.solve(spread_factor(here), step) ** 2
+        owner = blocks_of(here)
+        return {
+            name: float(np.sqrt(np.mean(square[owner == b])) / tau)
+            for b, (name, tau) in enumerate(self.tau.items())
+            if tau > 0 and np.any(owner == b)
+        }
 
 
 @dataclass(frozen=True)

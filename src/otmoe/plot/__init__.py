@@ -2,8 +2,10 @@
 
 from otmoe.plot.coefficients import CoefficientDisplay
 from otmoe.plot.flow import FlowDisplay
+from otmoe.plot.forest import ForestDisplay
 from otmoe.plot.gates import GateEffectDisplay, GateRegionDisplay
 from otmoe.plot.predictions import DensityDisplay, ResidualDisplay
+from otmoe.plot.spread import SpreadDisplay
 from otmoe.plot.traces import ConvergenceDisplay, SelectionDisplay
 
 __all__ = [
@@ -11,8 +13,10 @@ __all__ = [
     "ConvergenceDisplay",
     "DensityDisplay",
     "FlowDisplay",
+    "ForestDisplay",
     "GateEffectDisplay",
     "GateRegionDisplay",
     "ResidualDisplay",
     "SelectionDisplay",
+    "SpreadDisplay",
 ]

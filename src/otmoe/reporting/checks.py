@@ -20,6 +20,7 @@ LEVELS = {
     Finding.NO_OWN_MODEL_BETTER.code: "good",
     Finding.FITS_CONVERGED.code: "good",
     Finding.INTERVALS.code: "good",
+    Finding.SITES_ALIKE.code: "good",
 }
 """How a finding speaks for the result; those that are not here are to be looked at."""
 
@@ -29,7 +30,9 @@ _ALONE = 0.8  # share of an expert's mass that no site should bring alone
 _SMALL = 0.02  # share of the mass below which an expert is a small one
 
 
-def checks_of(record: AggregationRecord, mass: Floats | None) -> list[dict[str, Any]]:
+def checks_of(
+    record: AggregationRecord, mass: Floats | None, others: Iterable[Notice] = ()
+) -> list[dict[str, Any]]:
     """Return what speaks for the result and what to look at, with the sites that it is about.
 
     Parameters
@@ -37,8 +40,10 @@ def checks_of(record: AggregationRecord, mass: Floats | None) -> list[dict[str, 
     record : AggregationRecord
     mass : ndarray of shape (M, K), or None
         Share of the mixture that each site brings to each expert.
+    others : iterable of Notice
+        What else was found.
     """
-    found = [*_merging(record), *_sites(record)]
+    found = [*_merging(record), *_sites(record), *others]
     if mass is not None:  # else there are no merged experts
         found += [*_experts(record, mass), *_intervals(record)]
     order = {"bad": 0, "look": 1, "good": 2}

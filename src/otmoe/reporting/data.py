@@ -10,11 +10,13 @@ import numpy as np
 from otmoe.arrays.numerics import Floats
 from otmoe.data.features import FeatureSpec
 from otmoe.documents.aggregation import AggregationRecord, InferenceRecord
+from otmoe.inference.between import Between
 from otmoe.inference.estimates import estimates, of_variance
 from otmoe.inference.parameters import parameters
 from otmoe.model.gate import SoftmaxGate
 from otmoe.model.mixture import MoE
 from otmoe.reporting.checks import checks_of, mean_lost
+from otmoe.reporting.differences import differences, finding
 from otmoe.text.records import TEXTS
 from otmoe.text.sentences import Finding
 
@@ -41,6 +43,7 @@ def page_data(
     features: FeatureSpec | None,
     about: dict[str, Any],
     title: str,
+    between: Between | None = None,
 ) -> dict[str, Any]:
     """Return all that the page shows.
 
@@ -54,6 +57,8 @@ def page_data(
     about : dict
         What the author says about the model.
     title : str
+    between : Between or None
+        How sites differ, if that is known.
     """
     merged = isinstance(model.gate, SoftmaxGate)
     data: dict[str, Any] = {
@@ -64,6 +69,7 @@ def page_data(
         "notes": [],
         "model": _model(model, record, features) if merged else None,
         "aggregation": None,
+        "between": None if between is None else differences(between, LEVEL),
         "checks": [],
     }
     if not merged:
@@ -76,7 +82,8 @@ def page_data(
         "mass": None if mass is None else mass.sum(axis=0).tolist(),
         "lost": mean_lost(record),
     }
-    data["checks"] = checks_of(record, mass)
+    told = None if between is None else finding(between)
+    data["checks"] = checks_of(record, mass, () if told is None else (told,))
     return data
 
 

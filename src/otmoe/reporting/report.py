@@ -17,6 +17,7 @@ from otmoe.data.features import FeatureSpec
 from otmoe.documents.aggregation import AggregationRecord
 from otmoe.documents.files import load_model_file
 from otmoe.documents.model_file import ModelFile
+from otmoe.inference.between import Between
 from otmoe.model.mixture import MoE
 from otmoe.reporting.data import page_data
 from otmoe.text.errors import InvalidType
@@ -25,7 +26,17 @@ from otmoe.text.records import typed
 from otmoe.text.sentences import Error
 from otmoe.text.strict_json import LIMITS, Limits, named
 
-SCRIPTS = ("base.js", "table.js", "flow.js", "coefficients.js", "gate.js", "sites.js", "main.js")
+SCRIPTS = (
+    "base.js",
+    "table.js",
+    "flow.js",
+    "coefficients.js",
+    "gate.js",
+    "sites.js",
+    "forest.js",
+    "differ.js",
+    "main.js",
+)
 """Scripts of the page, in their order."""
 
 
@@ -48,12 +59,13 @@ def report(
     *,
     title: str | None = None,
     about: Mapping[str, Any] | None = None,
+    between: Between | None = None,
     limits: Limits = LIMITS,
 ) -> Page:
     """Return the report on a merged model: one HTML page that needs no network.
 
     It shows what each site sent and contributed, where its experts went, the coefficients (with
-    intervals, if the model was refined), the gate, and how the merging went.
+    intervals, if the model was refined), the gate, how sites differ, and how the merging went.
 
     Parameters
     ----------
@@ -65,6 +77,8 @@ def report(
     title : str, optional
     about : dict, optional
         What else the page should say, by name; by default what the file says about itself.
+    between : Between, optional
+        How sites differ; by default what the file says about it.
     limits : Limits
         How much of a file is read.
 
@@ -98,6 +112,7 @@ def report(
         model, features = found.model, found.features
         if isinstance(found, ModelFile):
             record, words = found.aggregation, found.about
+            between = found.between if between is None else between
         else:
             words = {"site": found.site, "rows": found.n_samples}
     else:
@@ -106,7 +121,7 @@ def report(
         file = None if isinstance(source, Aggregation | MoE) else os.path.basename(source)
         title = "Report on the model" if file is None else f"Report on {named(file)}"
     words = dict(words if about is None else about)
-    page = _page(page_data(model, record, features, words, title), title)
+    page = _page(page_data(model, record, features, words, title, between), title)
     if path is not None:
         write_whole(path, page)
     return page

@@ -11,7 +11,15 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from refusals import refused
 
-from otmoe import FeatureSpec, LocalModel, aggregate, load_model, observed_inference, simulate
+from otmoe import (
+    FeatureSpec,
+    LocalModel,
+    aggregate,
+    load_between,
+    load_model,
+    observed_inference,
+    simulate,
+)
 from otmoe.documents.model_file import ModelFile
 from otmoe.documents.reply import RefineReply
 from otmoe.documents.request import RefineRequest
@@ -19,6 +27,7 @@ from otmoe.documents.state import RefineState
 from otmoe.federation.flower import app as flower
 from otmoe.federation.requests import Offer, Request, message_for
 from otmoe.federation.rounds import begin, request_of, step
+from otmoe.inference.between import between_sites
 from otmoe.likelihood.fit import em
 from otmoe.likelihood.rows import Scaling
 from otmoe.text.sentences import Error, Finding
@@ -391,6 +400,32 @@ def test_the_sandwich_of_nodes_is_that_of_pooled_rows(folder, config, tmp_path, 
     assert "ward" in str(caught.value)
 
 
+def test_the_server_learns_how_nodes_differ_as_by_files(folder, config, tmp_path, caplog):
+    silent = {"output": str(tmp_path / "silent"), "refine": "auto", "between": "auto"}
+    flower.serve(refining(folder), config | silent)
+    assert load_between(tmp_path / "silent" / "model.json") is None
+    assert "lyon, nantes sent no scatter" in caplog.text
+    nodes = {
+        n: site(folder, s, refine=True, sandwich=True) for n, s in ((1, "lyon"), (2, "nantes"))
+    }
+    flower.serve(Grid(nodes), config | {"refine": "auto", "between": "intercepts"})
+    out = tmp_path / "out"
+    state = RefineState.load(out / "rounds" / "state.json")
+    last = state.refinement.rounds
+    asked = RefineRequest.load(out / "rounds" / f"round{last}.request.json")
+    replies = [RefineReply.load(path) for path in out.glob(f"rounds/*.round{last}.reply.json")]
+    there = between_sites(
+        *(asked.model, asked.scaling, state.refinement.pooled),
+        [reply.content for reply in replies],
+        restrict="intercepts",
+    )
+    found = load_between(out / "model.json")
+    assert state.between == "intercepts" and asked.between
+    assert found.spreads == there.spreads and found.warnings == there.warnings
+    assert_array_equal(found.model_of("lyon").to_vector(), there.model_of("lyon").to_vector())
+    assert "fewer than 5 sites" in caplog.text
+
+
 def test_as_many_rounds_as_were_asked_for(folder, config, tmp_path):
     config = {k: v for k, v in config.items() if k != "support"} | {"sketch": True, "refine": 1}
     grid = refining(folder)
@@ -498,3 +533,7 @@ def test_rounds_that_make_no_sense_are_refused(folder, config):
     for refine in ("often", -1, 1.5, True):
         with refused("rounds_field refine", ValueError, value=json.dumps(refine)):
             flower.serve(Grid({}), config | {"refine": refine})
+    with refused("between_without_rounds"):
+        flower.serve(Grid({}), config | {"between": "auto"})
+    with refused("field_choice between", value='"slopes"'):
+        flower.serve(Grid({}), config | {"between": "slopes", "refine": "auto"})

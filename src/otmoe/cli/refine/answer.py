@@ -12,14 +12,8 @@ import click
 from otmoe import shards_from
 from otmoe.cli import options
 from otmoe.cli.common import Command, check_output, data, option, output, say, warn
-from otmoe.cli.inspect import (
-    few_groups,
-    parts_of,
-    parts_table,
-    reply_privacy,
-    scatter_words,
-    total_of,
-)
+from otmoe.cli.inspect import few_groups, reply_privacy, scatter_words, why_scatter
+from otmoe.cli.parts import parts_of, parts_table, total_of
 from otmoe.data.shards import ROWS_PER_PARAMETER, joined
 from otmoe.data.shards.memory import checked
 from otmoe.documents.request import RefineRequest
@@ -38,8 +32,9 @@ Example:
 
 Give the rows, the weights and the name of the site's fit. Look at the reply before you send it.
 
-A request that asks for the sandwich gets what it needs only from a site that gives --sandwich, or
---groups where rows belong together: one more matrix, without any label.""",
+A request may ask for the scatter of the scores: for standard errors by the sandwich, or to learn
+how sites differ. It gets that only from a site that gives --scatter, or --groups where rows belong
+together: one more matrix, without any label.""",
 )
 @click.argument("request", type=click.Path(path_type=Path))
 @data
@@ -55,6 +50,8 @@ A request that asks for the sandwich gets what it needs only from a site that gi
 @option("--site", metavar="NAME", required=True, section="Reply", help="Name of the site, as sent.")
 @option(
     "--sandwich",
+    "--scatter",
+    "sandwich",
     is_flag=True,
     section="Reply",
     help="Let the scatter of the rows' scores leave as well, if the request asks for it.",
@@ -100,7 +97,7 @@ def answer(
         warn(words)
     scatter = reply.content.scatter
     if scatter is None and asked.sandwich:
-        warn(Warn.SHELL_SANDWICH_ASKED())
+        warn(Warn.SHELL_SANDWICH_ASKED(why=why_scatter(asked.between)))
     elif scatter is None and (sandwich or groups is not None):
         warn(Warn.SHELL_SANDWICH_UNASKED())
     if rows.dropped:

@@ -13,9 +13,11 @@ from otmoe.cli import options
 from otmoe.cli.aggregate import support_of
 from otmoe.cli.common import Command, Rounds, check_output, few, option, output, say, usage
 from otmoe.cli.inbox import open_inbox
+from otmoe.cli.inspect import why_scatter
 from otmoe.documents.files import load_model_file
 from otmoe.documents.model_file import ModelFile
 from otmoe.federation.rounds import begin, check_merged, request_of
+from otmoe.likelihood.prior import RESTRICTIONS
 from otmoe.likelihood.rows import Scaling
 from otmoe.text.sentences import Error
 from otmoe.text.strict_json import named
@@ -26,6 +28,8 @@ from otmoe.text.strict_json import named
     epilog="""\b
 Example:
   otmoe refine start model.json "*.moe.json" --state state.json -o round1.request.json
+  otmoe refine start model.json "*.moe.json" --between auto --state state.json \\
+      -o round1.request.json
 
 The sites that are asked are those of the messages. The support points serve as a common scale of
 the features: any that is roughly right will do, and none changes the answer.""",
@@ -54,6 +58,13 @@ the features: any that is roughly right will do, and none changes the answer."""
     help="Ask for what standard errors by the sandwich need; each site decides whether to send it.",
 )
 @option(
+    "--between",
+    type=click.Choice(list(RESTRICTIONS)),
+    section="Rounds",
+    help="Have the last step say how sites differ, for `otmoe personalise`: in anything (auto), in "
+    "the gate, or in intercepts. It asks for the same as --sandwich.",
+)
+@option(
     "--support",
     metavar="DATA",
     section="Scale",
@@ -75,6 +86,7 @@ def start(
     exclude: tuple[str, ...],
     rounds: int | str,
     sandwich: bool,
+    between: str | None,
     support: str | None,
     missing: Literal["error", "drop"],
     state: Path,
@@ -108,6 +120,7 @@ def start(
         features=features,
         aggregation=aggregation,
         sandwich=sandwich,
+        between=between,
     )
     request = request_of(begun)
     request.save(output)
@@ -119,14 +132,16 @@ def start(
         "round": request.round,
         "digest": request.digest,
         "sites": sites,
-        "sandwich": sandwich,
+        "sandwich": request.sandwich,
+        "between": between,
         "bytes": output.stat().st_size,
     }
+    why = why_scatter(request.between)
     say(
         report,
         as_json,
         quiet,
         f"{len(sites)} sites are to answer {output}: {few(sites)}",
-        *(["they are asked for what the sandwich needs, too"] if sandwich else []),
+        *([f"they are asked for the scatter of scores, too, {why}"] if request.sandwich else []),
         f"what the server has to keep is in {state}",
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +11,28 @@ import click
 from otmoe import save_model
 from otmoe.aggregation.record import refined_document
 from otmoe.cli import options
-from otmoe.cli.common import Command, Failed, check_output, few, option, output, say, usage, warn
+from otmoe.cli.between import between_lines, between_report
+from otmoe.cli.common import (
+    Command,
+    Failed,
+    check_output,
+    few,
+    option,
+    output,
+    say,
+    sentence,
+    usage,
+    warn,
+)
 from otmoe.cli.inbox import paths_of
 from otmoe.cli.tables import experts_table, listed
 from otmoe.documents.reply import RefineReply
 from otmoe.documents.state import RefineState
+from otmoe.federation.between import differences
 from otmoe.federation.rounds import request_of, step
 from otmoe.inference import Inference
-from otmoe.text.errors import InferenceError
+from otmoe.inference.between import Between
+from otmoe.text.errors import InferenceError, InvalidInput
 from otmoe.text.records import notice_document
 from otmoe.text.sentences import Error, Warn
 
@@ -110,7 +125,8 @@ def take_step(
     lines: list[Any] = [str(done.status)]
     # What is made of the step comes first and the state last: until then, it has not been taken.
     if after.done:
-        lines += _finish(after, output, summary, model_only, report)
+        between = _between(before, after, found, report)
+        lines += _finish(after, between, output, summary, model_only, report)
     else:
         request_of(after).save(request)
         if after.looking:
@@ -124,8 +140,29 @@ def take_step(
     say(report, as_json, quiet, *lines)
 
 
+def _between(
+    before: RefineState, after: RefineState, replies: list[RefineReply], report: dict[str, Any]
+) -> Between | None:
+    """Return how sites differ, if that was asked for; the model is written all the same."""
+    try:
+        found = differences(before, after, replies)
+    except InvalidInput as error:
+        warn(Warn.SHELL_NO_BETWEEN(why=sentence(error)))
+        return None
+    if found is not None:
+        report["between"] = between_report(found)
+        for notice in found.warnings:
+            warn(notice)
+    return found
+
+
 def _finish(
-    state: RefineState, output: Path, summary: bool, model_only: bool, report: dict[str, Any]
+    state: RefineState,
+    between: Between | None,
+    output: Path,
+    summary: bool,
+    model_only: bool,
+    report: dict[str, Any],
 ) -> list[Any]:
     """Write the model, and return what to say about it."""
     known = state.refinement
@@ -144,7 +181,10 @@ def _finish(
     aggregation = None
     if state.aggregation is not None and not model_only:
         aggregation = refined_document(state.aggregation, known, state.rounds, state.sites)
-    save_model(known.model, output, about, state.features, aggregation)
+    kept = between
+    if between is not None and model_only:  # the prior has to reach the sites, others' names not
+        kept = replace(between, sites=())
+    save_model(known.model, output, about, state.features, aggregation, kept)
     if state.absent:
         warn(Warn.SHELL_MISSED(sites=state.absent, names=few(state.absent)))
     apart = [] if state.aggregation is None else state.aggregation.sites
@@ -153,7 +193,11 @@ def _finish(
     if not known.converged:
         warn(Warn.SHELL_NOT_AT_MAXIMUM())
     mass = known.best.information.mass / known.best.n_samples
-    lines = [listed([("model", str(output))]), experts_table(known.model, mass.tolist())]
+    lines: list[Any] = [
+        listed([("model", str(output))]),
+        experts_table(known.model, mass.tolist()),
+        *([] if between is None else between_lines(between)),
+    ]
     try:
         inference = state.inference()
     except InferenceError as error:

@@ -274,17 +274,18 @@ def serve(grid: Any, config: Mapping[str, Any]) -> Aggregation:
         ),
         "failed": words("; ".join(map(str, failures)), LONGEST_SENTENCE),
     }
+    between = None
     failed = {failure.name: failure.cause for failure in failures}
     result = replace(result, left_out={**result.left_out, **failed})
     if plan.refine:
         result.save(folder / "merged.json", about, request.spec)
         numbers = {reply.message.site: reply.number for reply in replies}
-        state = refine(grid, request, plan, result, numbers, support)
+        state, between = refine(grid, request, plan, result, numbers, support)
         result = result.refined(state.refinement, plan.refine)
         missing = (f"{site} (round {r})" for r, site in state.refinement.missing)
         about |= {"rounds": state.refinement.rounds, "status": str(state.refinement.status)}
         about["missing"] = words(", ".join(missing), LONGEST_SENTENCE)
-    result.save(folder / "model.json", about, request.spec)
+    result.save(folder / "model.json", about, request.spec, between)
     log.info("otmoe: %s; the model is in %s", result.status, folder / "model.json")
     return result
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +11,11 @@ from otmoe.aggregation.support import support_from
 from otmoe.arrays.numerics import Floats
 from otmoe.documents.reply import RefineReply
 from otmoe.documents.state import RefineState
+from otmoe.federation.between import differences
 from otmoe.federation.flower.nodes import connected, exchange, file_name, log, sent_as, who, words
 from otmoe.federation.requests import Plan, Request
 from otmoe.federation.rounds import begin, check_reply, request_of, step
+from otmoe.inference.between import Between
 from otmoe.likelihood.rows import Scaling
 from otmoe.text.errors import InvalidInput
 from otmoe.text.sentences import Error, Finding
@@ -28,7 +30,7 @@ def refine(
     result: Aggregation,
     numbers: Mapping[str, int],
     support: Floats | int,
-) -> RefineState:
+) -> tuple[RefineState, Between | None]:
     """Lead a merged model on towards the answer of all rows, round by round.
 
     Requests, replies and the state are kept as files, as `otmoe refine` would have them.
@@ -45,6 +47,12 @@ def refine(
         The node of each site.
     support : ndarray of shape (S, d), or int
         Rows of x, for a common scale of the features; or how many to draw from the messages.
+
+    Returns
+    -------
+    RefineState
+    Between or None
+        How sites differ, if the plan asks for it and the replies allow it.
     """
     if isinstance(support, int):
         support = support_from(result.messages, support, random_state=request.seed).rows
@@ -56,9 +64,11 @@ def refine(
         plan.refine,
         features=request.spec,
         sandwich=plan.sandwich,
+        between=plan.between,
     )
     folder = Path(plan.output) / "rounds"
     folder.mkdir()
+    between = None
     while not state.done:
         asked = request_of(state)
         asked.save(folder / f"round{asked.round}.request.json")
@@ -71,10 +81,26 @@ def refine(
                 replies[site].save(folder / name)
         if failures and (plan.on_error == "raise" or not replies):
             raise TasksFailed(failures)
-        state = step(state, list(replies.values()), allow_missing=True)
+        before, state = state, step(state, list(replies.values()), allow_missing=True)
+        if state.done:
+            between = _differences(before, state, list(replies.values()))
         state.save(folder / "state.json")
         log.info("otmoe: %s", state.refinement.status)
-    return state
+    return state, between
+
+
+def _differences(
+    before: RefineState, after: RefineState, replies: Sequence[RefineReply]
+) -> Between | None:
+    """Return how sites differ; where that cannot be said, the model is written without."""
+    try:
+        found = differences(before, after, replies)
+    except InvalidInput as error:
+        log.warning("otmoe: %s", error)
+        return None
+    for notice in () if found is None else found.warnings:
+        log.warning("otmoe: %s", notice)
+    return found
 
 
 def _ask_round(

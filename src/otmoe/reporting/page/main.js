@@ -261,6 +261,7 @@ checkSection();
 flowSection();
 siteSection();
 coefficientSection();
+differSection();
 gateSection();
 convergenceSection();
 sentSection();

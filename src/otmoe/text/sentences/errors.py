@@ -34,6 +34,13 @@ class Error(Sentence):
         "coefficient tables need pandas: install it with `pip install 'otmoe[pandas]'`, or read "
         "the arrays model_.experts.coef and model_.gate.coef."
     )
+    NO_FRAME = (
+        "tables of how sites differ need pandas: install it with `pip install 'otmoe[pandas]'`, or "
+        "read between.coefficients(), between.spreads and between.sites."
+    )
+    PARAMETER_POSITION = (
+        "there is no parameter {position}; give a position from 0 to {last}, or a term."
+    )
     NO_FOLDER_TO_WRITE = "cannot write {file}: there is no folder {folder}; make it first."
     SCHEMA_VERSION = (
         "is {version}; this version of otmoe reads {known}: update otmoe, or ask for the file in "
@@ -88,8 +95,21 @@ class Error(Sentence):
         "the deviation between sites of {name!r} is no number of at least 0 for one of {choices}."
     )
     NO_SPREAD = (
-        "how sites differ cannot be said: {sites} sent no scatter of scores. Ask at least two "
-        "sites, and all of them for it."
+        "how sites differ cannot be said: {sites} sent no scatter of scores; ask for it, or leave "
+        "these sites out."
+    )
+    BETWEEN_WITHOUT_ROUNDS = (
+        "`between` is about what nodes say in refine rounds, and there are none; ask for them, as "
+        'in refine = "auto".'
+    )
+    ONE_SITE_ALONE = "how sites differ cannot be said of one site; ask two or more."
+    NO_DIFFERENCES = (
+        "how sites differ cannot be worked out from the replies of {sites}: {reason}. Ask these "
+        "sites again, or leave out what they have too few rows for."
+    )
+    STEP_BACK_NO_SPREAD = (
+        "how sites differ cannot be said: the last step was taken back, and the replies are about "
+        "it; refine on with more rounds."
     )
     NOT_PERSONAL = (
         "this estimator has no models for single sites: fit it with personal='auto' and say which "
@@ -245,6 +265,13 @@ class Error(Sentence):
     TRIANGLE = "has {length} numbers; the upper triangle of {size} x {size} has {wanted}."
     SUM_NOT_ROWS = "adds up to {total:g}, but n_samples is {rows:g}; fix it."
     GROUPS_ABOVE_ROWS = "is {value}, but there are {rows} rows; fix it."
+    OTHER_PARAMETERS = (
+        "is a model of another kind or size than `model`; give one with the same family, experts, "
+        "features and classes."
+    )
+    BLOCKS_OF_MODEL = "is not one entry for each of {wanted}, in this order; fix it."
+    PARAMETERS_OF_BLOCK = "is {value}, but the model has {wanted} of them; fix it."
+    TAU_OF_PRIOR = "is {value}, but `between.prior.tau` says {other}; make them agree."
     NOT_A_SCATTER = (
         "is no sum of products of as many scores, which add up to `score`; write its upper "
         "triangle row by row."
@@ -718,6 +745,11 @@ class Error(Sentence):
     SHELL_SITE_OR_CUT = "with --site-column the sites are the shards; leave out --cut."
     SHELL_ADDRESS = "--address is of a cluster; give --executor dask or ray as well."
     SHELL_RENAMED = "{old} is called {new} now."
+    SHELL_NO_PRIOR = (
+        "this file does not say how sites differ: begin with `otmoe refine start --between auto`, "
+        "and take the model file that the last step writes."
+    )
+    SHELL_SITE_OF_COLUMN = "--site-column needs --site: say whose rows they are."
     SHELL_TWO_FILES = "--state and --output are one file; give two."
     SHELL_ROUNDS_OVER = "the rounds are over; {status}."
     SHELL_THREE_FILES = "state, request and model are three files; give each its own name."

@@ -34,6 +34,20 @@ class Finding(Sentence):
     NOTHING_ENDED = "no fit ended within {seconds:g} s"
     TASK_ERROR = "{why}"
 
+    # -- how sites differ
+    SPREAD_SCALE = (
+        "Deviations of blocks are on standardised features, those of experts' coefficients in "
+        "standard deviations of the expert; those of single coefficients in their own units. "
+        "Intercepts are those at the average of the features."
+    )
+    NEW_SITE_INTERVAL = "new: {level:.0%} prediction interval for one more site."
+
+    SITES_NOT_ALIKE = (
+        "The sites' models differ by more than chance explains: {i2:.0%} of the variation between "
+        "them is not noise. A personal model of each may serve them better than a common one."
+    )
+    SITES_ALIKE = "The sites' models differ by no more than chance explains (p = {p:.2g})."
+
     # -- the report
     MERGING_ENDED = "The merging ended well: {status}."
     MERGING_STOPPED = "The merging did not converge: {status}."

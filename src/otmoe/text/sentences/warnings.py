@@ -51,6 +51,11 @@ class Warn(Sentence):
         "are taken to be the same at every site."
     )
 
+    BETWEEN_NOT_AT_MAXIMUM = (
+        "the sites have replied about a model that is not at the maximum: how they differ, and the "
+        "prior for one more, are rough."
+    )
+
     # -- standard errors
     COLUMNS_UNDETERMINED = (
         "the rows do not determine the coefficients of {terms}: columns are constant or "
@@ -171,12 +176,20 @@ class Warn(Sentence):
         "will be by the information, not by the sandwich."
     )
     SHELL_SANDWICH_UNASKED = (
-        "the request does not ask for the sandwich, so that --sandwich and --groups add nothing "
-        "to this reply."
+        "the request does not ask for the scatter of scores, so that --sandwich (or --scatter) and "
+        "--groups add nothing to this reply."
     )
     SHELL_SANDWICH_ASKED = (
-        "the request asks for what the sandwich needs, and this reply is without it: give "
-        "--sandwich, or --groups COLUMN, if the site agrees to send it."
+        "the request asks for the scatter of scores, {why}, and this reply is without it: give "
+        "--scatter, or --groups COLUMN, if the site agrees to send it."
+    )
+    SHELL_NO_BETWEEN = "the model file will not say how sites differ: {why}"
+    SHELL_NOT_PERSONAL = (
+        "no block of parameters differs between sites, as far as this prior says{restricted}: the "
+        "personal model is the mean of the sites."
+    )
+    SHELL_PERSONAL_STOPPED = (
+        "the fit stopped before it converged: use the common model, or --restrict intercepts."
     )
     SHELL_FEW_GROUPS = (
         "Its scatter is made of the scores of {groups:,} {what} for {parameters:,} parameters: "

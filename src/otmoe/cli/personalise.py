@@ -1,0 +1,174 @@
+"""``otmoe personalise``: a site's own model, drawn to that of all sites; nothing leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from time import perf_counter
+from typing import Any, Literal
+
+import click
+
+from otmoe import save_model, shards_from
+from otmoe.cli import options
+from otmoe.cli.between import between_in
+from otmoe.cli.common import Command, check_output, data, few, option, output, say, usage, warn
+from otmoe.cli.tables import listed, table_of
+from otmoe.data.features import FeatureSpec
+from otmoe.data.shards import Shard, joined
+from otmoe.data.shards.memory import checked
+from otmoe.distributed.task import read, rows_in
+from otmoe.documents.files import load_model_file
+from otmoe.evaluation.prediction import spec_of
+from otmoe.likelihood.answers import site_information
+from otmoe.likelihood.prior import BLOCKS, RESTRICTIONS, fit_with_prior
+from otmoe.model.target import Target
+from otmoe.text.errors import InvalidInput, ShardError
+from otmoe.text.sentences import Error, Warn
+
+
+@click.command(
+    cls=Command,
+    epilog="""\b
+Examples:
+  otmoe personalise model.json lyon.parquet --target y --site Lyon -o mine.json
+  otmoe evaluate model.json lyon-2025.parquet --target y
+  otmoe evaluate mine.json lyon-2025.parquet --target y
+  otmoe predict mine.json lyon-2025.parquet -o predictions.parquet
+
+A site with few rows gets nearly the mean of the sites, one with many nearly its own fit. A site
+that had no part in MODEL can have a personal model, too.
+
+Nothing is sent. The file that is written tells about the site's rows as its message does: `otmoe
+inspect` it before you give it away.""",
+)
+@click.argument("model", type=click.Path(path_type=Path))
+@data
+@options.target()
+@options.weight
+@option(
+    "--site-column",
+    metavar="COLUMN",
+    section="Columns",
+    help="Use the rows alone in which this column holds the name of the site.",
+)
+@options.missing()
+@option("--site", metavar="NAME", section="Fit", help="Name of the site, for the file.")
+@option(
+    "--restrict",
+    type=click.Choice(list(RESTRICTIONS)),
+    default="auto",
+    show_default=True,
+    section="Fit",
+    help="What may be the site's own: all in which sites differ, or of that the gate or the "
+    "intercepts alone.",
+)
+@output("Model file to write, JSON.")
+def personalise(
+    model: Path,
+    data: tuple[str, ...],
+    target: str,
+    weight: str | None,
+    site_column: str | None,
+    missing: Literal["error", "drop"],
+    site: str | None,
+    restrict: str,
+    output: Path,
+    force: bool,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Fit a site's own model, drawn to that of all sites, as far as its rows say otherwise.
+
+    MODEL says how sites differ: `otmoe refine start --between` has the last step write that. All
+    of DATA is one site, read into memory.
+    """
+    if site_column is not None and site is None:
+        raise usage(Error.SHELL_SITE_OF_COLUMN)
+    check_output(output, force)
+    begun = perf_counter()
+    file = load_model_file(model)
+    prior = between_in(file, model).personal_prior.restricted(restrict)
+    spec = spec_of(file.model, file.features)
+    shard = _shard(data, target, spec, weight, site_column, missing, site)
+    found = read(shard)
+    rows = rows_in(found, Target.of(file.model), shard.name)
+    if not rows.total_weight > 0:
+        raise ShardError(Error.ROWS_WITHOUT_WEIGHT, where=shard.name)
+    common = site_information(shard.name, file.model, prior.scaling, rows, moments=False)
+    fit = fit_with_prior(rows, prior)
+    n, before = fit.n_samples, common.information.log_likelihood
+    moved = prior.moved(fit.model)
+    about: dict[str, Any] = {
+        "made by": "otmoe personalise",
+        **({} if site is None else {"site": site}),
+        "rows": n,
+        "restrict": restrict,
+        "converged": fit.converged,
+        "sites of the prior": prior.n_sites,
+    }
+    save_model(fit.model, output, about, file.features)
+    if found.dropped:
+        warn(Warn.ROWS_DROPPED(rows=found.dropped))
+    if not fit.converged:
+        warn(Warn.SHELL_PERSONAL_STOPPED())
+    if not moved:
+        how = "" if restrict == "auto" else f" under --restrict {restrict}"
+        warn(Warn.SHELL_NOT_PERSONAL(restricted=how))
+    report = {
+        "command": "personalise",
+        "output": str(output),
+        "site": site,
+        "rows": int(rows.X.shape[0]),
+        "dropped": found.dropped,
+        "n_samples": n,
+        "restrict": restrict,
+        "log_likelihood": {"common": before / n, "personal": fit.log_likelihood / n},
+        "moved": moved,
+        "converged": fit.converged,
+        "seconds": perf_counter() - begun,
+    }
+    pairs = [
+        ("rows", f"{report['rows']:,}"),
+        ("log-likelihood per row, common model", f"{before / n:.5g}"),
+        ("log-likelihood per row, personal model", f"{fit.log_likelihood / n:.5g}"),
+        ("converged", "yes" if fit.converged else "NO"),
+    ]
+    heads = ["block", "deviation between sites", "this site's distance, in deviations"]
+    lines = ([b, f"{prior.tau[b]:.3g}", f"{moved[b]:.2f}"] for b in BLOCKS if b in moved)
+    say(
+        report,
+        as_json,
+        quiet,
+        listed(pairs),
+        *([table_of(heads, lines, {"block"})] if moved else []),
+        "These are the rows that it was fitted to, so it looks better than it is: hold both files "
+        "against later rows by `otmoe evaluate`.",
+        f"written to {output}; nothing has been sent",
+    )
+
+
+def _shard(
+    data: Sequence[str],
+    target: str,
+    features: FeatureSpec,
+    weight: str | None,
+    site_column: str | None,
+    missing: Literal["error", "drop"],
+    site: str | None,
+) -> Shard:
+    """Return the rows of the site: all, or those in which a column names it."""
+    shards = shards_from(
+        list(data),
+        target=target,
+        features=features,
+        weight=weight,
+        site_column=site_column,
+        missing=missing,
+    )
+    if site_column is None:
+        return joined(shards, checked(site or "site"))
+    own = [shard for shard in shards if shard.name == site]
+    if not own:
+        raise InvalidInput(Error.SITE_UNKNOWN, site=site, sites=few(s.name for s in shards))
+    return own[0]
