@@ -13,7 +13,9 @@ from otmoe.aggregation.disagreement import THRESHOLD, likelihood_deviations
 from otmoe.distributed.task import Task, fit_local
 from otmoe.documents.reply import RefineReply
 from otmoe.federation.rounds import begin, reply_to, request_of
-from otmoe.likelihood.grouped import group_scores
+from otmoe.likelihood.grouped import group_scores, score_scatter
+from otmoe.likelihood.information import observed_information
+from otmoe.likelihood.prior import Prior, fit_with_prior
 from otmoe.likelihood.rows import Rows, Scaling
 from otmoe.text.sentences import Warn
 
@@ -237,3 +239,31 @@ def test_a_scatter_shows_the_score_of_the_only_group_with_a_level(people):
     rows = Rows(X, y, scaling=scaling)
     there = group_scores(scaling.from_user(model), rows, groups).sums[17 // 4]
     assert_allclose(score, there, rtol=1e-6, atol=1e-8)
+
+
+# -- what personal models show --------------------------------------------------------------------
+
+
+def test_a_scatter_of_few_rows_shows_their_scores_but_for_a_rotation():
+    data = simulate(500, 2, 3, random_state=0)
+    rows, n = Rows(data.X[:6], data.y[:6]), 6
+    scores = group_scores(data.truth, rows, np.arange(n)).sums
+    values, vectors = np.linalg.eigh(score_scatter(data.truth, rows).matrix)
+    guess = np.sqrt(values[-n:, None]) * vectors[:, -n:].T
+    turn = scores @ np.linalg.pinv(guess)
+    assert_allclose(turn @ turn.T, np.eye(n), atol=1e-6)
+    assert_allclose(turn @ guess, scores, atol=1e-6)
+
+
+def test_who_has_the_prior_learns_a_score_from_a_personal_model(people):
+    X, y = SPEC.encode(people), people.y.to_numpy()
+    tau = {"expert intercepts": 0.5, "expert slopes": 0.2, "log-variances": 0.1}
+    prior = Prior(message(people, 1).model, Scaling.of(X), tau, design_effect=2.0)
+    rows = Rows(X[:60], y[:60] + 1.0)  # of a site that differs
+    model = fit_with_prior(rows, prior).model
+    # what others need is the model and the prior
+    moved = prior.scaling.from_user(model).to_vector() - prior.here.to_vector()
+    learned = 2.0 * np.linalg.solve(prior.factor @ prior.factor.T, moved)
+    there = Rows(rows.X, rows.y, scaling=prior.scaling)
+    score = observed_information(prior.scaling.from_user(model), there).score
+    assert_allclose(learned, score, atol=1e-3 * np.abs(score).max())

@@ -188,7 +188,7 @@ def test_a_site_alone_or_without_scatter_is_refused(rng):
     common, sites = sites_that_differ(rng, "gaussian", M=2)
     scaling = Scaling.of(sites["site 0"].X)
     replies = replies_of(common, scaling, sites)
-    refused("no_spread").by(between_sites, common, scaling, scaling, replies[:1])
+    refused("one_site_alone").by(between_sites, common, scaling, scaling, replies[:1])
     bare = [replace(replies[0], scatter=None), replies[1]]
     refused("no_spread", sites="site 0").by(between_sites, common, scaling, scaling, bare)
 

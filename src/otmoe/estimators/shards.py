@@ -57,7 +57,7 @@ class DistributedMoE(PersonalMoE, BaseMoE):
                 choices=sorted(METHODS_OF_SHARDS),
             )
         if self.personal is not None:
-            check_restriction(self.personal)
+            check_restriction(self.personal, "personal")
 
     def __sklearn_clone__(self) -> Self:
         # An executor cannot be copied: clones share it.
