@@ -44,11 +44,11 @@ REAL = ("beijing", "beijing, sketches", "airlines", "months", "people")
 
 
 def cases(settings: Settings) -> list[Row]:
-    kinds = [
+    kinds = [  # truth by truth, so that those of a run that was ended have every kind of sites
         {"sites": kind, "n_sites": M, "truth": truth, "method": method}
+        for truth in range(1 if settings.quick else TRUTHS)
         for kind, numbers in SITES.items()
         for M in (numbers[:1] if settings.quick else numbers)
-        for truth in range(1 if settings.quick else TRUTHS)
         for method in METHODS
     ]
     kinds += [
@@ -62,7 +62,7 @@ def cases(settings: Settings) -> list[Row]:
         for method in (*METHODS, "auto, refined")
         if not (method == "auto, refined" and name == "beijing, sketches")
     ]
-    return kinds + ([] if settings.quick or not _data_are_here() else real)
+    return ([] if settings.quick or not _data_are_here() else real) + kinds
 
 
 def _data_are_here() -> bool:

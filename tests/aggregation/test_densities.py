@@ -24,6 +24,8 @@ from otmoe.aggregation.expected import pseudo_rows
 from otmoe.aggregation.problem import prepare
 from otmoe.data.sketch import Sketch
 from otmoe.likelihood.fit import em
+from otmoe.likelihood.grams import Grams
+from otmoe.likelihood.rows import Rows
 from otmoe.model.experts import GaussianExperts
 from otmoe.model.gate import SoftmaxGate
 from otmoe.model.mixture import MoE
@@ -109,6 +111,29 @@ def test_a_narrow_expert_beside_a_wide_one_is_seen(rng):
     assert_allclose(lost, exact, rtol=0.03)
 
 
+def test_a_few_nodes_serve_as_well_as_the_grid(rng):
+    models = [random_model(rng, 3, 2) for _ in WEIGHT]
+    at = [SiteCovariates(rng.normal(size=(2000, 2)), np.full(2000, w / 2000)) for w in WEIGHT]
+    grid, few = pseudo_rows(models, at), pseudo_rows(models, at, seed=0)
+    assert len(few) < 0.5 * len(grid)
+    for rows in (grid, few):
+        shares = np.add.reduceat(rows.weight, rows.start[:-1])
+        assert_allclose(shares, np.concatenate([part.weight for part in at]))
+    for other in (nearby(rng, models[0], 0.3), random_model(rng, 2, 2)):
+        assert_allclose(few.losses(other, 3), grid.losses(other, 3), rtol=0.02)
+
+
+def test_nodes_have_the_moments_of_their_expert(rng):
+    experts = random_model(rng, 2, 2).experts
+    eta = rng.normal(size=(500, 2))
+    weight = rng.uniform(0.25, 1.0, size=(500, 2))
+    copies, y, share = experts.nodes(eta, np.where([True, False], weight, 0.0), rng)
+    begin = np.append(0, np.cumsum(copies)[:-1])
+    mean, var = weight[:, 0] * eta[:, 0], weight[:, 0] * (eta[:, 0] ** 2 + experts.var[0])
+    for moment, known in enumerate((weight[:, 0], mean, var)):
+        assert_allclose(np.add.reduceat(share * y**moment, begin), known, atol=1e-9)
+
+
 def test_thinning_keeps_the_weight(rng):
     models, X = sites_around(rng, "gaussian"), covariates_of(rng)
     at = [SiteCovariates(x, np.full(len(x), 1.0)) for x in X.values()]
@@ -150,6 +175,66 @@ def test_it_is_em_on_weighted_rows(rng, family, exact):
     options = {"family": family, "n_classes": n_classes, "alpha": 0.0, "expert_alpha": 0.0}
     fit = em(copies, rows.y, init=found, sample_weight=rows.weight, tol=1e-14, **options)
     assert_allclose(fit.trace[-1], fit.trace[0], rtol=1e-8)
+
+
+def test_steps_by_the_curvature_of_some_rows_end_at_the_maximum_of_all(rng, exact, monkeypatch):
+    models, X = sites_around(rng, "gaussian", noise=0.3), covariates_of(rng)
+    rows = prepare(messages(models, WEIGHT), X, 2).expected_rows
+    whole = densities.nearest_model(rows, models[0])
+    monkeypatch.setattr(densities, "_LEAD", 4)
+    monkeypatch.setattr(densities, "_SECANTS", 200)
+    monkeypatch.setattr(densities, "_TOL", 1e-9)
+    some = densities.nearest_model(rows, models[0])
+    assert some.converged
+    assert_allclose(some.log_likelihood, whole.log_likelihood, rtol=1e-7)
+
+
+# -- with Grams --------------------------------------------------------------------------------
+
+
+def test_expected_grams_are_those_of_pseudo_rows(rng, family):
+    model, X = random_model(rng, 2, 2, family=family), rng.normal(size=(60, 2))
+    rows = pseudo_rows([model], [SiteCovariates(X, np.ones(60))])
+    copies = np.repeat(rows.X, np.diff(rows.start), axis=0)
+    found = Grams.of(model, Rows(copies, rows.y, rows.weight))
+    Z = np.column_stack([np.ones(60), X])
+    known = Grams.expected(model.experts, Z, np.asarray(model.gate.prob(Z)))
+    assert_allclose(known.counts, found.counts, rtol=1e-3)
+    assert_allclose(known.matrices, found.matrices, rtol=1e-3, atol=1e-2)
+
+
+def test_grams_tell_what_covariates_left_out_would_have(rng, exact):
+    parts = [rng.normal(size=(400, 2)) * [1.0, 1.0 + m] for m in range(3)]
+    ys = [X @ [1.0, -1.0] + rng.normal(size=400) for X in parts]
+    fits = [em(X, y, 1) for X, y in zip(parts, ys, strict=True)]
+    plain = messages([fit.model for fit in fits], [400.0] * 3)
+    sent = [
+        replace(message, grams=Grams.of(message.model, Rows(X, y)))
+        for message, X, y in zip(plain, parts, ys, strict=True)
+    ]
+    few = {f"site {m}": X[:40] for m, X in enumerate(parts)}
+    pooled = aggregate(sent, few, method="gram").model.experts  # least squares of all rows
+
+    def away(messages):
+        found = aggregate(messages, few, method="kl").model.experts
+        return np.abs(found.coef - pooled.coef).max()
+
+    assert away(sent) < 0.5 * away(plain)
+
+
+def test_grams_as_expected_change_nothing(rng, family, exact):
+    models, X = sites_around(rng, family), covariates_of(rng)
+    problem = prepare(messages(models, WEIGHT), X, 2)
+    place = {id(model): at for model, at in problem.fitted_places}
+    sent = []
+    for message in problem.messages:
+        at = place[id(message.model)]
+        Z = np.column_stack([np.ones(len(at.X)), at.X])
+        weight = np.asarray(message.model.gate.prob(Z)) * at.weight[:, None]
+        grams = Grams.expected(message.model.experts, Z, weight)
+        sent.append(replace(message, grams=grams))
+    first, other = (aggregate(some, X, 2, method="kl").model for some in (problem.messages, sent))
+    assert gap(first, other) < 1e-8
 
 
 def test_one_gaussian_expert_is_pooled_least_squares(rng, exact):

@@ -33,11 +33,12 @@ def auto(problem: Problem, rng: np.random.Generator) -> Outcome:
 
     Candidates are the reduction, the experts pooled by Grams where all sites sent these, the
     densities merged, begun at the better of the two, and one expert for all. Of those that are
-    level, the one is taken that has the smaller errors where sites agree.
+    level, the one is taken that has the smaller errors where sites agree: the densities where Grams
+    told what their rows knew, else the Grams.
     """
     first = reduction(problem, rng)
     found = {"reduction": first}
-    if not problem.without_grams and problem.ensemble.gate.density is None:
+    if problem.can_pool_grams:
         found["gram"] = pooled_by_grams(problem, first, rng)
     begin = perf_counter()
     lost = {name: expected_losses(problem, outcome.model) for name, outcome in found.items()}
@@ -50,8 +51,10 @@ def auto(problem: Problem, rng: np.random.Generator) -> Outcome:
     total = {name: problem.mean(lost[name]) for name in found}
     order = sorted(found, key=lambda name: total[name])
     chance = problem.n_parameters / (2 * problem.n_rows)  # nats per row, of any estimate
-    near = total[order[0]] + _WORTHWHILE * chance
-    best = next(name for name in _PREFERRED if name in total and total[name] <= near)
+    judged = {name: total[name] - outcome.stepped for name, outcome in found.items()}
+    near = min(judged.values()) + _WORTHWHILE * chance
+    preferred = sorted(found, key=lambda name: (not found[name].stepped, _PREFERRED.index(name)))
+    best = next(name for name in preferred if judged[name] <= near)
     chosen = found[best]
     return replace(
         chosen,

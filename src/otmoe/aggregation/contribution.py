@@ -50,6 +50,9 @@ class Outcome:
         What it chose from, the best first.
     lost : ndarray of shape (U,), optional
         Nats per row that each distinct model is expected to lose, if they are known already.
+    stepped : float
+        Nats per row of that which a step by Grams costs, since the sites' models do not expect
+        what their rows were (maths 17).
     """
 
     model: MoE
@@ -61,6 +64,7 @@ class Outcome:
     method: str | None = None
     candidates: tuple[Candidate, ...] = ()
     lost: Floats | None = None
+    stepped: float = 0.0
 
 
 @dataclass(frozen=True)

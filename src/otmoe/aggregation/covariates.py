@@ -13,17 +13,17 @@ from otmoe.likelihood.rows import take_rows
 from otmoe.model.ensemble import PooledGate
 
 # Maths 17 says why; `python -m benchmarks constants` halves and doubles them.
-PER_PARAMETER = 25
+PER_PARAMETER = 50
 """Covariates of a site for every parameter of the merged model, if there are as many.
 
 Drawing n of them adds P / n of the variance to what the merging makes of P parameters: half of
-that, two per cent, to the standard errors.
+that, one per cent, to the standard errors.
 """
 
-MOST_COVARIATES = 2**16
+MOST_COVARIATES = 2**17
 """Covariates of all sites, where each has enough: that bounds time and memory."""
 
-_PER_ROW = 4  # pseudo-rows of all sites for every row of theirs, so that fitting takes longer
+_PER_ROW = 8  # pseudo-rows of all sites for every row of theirs, so that fitting takes longer
 _MOST_ROWS = (2**18, 2**21)  # but no fewer, and no more
 _LEAST = 50  # covariates of a site
 _FRESH, _LEAST_FRESH = 8_000, 25  # covariates of all sites that judge models; of one site at least

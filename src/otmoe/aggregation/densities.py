@@ -2,33 +2,36 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from time import perf_counter
 
 import numpy as np
 
 from otmoe.aggregation.contribution import Outcome
+from otmoe.aggregation.curvature import corrected
 from otmoe.aggregation.expected import PseudoRows
 from otmoe.aggregation.methods import reduction
 from otmoe.aggregation.problem import Problem
 from otmoe.arrays.newton import solve_psd
 from otmoe.arrays.numerics import Floats
 from otmoe.likelihood.information import Information
-from otmoe.likelihood.iterations import Run, newton_serves, run_newton
+from otmoe.likelihood.iterations import Run, newton_serves
 from otmoe.likelihood.search import Search
-from otmoe.likelihood.statistics import RowPasses, Statistics
+from otmoe.likelihood.statistics import RowPasses
 from otmoe.model.gate import SoftmaxGate
 from otmoe.model.mixture import MoE
 from otmoe.model.ridge import Ridge
 from otmoe.text.sentences import Status
 
 # Halved and doubled by `python -m benchmarks constants`; docs/benchmarks.md has the table.
-_TOL = 1e-3  # squared distance to the maximum, in standard errors
+_TOL = 1e-3  # squared distance to the maximum in standard errors, for every parameter
 _MAX_ITER = 25
 _WARM_UP = 2  # EM iterations before Newton's method
-_LEAD = 40  # covariates for every parameter that lead the way, where there are many more
-_NEAR = 2.0  # squared distance in standard errors, for every parameter, up to which that serves
-_CHORDS = 4  # steps by the curvature of these
+_LEAD = 40  # covariates for every parameter that tell the curvature, where there are many more
+_NEAR = 4.0  # squared distance in standard errors, for every parameter, up to which that serves
+_SECANTS = 20  # steps by the curvature of these, at most
+_SHRINKS = 0.25  # squared distance after such a step, of that before, unless it was a poor one
+_DAMPING = (0.0, 0.01, 0.1, 1.0, 10.0)  # of a step, in turn
 
 _NARROW = 0.25  # of the least dispersion of any site
 
@@ -54,7 +57,11 @@ def by_densities(problem: Problem, start: Outcome) -> Outcome:
         return replace(start, model=problem.models[0], status=status, trace=(0.0,))
     begin = perf_counter()
     rows = problem.expected_rows
-    run = nearest_model(rows, start.model)
+    run, stepped = nearest_model(rows, start.model), 0.0
+    if run.converged and run.information is not None and problem.can_pool_grams:
+        matrix = run.information.matrix
+        at, stepped = corrected(problem, rows.scaling, run.model, matrix)
+        run = replace(run, model=at)
     model = _on_users_scale(rows, run, start.model)
     if model.experts.smallest_dispersion < _narrowest(problem):
         return replace(start, status=Status.DENSITIES_GIVEN_UP(start=start.status), trace=())
@@ -62,7 +69,7 @@ def by_densities(problem: Problem, start: Outcome) -> Outcome:
     code = Status.DENSITIES_MERGED if run.converged else Status.DENSITIES_STOPPED
     status = code(iterations=run.n_iter, lost=trace[-1])
     timings = {**start.timings, "kl": perf_counter() - begin}
-    return Outcome(model, status, trace, run.converged, start.warnings, timings)
+    return Outcome(model, status, trace, run.converged, start.warnings, timings, stepped=stepped)
 
 
 def one_expert(problem: Problem) -> Outcome:
@@ -80,8 +87,7 @@ def one_expert(problem: Problem) -> Outcome:
 def nearest_model(rows: PseudoRows, start: MoE) -> Run:
     """Return the iterations to the most likely model of pseudo-rows.
 
-    Some of the covariates lead to where their maximum is, and what they know of the curvature
-    there serves for the steps on all of them.
+    Where there are many covariates, some of them tell the curvature from which steps set out.
 
     Parameters
     ----------
@@ -93,39 +99,69 @@ def nearest_model(rows: PseudoRows, start: MoE) -> Run:
     step = len(rows.X) // max(_LEAD * model.n_parameters, 1)
     if step < 2 or not newton_serves(model):
         return _led(rows, model)
-    first = _led(rows.thinned(step), model)
-    if first.information is None or not first.converged:
-        return _led(rows, first.model)
-    passes = _Chords(RowPasses(rows), first.information.matrix)
-    if passes.distance(first.model) > _NEAR * model.n_parameters:
-        return _led(rows, first.model)
-    run = run_newton(passes, first.model, ridge=_NONE, max_iter=_CHORDS, tol=_TOL)
+    some = RowPasses(rows.thinned(step)).information(model)
+    run = _secants(RowPasses(rows), model, some.matrix)
     return run if run.converged else run.then(_led(rows, run.model))
 
 
 def _led(rows: PseudoRows, model: MoE) -> Run:
-    search = Search(RowPasses(rows), _NONE, _MAX_ITER, _TOL, rows.total_weight, _WARM_UP)
+    tol = _TOL * model.n_parameters
+    search = Search(RowPasses(rows), _NONE, _MAX_ITER, tol, rows.total_weight, _WARM_UP)
     return search.run(model, lambda stage: None)
 
 
-@dataclass(frozen=True)
-class _Chords:
-    """Passes that take the information from elsewhere."""
+def _secants(passes: RowPasses, model: MoE, matrix: Floats) -> Run:
+    """Go on from an information that is nearly right, mended by what every step shows (BFGS).
 
-    passes: RowPasses
-    matrix: Floats
+    A pass for the score alone takes a tenth of the time of one for the information too, which is
+    made where steps by the mended one gain too little.
 
-    def statistics(self, model: MoE) -> Statistics:
-        return self.passes.statistics(model)
+    Parameters
+    ----------
+    passes : RowPasses
+    model : MoE
+        Standardised.
+    matrix : ndarray of shape (P, P)
+    """
+    at = passes.information(model, matrix=False)
+    trace, last, decrement, fresh = [at.log_likelihood], np.inf, np.inf, False
+    tol, near = (bound * len(matrix) for bound in (_TOL, _NEAR))
+    for _ in range(_SECANTS):
+        step = solve_psd(matrix, at.score)
+        decrement = float(at.score @ step)
+        if decrement <= tol:
+            break
+        slow = decrement > min(_SHRINKS * last, near)
+        there = None if slow and not fresh else _risen(passes, model, at, matrix, damped=fresh)
+        if there is None:
+            if fresh:
+                break
+            matrix, last, fresh = passes.information(model).matrix, np.inf, True
+            continue
+        model, step, found = there
+        bend, known = at.score - found.score, matrix @ step
+        if step @ bend > 0:
+            matrix = matrix + np.outer(bend, bend) / (step @ bend)
+            matrix -= np.outer(known, known) / (step @ known)
+        at, last, fresh = found, decrement, False
+        trace.append(at.log_likelihood)
+    end = replace(at, matrix=matrix)
+    converged = decrement <= tol
+    return Run(model, at.log_likelihood, at.mass, tuple(trace), converged, decrement, end)
 
-    def information(self, model: MoE, *, matrix: bool = True) -> Information:
-        found = self.passes.information(model, matrix=False)
-        return replace(found, matrix=self.matrix) if matrix else found
 
-    def distance(self, model: MoE) -> float:
-        """Return the squared distance to the maximum, in standard errors."""
-        score = self.information(model, matrix=False).score
-        return float(score @ solve_psd(self.matrix, score))
+def _risen(
+    passes: RowPasses, model: MoE, at: Information, matrix: Floats, *, damped: bool
+) -> tuple[MoE, Floats, Information] | None:
+    """Return a step that gains and the model there, of more and more damped ones; or none."""
+    for damping in _DAMPING if damped else (0.0,):
+        step = solve_psd(matrix + damping * np.diag(np.abs(np.diag(matrix))), at.score)
+        there = model.with_vector(model.to_vector() + step)
+        if np.all(np.isfinite(there.to_vector())):
+            found = passes.information(there, matrix=False)
+            if found.log_likelihood >= at.log_likelihood:
+                return there, step, found
+    return None
 
 
 def _narrowest(problem: Problem) -> float:

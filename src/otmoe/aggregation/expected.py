@@ -151,7 +151,10 @@ class PseudoRows:
 
 
 def pseudo_rows(
-    models: Sequence[MoE], covariates: Sequence[SiteCovariates], pool: Executor | None = None
+    models: Sequence[MoE],
+    covariates: Sequence[SiteCovariates],
+    pool: Executor | None = None,
+    seed: int | None = None,
 ) -> PseudoRows:
     """Return what sites' models predict at their covariates, as pseudo-rows.
 
@@ -162,9 +165,12 @@ def pseudo_rows(
     covariates : sequence of M SiteCovariates
     pool : Executor, optional
         Threads.
+    seed : int, optional
+        Where given, a few nodes drawn at random stand for the grid, if the family has such a rule.
     """
     apply = map if pool is None else pool.map
-    parts = list(apply(_of_site, models, covariates))
+    seeds = [None if seed is None else (seed, m) for m in range(len(models))]
+    parts = list(apply(_of_site, models, covariates, seeds))
     copies = np.concatenate([part[0] for part in parts])
     y, weight, own = (np.concatenate([part[i] for part in parts]) for i in (1, 2, 3))
     X = np.concatenate([at.X for at in covariates])
@@ -188,9 +194,12 @@ def _standardisation(model: MoE, X: Floats, y: Floats, weight: Floats, start: Fl
     return replace(scaling, y_center=mean, y_scale=spread)
 
 
-def _of_site(model: MoE, at: SiteCovariates) -> tuple[Floats, Floats, Floats, Floats]:
+def _of_site(
+    model: MoE, at: SiteCovariates, seed: tuple[int, int] | None
+) -> tuple[Floats, Floats, Floats, Floats]:
     """Return the number of pseudo-rows of each x, their y, weights and own log densities."""
-    parts = [_of_block(model, at.X[some], at.weight[some]) for some in _pieces(len(at.X))]
+    rng = None if seed is None else np.random.default_rng(seed)
+    parts = [_of_block(model, at.X[some], at.weight[some], rng) for some in _pieces(len(at.X))]
     return tuple(np.concatenate(part) for part in zip(*parts, strict=True))  # type: ignore[return-value]
 
 
@@ -198,11 +207,20 @@ def _pieces(n: int) -> list[slice]:
     return [slice(i, min(i + _AT_ONCE, n)) for i in range(0, n, _AT_ONCE)] or [slice(0, 0)]
 
 
-def _of_block(model: MoE, X: Floats, share: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+def _of_block(
+    model: MoE, X: Floats, share: Floats, rng: np.random.Generator | None
+) -> tuple[Floats, Floats, Floats, Floats]:
     experts, Z = model.experts, design(X)
     gate, eta = np.asarray(model.gate.prob(Z)), np.asarray(experts.predictor(Z))
     if not len(Z):
         return np.zeros(0, int), np.zeros(0), np.zeros(0), np.zeros(0)
+    if rng is not None:
+        heard = np.where(gate < _SLIGHT, 0.0, gate)
+        nodes = experts.nodes(eta, heard * (share / heard.sum(axis=1))[:, None], rng)
+        if nodes is not None:
+            copies, y, weight = nodes
+            own = np.asarray(model.posterior(Z, experts.observe(y), copies=copies).log_density)
+            return copies, y, weight, own
     # where an expert has no say, another takes its place, so that the grid need not reach there
     main = np.take_along_axis(eta, gate.argmax(axis=1).reshape(-1, *[1] * (eta.ndim - 1)), axis=1)
     silent = (gate < _SLIGHT).reshape(*gate.shape, *[1] * (eta.ndim - 2))

@@ -43,7 +43,7 @@ def pooled_by_grams(problem: Problem, first: Outcome, rng: np.random.Generator) 
     """Return what :func:`gram` does, with the matches of a reduction that is there already."""
     begin = perf_counter()
     reference = first.model
-    targets, aligned = _matched(problem, reference, rng)
+    targets, aligned = matched(problem, reference, rng)
     experts = _pooled(problem, reference.experts, targets)
     model = replace(reference, experts=experts)
     if len(aligned) < len(problem.models):
@@ -75,7 +75,7 @@ def _others(names: list[str]) -> str:
     return "" if len(names) == 1 else f" and {len(names) - 1} others"
 
 
-def _matched(
+def matched(
     problem: Problem, reference: MoE, rng: np.random.Generator
 ) -> tuple[list[Floats], list[MoE]]:
     """Match the experts of every distinct model to those of the reference.
@@ -112,7 +112,7 @@ def _pooled(problem: Problem, reference: Experts, targets: list[Floats]) -> Expe
     Sums are about the reference, so that what no site can tell stays as it is there.
     """
     K, T = reference.n_experts, problem.sources.scaling.transform
-    there = _coefficients(reference)  # (K, Q p)
+    there = coefficients(reference)  # (K, Q p)
     size = there.shape[1]
     T = np.kron(np.eye(size // len(T)), T)  # to standardised columns
     G, v, n = np.zeros((K, size, size)), np.zeros((K, size)), np.zeros(K)
@@ -125,7 +125,7 @@ def _pooled(problem: Problem, reference: Experts, targets: list[Floats]) -> Expe
         factor = problem.site_weight[m] * total / message.n_samples  # 1 unless weights are given
         experts, k = message.model.experts, targets[u]
         matrices, counts = factor * message.grams.matrices, factor * message.grams.counts
-        away = _coefficients(experts) - there[k]
+        away = coefficients(experts) - there[k]
         np.add.at(G, k, matrices)
         np.add.at(v, k, np.einsum("kij,kj->ki", matrices, away))
         np.add.at(n, k, counts)
@@ -144,7 +144,7 @@ def _pooled(problem: Problem, reference: Experts, targets: list[Floats]) -> Expe
     return pooled.with_vector(np.concatenate([vector[: there.size], np.log(var)]))
 
 
-def _coefficients(experts: Experts) -> Floats:
+def coefficients(experts: Experts) -> Floats:
     """Return the free coefficients, (K, Q p)."""
     size = experts.n_linear * experts.n_columns
     return experts.to_vector()[: experts.n_experts * size].reshape(experts.n_experts, size)

@@ -105,6 +105,11 @@ class Problem:
         pairs = zip(self.messages, self.which, strict=True)
         return [message.site for message, u in pairs if u >= 0 and message.grams is None]
 
+    @property
+    def can_pool_grams(self) -> bool:
+        """Whether all sites sent Grams, and weigh the same at every x."""
+        return not self.without_grams and self.ensemble.gate.density is None
+
     def mean(self, values: Floats) -> float:
         """Return the mean of values of the distinct models (U,) by weight, where they are known."""
         known = ~np.isnan(values)
@@ -121,15 +126,20 @@ class Problem:
     def _places(self) -> Places:
         X = take_rows(self.sources.X, np.arange(min(_PILOT, len(self.sources))))
         pilot = [SiteCovariates(X, np.ones(len(X)))]
-        each = len(pseudo_rows(self.models[:1], pilot)) / len(X)
+        each = len(pseudo_rows(self.models[:1], pilot, seed=self.seed)) / len(X)
         wanted = sizes(self.n_parameters, len(self.models), each, self.n_rows)
         rng = np.random.default_rng(self.seed)
         return places(self.samplers, self.ensemble.gate, self.sources.X, *wanted, rng)
 
+    @property
+    def fitted_places(self) -> list[tuple[MoE, SiteCovariates]]:
+        """The distinct models, and covariates of their own."""
+        return list(zip(self.models, self._places.fit, strict=True))
+
     @cached_property
     def expected_rows(self) -> PseudoRows:
         """What the models predict at covariates of their own, to fit to (maths 17)."""
-        return pseudo_rows(self.models, self._places.fit, self.sources.pool)
+        return pseudo_rows(self.models, self._places.fit, self.sources.pool, self.seed)
 
     @cached_property
     def fresh_rows(self) -> PseudoRows:

@@ -10,6 +10,8 @@ import numpy as np
 from otmoe.arrays.numerics import Floats
 from otmoe.likelihood.rows import Rows
 from otmoe.likelihood.statistics import e_step
+from otmoe.model.experts import Experts
+from otmoe.model.experts.values import FitStatistics
 from otmoe.model.mixture import MoE
 
 
@@ -41,9 +43,27 @@ class Grams:
             On the scale of the rows' blocks.
         rows : Rows
         """
-        sums = e_step(model, rows).experts
-        dispersion = model.experts.dispersion
-        unit = np.ones(model.n_experts) if dispersion is None else dispersion
+        return cls._of_sums(model.experts, e_step(model, rows).experts)
+
+    @classmethod
+    def expected(cls, experts: Experts, X: Floats, weight: Floats) -> Self:
+        """Return the Grams that experts expect before y is known.
+
+        Parameters
+        ----------
+        experts : Experts
+        X : ndarray of shape (n, p)
+            Design.
+        weight : ndarray of shape (n, K)
+            Of the experts at each row.
+        """
+        response = experts.observe(np.zeros(len(X)))  # the curvature does not depend on y
+        return cls._of_sums(experts, experts.statistics(X, response, weight))
+
+    @classmethod
+    def _of_sums(cls, experts: Experts, sums: FitStatistics) -> Self:
+        dispersion = experts.dispersion
+        unit = np.ones(experts.n_experts) if dispersion is None else dispersion
         K, Q, _, p, _ = sums.information.shape
         matrices = sums.information.swapaxes(2, 3).reshape(K, Q * p, Q * p)
         return cls(sums.weight, matrices * unit[:, None, None])

@@ -91,6 +91,28 @@ class Experts(Family):
         sd = np.sqrt(np.broadcast_to(response.var, mean.shape))
         return _counts(mean, sd, self.lowest) if self.discrete else _panels(mean, sd)
 
+    def nodes(
+        self, eta: Floats, weight: Floats, rng: np.random.Generator
+    ) -> tuple[Floats, Floats, Floats] | None:
+        """Return a few values of y drawn from the experts, where a family has a rule (maths 17).
+
+        It has one if they serve as well as a grid of many more.
+
+        Parameters
+        ----------
+        eta : ndarray of shape (n, K)
+        weight : ndarray of shape (n, K)
+            Of the experts; none is drawn from one without weight.
+        rng : Generator
+
+        Returns
+        -------
+        copies : ndarray of int of shape (n,)
+            How many there are of each row.
+        y, weight : ndarray of shape (copies.sum(),)
+        """
+        return None
+
     def kl_cost(self, X: Array, other: Experts) -> Array:
         """Return KL(self_l || other_k) at every row, (n, L, K) (maths 2)."""
         xp = namespace(X)
