@@ -336,13 +336,15 @@ def test_a_start_that_is_given_is_not_searched_for(monkeypatch, shards, fit):
     assert_array_equal(found.aggregation.model.to_vector(), fit.aggregation.model.to_vector())
 
 
-def test_a_shard_that_stands_out_searches_for_itself(monkeypatch, shards, fit):
+def test_a_shard_that_stands_out_searches_for_itself(monkeypatch, shards):
+    # by the reduction, whose answer is a smooth function of the messages
+    usual = fitted(shards, method="reduction")
     calls = planted(monkeypatch, lambda name, again: name == "shard 5" and not again)
-    found = fitted(shards)
+    found = fitted(shards, method="reduction")
     assert found.refitted == ("shard 5",) and found.aggregation.left_out == {}
     assert calls[N_SHARDS:] == [("shard 5", True)]
     assert len(found.aggregation.sites) == N_SHARDS
-    gap = found.aggregation.model.to_vector() - fit.aggregation.model.to_vector()
+    gap = found.aggregation.model.to_vector() - usual.aggregation.model.to_vector()
     assert np.abs(gap).max() < 1e-4  # the same optimum as without the accident
 
 

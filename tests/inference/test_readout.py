@@ -201,7 +201,10 @@ def test_errors_after_shrinkage_are_those_of_the_mixed_model(restrict):
     replies = [site_information(s, model, scaling, rows, scatter=True) for s, rows in sites.items()]
     here = pooled.from_user(model)
     V = evidence(here, replies, change_of_scale(here, scaling, pooled)).V
-    L = spread_factor(pooled.from_user(found.prior.centre)) * np.array(list(found.prior.tau.values()))[blocks_of(here)]
+    L = (
+        spread_factor(pooled.from_user(found.prior.centre))
+        * np.array(list(found.prior.tau.values()))[blocks_of(here)]
+    )
     M, P = len(V), here.n_parameters
     # Henderson's equations of the mean and of every site's place about it
     A = np.zeros((P * (M + 1), P * (M + 1)))
