@@ -18,6 +18,7 @@ from otmoe.model.mixture import MoE
 # `python -m benchmarks constants` halves and doubles it.
 _AVERAGE = 10.0  # scores for each parameter at which a site's own curvature counts half
 _START, _LEAST, _MOST = 0.1, 1e-4, 10.0  # of a deviation: where the search begins, and its bounds
+_FLAT = 0.25  # curvature, over the average one, that counts as none
 _NONE = 1e-3  # a deviation that counts as none
 _LEVEL = 0.90  # of the intervals of deviations
 
@@ -97,12 +98,16 @@ def evidence(model: MoE, replies: Sequence[SiteInformation], L: Floats) -> Evide
     own = (G / (G + _AVERAGE * P))[:, None, None]
     information = own * information + (1 - own) * np.eye(P)
 
-    # 3) a direction in which a site's likelihood is not curved says nothing
+    # 3) noise as large as the information; where a site's likelihood is hardly curved, far from its
+    # maximum or because its features do not vary, it says nothing
     values, vectors = np.linalg.eigh(symmetric(information))
-    curved = (vectors * np.maximum(values, 0.0)[:, None, :]) @ vectors.swapaxes(1, 2)
-    weight = curved @ np.linalg.inv(noise)
-    V = up.T @ (weight @ curved * share[:, None, None]) @ up
-    h = np.einsum("mij,mj->mi", weight, g) @ up
+    root = np.sqrt(np.where(values > _FLAT, values, 0.0))[:, None, :]
+    inverse = np.where(root > 0, 1 / np.where(root > 0, root, 1.0), 0.0)
+    S = (vectors * root) @ vectors.swapaxes(1, 2)
+    weight = S @ np.linalg.inv(noise)
+    V = up.T @ (weight @ S * share[:, None, None]) @ up
+    along = (vectors * inverse) @ np.einsum("mij,mi->mj", vectors, g)[:, :, None]
+    h = (weight @ along)[:, :, 0] @ up
     step = g / share[:, None] - g.sum(axis=0)  # what all rows leave is a ridge's
     return Evidence(V, h, step @ down.T, down @ noise @ down.T, share, max(effect, 1.0))
 
