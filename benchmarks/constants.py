@@ -113,6 +113,8 @@ CONSTANTS: dict[str, tuple[str, ...]] = {
     "likelihood.search._KEPT": SEARCHES,
     "likelihood.search._CLEAR": SEARCHES,
     "likelihood.search._LABELS": SEARCHES,
+    "likelihood.search._PATIENCE": ("fit diabetes",),
+    "likelihood.shaking._PER_PARAMETER": ("fit diabetes",),
     "likelihood.stage._PER_COEFFICIENT": SEARCHES,
     "likelihood.stage._PER_FACTOR": SEARCHES,
     "likelihood.rounds.TOL": REFINING,

@@ -15,7 +15,10 @@ from otmoe.likelihood.fit import em
 from otmoe.likelihood.moves import divided, grown, improved, labelings, splits
 from otmoe.likelihood.rows import Rows
 from otmoe.likelihood.search import searched
+from otmoe.likelihood.shaking import shaken
 from otmoe.likelihood.stage import Stage, least_mass, rows_needed
+from otmoe.likelihood.starts import model_from_labels
+from otmoe.likelihood.statistics import VARIANCE_FLOOR
 from otmoe.model.experts import GaussianExperts
 from otmoe.model.gate import SoftmaxGate
 from otmoe.model.mixture import MoE
@@ -106,6 +109,32 @@ def test_moves_only_climb_and_stop_where_they_have_been(rng, family):
     assert improved(stage, run, rng, 0) == ([run], 0)
 
 
+# -- shaking -----------------------------------------------------------------------------------
+
+
+def test_shaking_only_climbs_and_ends_at_a_maximum(rng, family):
+    stage, run = staged(rng, family, 3)
+    assert shaken(stage, run, rng, 0) is run
+    end = shaken(stage, run, rng, 3)
+    assert end is run or stage.value(end) > stage.value(run)
+    assert stage.same(end, stage.at_maximum(end.model))
+
+
+def test_shaking_leaves_a_maximum_that_is_not_the_highest(diabetes):
+    X, y = diabetes
+    rows = Rows(X, y).standardised(GaussianExperts.blank(3, 11))[0]
+    ridge = Ridge.of(GaussianExperts)
+    stage = Stage.of_some(rows, len(y), ridge, np.random.default_rng(0))
+    low = []
+    for seed in range(4):
+        labels = np.random.default_rng(seed).integers(3, size=len(y))
+        start = model_from_labels(GaussianExperts.blank(3, 11), stage.block, labels, None)
+        low.append(stage.at_maximum(stage.em(start, 20).model))
+    higher = [shaken(stage, run, np.random.default_rng(0), 6) for run in low]
+    gains = [end.trace[-1] - run.trace[-1] for end, run in zip(higher, low, strict=True)]
+    assert min(gains) >= 0 and np.mean(gains) > 2, gains
+
+
 # -- stages ------------------------------------------------------------------------------------
 
 
@@ -115,6 +144,11 @@ def test_a_maximum_is_one_only_if_every_expert_has_rows(rng):
     lost = replace(run, mass=np.array([stage.weight.sum() - 1.0, 1.0]))
     assert stage.value(lost) == -np.inf and not stage.same(run, lost)
     assert stage.value(replace(run, trace=(np.nan,))) == -np.inf
+    # However high, a maximum at the floor stands on ties.
+    experts = replace(run.model.experts, var=np.array([1.0, VARIANCE_FLOOR]))
+    ties = replace(run, model=replace(run.model, experts=experts), trace=(1e9,))
+    assert np.all(ties.mass >= rows_needed(ties.model, stage.rows.total_weight))
+    assert stage.value(ties) == -np.inf
 
 
 def test_a_narrow_expert_needs_more_rows():

@@ -23,7 +23,7 @@ from otmoe.inference.estimates import (
 )
 from otmoe.inference.parameters import Parameter, mean_gradient, parameters
 from otmoe.inference.summary import Text, heading, render
-from otmoe.likelihood.search import Agreement
+from otmoe.likelihood.agreement import Agreement
 from otmoe.model.mixture import MoE
 from otmoe.text.errors import InvalidInput
 from otmoe.text.notices import Notice

@@ -9,8 +9,8 @@ from scipy.optimize import linprog
 
 from otmoe.arrays.newton import RANK_TOLERANCE
 from otmoe.arrays.numerics import Floats
+from otmoe.likelihood.agreement import Agreement
 from otmoe.likelihood.iterations import Run
-from otmoe.likelihood.search import Agreement
 from otmoe.likelihood.stage import Stage, least_mass, rows_needed
 from otmoe.likelihood.statistics import VARIANCE_FLOOR
 from otmoe.model.mixture import MoE

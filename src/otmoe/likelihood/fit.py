@@ -11,11 +11,12 @@ from scipy import linalg
 from otmoe.arrays.newton import RANK_TOLERANCE
 from otmoe.arrays.numerics import Array, Floats
 from otmoe.arrays.threads import threads
+from otmoe.likelihood.agreement import Agreement
 from otmoe.likelihood.checks import LOOKED_AT, degeneracies
 from otmoe.likelihood.information import Information
 from otmoe.likelihood.iterations import Report, Run
 from otmoe.likelihood.rows import Rows, Scaling
-from otmoe.likelihood.search import FEW, WARM_UP, Agreement, Clock, Search, searched
+from otmoe.likelihood.search import FEW, WARM_UP, Clock, Search, searched
 from otmoe.likelihood.stage import Stage
 from otmoe.likelihood.statistics import RowPasses, on_floor
 from otmoe.model.experts import FAMILIES, Experts

@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from otmoe.likelihood.agreement import Agreement
 from otmoe.likelihood.iterations import Report, Run, newton_serves, run_em, run_newton
 from otmoe.likelihood.moves import grown, improved, least_loss, led_on
 from otmoe.likelihood.rows import Rows
+from otmoe.likelihood.shaking import shaken
 from otmoe.likelihood.stage import Stage
 from otmoe.likelihood.starts import Plan, plan_for, start_from
 from otmoe.likelihood.statistics import Passes
@@ -34,45 +36,9 @@ _LABELS = 3  # kinds of random labels that a search tries
 _LOOK = 5  # Newton steps after which a candidate may be left behind
 _KEPT = 5  # candidates that go on to the next stage, at most
 _EACH = 2  # of them from each search
+_PATIENCE = 6  # shakes in turn that may end no higher
+_MOST_ROWS = 100_000  # on which it is shaken
 _ESSENTIAL = 0.2  # spreads (as in moves) that dropping any expert must cost for no move to be tried
-
-
-@dataclass(frozen=True)
-class Agreement:
-    """How sure a search is of its maximum.
-
-    Attributes
-    ----------
-    searches : int
-        Independent ones.
-    agreed : int
-        Those that ended in the maximum that was taken.
-    runner_up : float
-        Nats by which the next best maximum lies below it; infinite where none was seen.
-    """
-
-    searches: int
-    agreed: int
-    runner_up: float
-
-    @property
-    def gap(self) -> str:
-        """The distance of the runner-up, as the rest of a sentence; empty where there is none."""
-        return f", and the next best is {self.runner}" if np.isfinite(self.runner_up) else ""
-
-    @property
-    def facts(self) -> list[tuple[str, str]]:
-        """What a summary says of it."""
-        return [
-            ("searches that agree", f"{self.agreed} of {self.searches}"),
-            ("next best maximum", self.runner),
-        ]
-
-    @property
-    def runner(self) -> str:
-        """The distance of the runner-up."""
-        nats = self.runner_up
-        return f"{nats:,.1f} nats lower" if np.isfinite(nats) else "none seen"
 
 
 class Clock:
@@ -168,7 +134,7 @@ def searched(
     Independent searches set out on few rows, each on its own: one grows a model expert by expert,
     the others begin with random labels. Moves between maxima improve what they found, on more
     rows, until two searches end in the same maximum. What is not clearly worse goes on to the next
-    stage, until all rows decide.
+    stage, until all rows decide. There the best is shaken: led away on a few rows, and back.
 
     Parameters
     ----------
@@ -213,7 +179,7 @@ def searched(
     # 2) if not, moves from what each finds
     stage, size = few, max(plan.some, _PER_PARAMETER * found[0].run.model.n_parameters)
     if not settled and few.whole:
-        found = _contenders(few, _improved(few, found, rng, plan.moves))
+        found = _shaken(few, _contenders(few, _improved(few, found, rng, plan.moves)), rng)
     elif not settled:
         found = []
         for i, stream in enumerate(streams):
@@ -227,7 +193,8 @@ def searched(
             say(n_searches, stage, max(c.height for c in [mine[0], *earlier]))
             if any(stage.same(end.run, mine[0].run) for end in earlier):
                 break
-        found = _distinct(stage, found) if stage.whole else found
+        if stage.whole:
+            found = _shaken(stage, _distinct(stage, found), rng)
 
     # 3) what is not clearly worse, on more and more rows
     while not stage.whole:
@@ -235,9 +202,10 @@ def searched(
             size *= _LEAP if settled else _GROWTH
         stage = ground.stage(size, rng)
         found = _on(stage, found)
+        if not settled and ground.shakes(stage):
+            found = _shaken(stage, found, rng)
         if not (stage.whole or settled):
-            later = _improved(stage, found[:1], rng, plan.late)
-            found = _contenders(stage, _distinct(stage, later + found[1:]))
+            found = _contenders(stage, found)
     best = found[0]
     behind = best.height - found[1].height if len(found) > 1 else np.inf
     return best.run.model, Agreement(n_searches, len(best.found_by), float(behind))
@@ -261,6 +229,12 @@ class _Ground:
         if len(self.rows) <= self.plan.some:
             return Stage.of_some(self.rows, len(self.rows), self.ridge, rng)
         return Stage(self.rows, self.ridge, whole=True)
+
+    def shakes(self, stage: Stage) -> bool:
+        """Say whether the best is shaken there: on all rows, or on many where all are too many."""
+        if len(self.rows) <= _MOST_ROWS:
+            return stage.whole
+        return _MOST_ROWS / _GROWTH <= len(stage) < _MOST_ROWS
 
     def begun(self, i: int, n: int, stage: Stage, rng: np.random.Generator) -> Run:
         """Begin the i-th of n searches: one grows from fewer experts, the others have labels."""
@@ -312,6 +286,16 @@ def _improved(
         ends.append(replace(candidate, run=runs[0]))
         ends += map(Candidate, runs[1:])
     return _distinct(stage, ends)
+
+
+def _shaken(stage: Stage, found: list[Candidate], rng: np.random.Generator) -> list[Candidate]:
+    """Return what shaking makes of the best candidate, and the others."""
+    best = found[0]
+    run = shaken(stage, best.run, rng, _PATIENCE)
+    if run is best.run:
+        return found
+    one = frozenset(sorted(best.found_by)[:1])  # others were not seen to go on to there
+    return _distinct(stage, [Candidate(run, one), *found])
 
 
 def _distinct(stage: Stage, found: list[Candidate]) -> list[Candidate]:

@@ -10,7 +10,7 @@ import numpy as np
 from otmoe.arrays.numerics import Floats, to_numpy
 from otmoe.likelihood.iterations import Run, newton_serves, run_em, run_newton
 from otmoe.likelihood.rows import Block, Rows
-from otmoe.likelihood.statistics import RowPasses
+from otmoe.likelihood.statistics import RowPasses, on_floor
 from otmoe.model.mixture import MoE, Posterior
 from otmoe.model.ridge import Ridge
 
@@ -93,8 +93,9 @@ class Stage:
         return run.trace[-1] if self._kept(run) and np.isfinite(run.trace[-1]) else -np.inf
 
     def _kept(self, run: Run) -> bool:
-        """Say whether all experts have rows enough."""
-        return bool(np.all(run.mass >= rows_needed(run.model, self.rows.total_weight)))
+        """Say whether all experts have rows enough, and none stands on a few ties."""
+        enough = np.all(run.mass >= rows_needed(run.model, self.rows.total_weight))
+        return bool(enough) and not on_floor(run.model)
 
     def same(self, a: Run, b: Run) -> bool:
         """Say whether two runs ended in one maximum."""

@@ -36,8 +36,6 @@ class Plan:
         Rows on which moves improve what they found.
     moves : int
         That are tried there from each maximum, at most.
-    late : int
-        The same from the best maximum, where rows are more.
     ways : tuple of (callable, int)
         What makes first labels and how often rows are then handed on, used in turn. Different ways
         miss different optima.
@@ -47,7 +45,6 @@ class Plan:
     few: int
     some: int
     moves: int
-    late: int
     ways: tuple[tuple[Callable[[Experts, Block, np.random.Generator], Floats], int], ...]
 
 
@@ -133,16 +130,14 @@ INFORMATIVE = Plan(
     n_init=3,
     few=2000,
     some=10_000,
-    moves=120,
-    late=30,
+    moves=36,
     ways=((plane_labels, 15), (region_labels, 15), (region_labels, 1)),
 )
 UNINFORMATIVE = Plan(
     n_init=3,
     few=5000,
     some=15_000,
-    moves=120,
-    late=30,
+    moves=36,
     ways=((region_labels, 1), (cluster_labels, 1)),
 )
 
