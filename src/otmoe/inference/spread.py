@@ -18,7 +18,7 @@ from otmoe.model.mixture import MoE
 # `python -m benchmarks constants` halves and doubles it.
 _AVERAGE = 10.0  # scores for each parameter at which a site's own curvature counts half
 _START, _LEAST, _MOST = 0.1, 1e-4, 10.0  # of a deviation: where the search begins, and its bounds
-_FLAT = 0.25  # curvature, over the average one, that counts as none
+_FLAT = 0.05  # curvature, over the average one, that counts as none
 _NONE = 1e-3  # a deviation that counts as none
 _LEVEL = 0.90  # of the intervals of deviations
 
