@@ -24,6 +24,7 @@ from otmoe import (
     FeatureSpec,
     MoEClassifier,
     MoERegressor,
+    load_between,
     load_features,
     load_model,
     shards_from,
@@ -185,6 +186,28 @@ def test_refine_goes_on_to_the_fit_of_all_rows():
     model = load_model("model.json")
     assert_allclose(em(X, y, 2, init=model).model.to_vector(), model.to_vector(), rtol=1e-4)
     assert call("run", "data", *RUN, "--force", "--refine", "-1").exit_code == 2
+
+
+def test_personal_models_of_sites(tmp_path):
+    rng = np.random.default_rng(0)
+    city = np.repeat([f"city {m}" for m in range(7)], 80)
+    x = rng.normal(size=len(city))
+    y = x + np.repeat(rng.normal(size=7), 80) + 0.3 * rng.normal(size=len(city))
+    pq.write_table(pa.table({"y": y, "x": x, "city": city}), "rows.parquet")
+    where = ["rows.parquet", "--target", "y", "--site-column", "city"]
+    report = told("run", *where, "--experts", 1, "--personal", "auto", *HERE, "-o", "model.json")
+    found = load_between("model.json")
+    blocks = {spread["block"]: spread for spread in report["between"]["spreads"]}
+    assert blocks["expert intercepts"]["tau"] == found.spreads[0].tau > 0.5
+    assert [site.comparison.best for site in found.sites].count("personal") >= 5
+    some = ["--experts", 1, "--personal", "intercepts"]
+    printed = fine("run", *where, *some, *HERE, "-o", "other.json").stdout
+    assert "held out are predicted best" in " ".join(printed.split())
+    alone = told("personalise", "model.json", *where, "--site", "city 2", "-o", "mine.json")
+    assert alone["best"] in ("personal", "own")
+    assert alone["held_out"]["personal"] > alone["held_out"]["common"]
+    fine("run", *where, "--personal", "gate", "--experts", 1, "--model-only", *HERE, "-o", "m.json")
+    assert load_between("m.json").sites == ()
 
 
 def test_the_report_names_what_matters(folder):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,6 +24,7 @@ from otmoe.cli.common import Decorator, Failed, Names, option, several, usage
 from otmoe.cli.executors import EXECUTORS
 from otmoe.data.shards import Shard
 from otmoe.estimators.shards import DistributedMoE
+from otmoe.inference.between import Between
 from otmoe.model.target import CLASSES, regression_families
 from otmoe.text.sentences import Error
 
@@ -273,12 +275,14 @@ def write(
     about: dict[str, Any],
     features: FeatureSpec | None,
     model_only: bool,
+    between: Between | None = None,
 ) -> None:
     """Write a merged model, with or without what each site contributed."""
     if model_only:
-        save_model(result.model, path, about, features)
+        shared = None if between is None else replace(between, sites=())
+        save_model(result.model, path, about, features, between=shared)
     else:
-        result.save(path, about, features)
+        result.save(path, about, features, between)
 
 
 def shards_of(

@@ -8,8 +8,10 @@ from time import perf_counter
 from typing import Any, Literal
 
 import click
+import numpy as np
 
 from otmoe import save_model, shards_from
+from otmoe.aggregation.record import finite
 from otmoe.cli import options
 from otmoe.cli.between import between_in
 from otmoe.cli.common import Command, check_output, data, few, option, output, say, usage, warn
@@ -21,7 +23,11 @@ from otmoe.distributed.task import read, rows_in
 from otmoe.documents.files import load_model_file
 from otmoe.evaluation.prediction import spec_of
 from otmoe.likelihood.answers import site_information
-from otmoe.likelihood.prior import BLOCKS, RESTRICTIONS, fit_with_prior
+from otmoe.likelihood.fit import em
+from otmoe.likelihood.forecast import Forecast, forecast
+from otmoe.likelihood.prior import BLOCKS, RESTRICTIONS, Prior, fit_with_prior
+from otmoe.likelihood.rows import Rows
+from otmoe.model.mixture import MoE
 from otmoe.model.target import Target
 from otmoe.text.errors import InvalidInput, ShardError
 from otmoe.text.sentences import Error, Warn
@@ -88,7 +94,8 @@ def personalise(
     check_output(output, force)
     begun = perf_counter()
     file = load_model_file(model)
-    prior = between_in(file, model).personal_prior.restricted(restrict)
+    between = between_in(file, model)
+    prior = between.personal_prior.restricted(restrict)
     spec = spec_of(file.model, file.features)
     shard = _shard(data, target, spec, weight, site_column, missing, site)
     found = read(shard)
@@ -97,6 +104,7 @@ def personalise(
         raise ShardError(Error.ROWS_WITHOUT_WEIGHT, where=shard.name)
     common = site_information(shard.name, file.model, prior.scaling, rows, moments=False)
     fit = fit_with_prior(rows, prior)
+    compared = _compared(shard.name, rows, file.model, prior, fit.model)
     n, before = fit.n_samples, common.information.log_likelihood
     moved = prior.moved(fit.model)
     about: dict[str, Any] = {
@@ -124,6 +132,8 @@ def personalise(
         "n_samples": n,
         "restrict": restrict,
         "log_likelihood": {"common": before / n, "personal": fit.log_likelihood / n},
+        "held_out": {name: finite(score.value) for name, score in compared.scores.items()},
+        "best": compared.best,
         "moved": moved,
         "converged": fit.converged,
         "seconds": perf_counter() - begun,
@@ -142,8 +152,7 @@ def personalise(
         quiet,
         listed(pairs),
         *([table_of(heads, lines, {"block"})] if moved else []),
-        "These are the rows that it was fitted to, so it looks better than it is: hold both files "
-        "against later rows by `otmoe evaluate`.",
+        *_comparison(compared),
         f"written to {output}; nothing has been sent",
     )
 
@@ -172,3 +181,26 @@ def _shard(
     if not own:
         raise InvalidInput(Error.SITE_UNKNOWN, site=site, sites=few(s.name for s in shards))
     return own[0]
+
+
+def _compared(site: str, rows: Rows, common: MoE, prior: Prior, personal: MoE) -> Forecast:
+    """Return how well models predict rows of the site that they have not seen."""
+    own = None
+    if len(rows) > 2 * personal.n_parameters:
+        own = em(rows.X, rows.y, init=personal, sample_weight=rows.weight, offset=rows.offset).model
+    return forecast(site, rows, common, prior, own=own, strengths=[1.0])
+
+
+def _comparison(found: Forecast) -> list[Any]:
+    """Return the same for people."""
+    heads = ["model", "log-likelihood per row held out", "above common", "standard error"]
+    lines = [
+        [name, f"{score.value:.5g}", f"{score.gain:+.4f}", f"{score.error:.4f}"]
+        for name, score in found.scores.items()
+        if np.isfinite(score.value)
+    ]
+    return [
+        table_of(heads, lines, {"model"}),
+        f"Rows that were held out are predicted best by the {found.best} model. Compare it with "
+        "the others on later rows, by `otmoe evaluate`.",
+    ]

@@ -14,6 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from otmoe.aggregation.support import N_SUPPORT
 from otmoe.cli import options
+from otmoe.cli.between import between_lines, between_report
 from otmoe.cli.common import (
     Command,
     Rounds,
@@ -29,6 +30,7 @@ from otmoe.cli.common import (
 from otmoe.cli.executors import open_executor
 from otmoe.cli.tables import candidates_of, candidates_tables, experts_table, listed
 from otmoe.cli.words import told, told_by_name
+from otmoe.likelihood.prior import RESTRICTIONS
 from otmoe.text.records import notice_document
 from otmoe.text.sentences import Finding
 
@@ -39,6 +41,7 @@ from otmoe.text.sentences import Finding
 Examples:
   otmoe run data --target y --experts 2 -o model.json
   otmoe run "data/*.parquet" --target y --experts 2 --site-column hospital -o model.json
+  otmoe run data --target y --experts 2 --site-column hospital --personal auto -o model.json
   otmoe run data --target y --experts 2 --executor dask --address tcp://head:8786 -o model.json
 
 The same data and seed give the same model, whatever the executor and the number of workers.""",
@@ -62,6 +65,14 @@ The same data and seed give the same model, whatever the executor and the number
     section="Fit",
     help="Rounds of one pass over all rows each that lead on to their maximum-likelihood answer; "
     "auto for as many as it takes.",
+)
+@option(
+    "--personal",
+    type=click.Choice(list(RESTRICTIONS)),
+    section="Fit",
+    help="Fit a model for every shard too, such as a site of --site-column: all may differ, or the "
+    "gate or the intercepts alone. The common model is refined first; otmoe personalise and otmoe "
+    "report read how shards differ.",
 )
 @option(
     "--n-support",
@@ -88,6 +99,7 @@ def run(
     family: str,
     method: str,
     refine: int | str,
+    personal: str | None,
     n_support: int,
     seed: int,
     executor: str,
@@ -125,6 +137,7 @@ def run(
             method=method,
             n_support=n_support,
             refine=refine,
+            personal=personal,
             executor=pool,
             n_jobs=n_jobs or os.cpu_count(),
             random_state=seed,
@@ -145,7 +158,8 @@ def run(
     failed = {f.name: Finding.NOT_FITTED(why=str(f.cause)) for f in est.failures_}
     merged = est.aggregation_
     merged = replace(merged, left_out={**merged.left_out, **failed}, warnings=est.warnings_)
-    options.write(merged, output, about, est.features_, model_only)
+    between = getattr(est, "between_", None)
+    options.write(merged, output, about, est.features_, model_only, between)
     for notice in est.warnings_:
         warn(notice)
     found = _report(est, output, perf_counter() - begin)
@@ -185,6 +199,7 @@ def _report(est: Any, output: Path, seconds: float) -> dict[str, Any]:
         "support_rows": aggregation.communication.support_rows,
         "seconds": {"all": seconds, **est.timings_},
         "warnings": told(est.warnings_),
+        **({} if est.personal is None else {"between": between_report(est.between_)}),
     }
 
 
@@ -208,4 +223,16 @@ def _shown(est: Any, found: dict[str, Any]) -> list[Any]:
         listed(about),
         *candidates_tables(found["candidates"]),
         experts_table(est.model_, est.aggregation_.mass),
+        *([] if est.personal is None else _differences(est)),
+    ]
+
+
+def _differences(est: Any) -> list[Any]:
+    """Return how shards differ, and which models serve them."""
+    best = [found.best for found in est.forecasts_.values()]
+    words = ", ".join(f"{name} at {best.count(name)}" for name in ("personal", "common", "own"))
+    return [
+        *between_lines(est.between_),
+        f"Rows that were held out are predicted best by these models: {words} of {len(best)} "
+        "shards.",
     ]
