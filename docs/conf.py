@@ -30,7 +30,8 @@ myst_heading_anchors = 3
 autodoc_typehints = "none"  # the numpydoc sections say it, with shapes
 # scikit-learn writes the set_*_request methods itself, with references into its own guide.
 autodoc_default_options = {
-    "exclude-members": "set_fit_request, set_predict_request, set_score_request",
+    "exclude-members": "set_fit_request, set_predict_request, set_predict_log_proba_request, "
+    "set_predict_proba_request, set_score_request",
 }
 numpydoc_show_class_members = False
 

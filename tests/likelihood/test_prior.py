@@ -159,4 +159,4 @@ def test_what_is_no_prior_is_refused(rng):
     centre, _, scaling = case(rng, "gaussian")
     refused("prior_wrong", name="slopes").by(Prior, centre, scaling, {"slopes": 1.0})
     refused("prior_wrong", name="gate slopes").by(Prior, centre, scaling, {"gate slopes": -1.0})
-    refused("not_one_of", name="personal").by(Prior(centre, scaling, {}).restricted, "slopes")
+    refused("not_one_of", name="restrict").by(Prior(centre, scaling, {}).restricted, "slopes")
