@@ -64,6 +64,13 @@ def requests(driver: Any) -> list[str]:
     ]
 
 
+def texts(driver: Any, selector: str) -> list[str]:
+    """Return the texts of the elements that a selector finds."""
+    script = "return [...document.querySelectorAll(arguments[0])].map((e) => e.textContent)"
+    found: list[str] = driver.execute_script(script, selector)
+    return found
+
+
 def screenshot(driver: Any, path: Path) -> None:
     """Write a picture of the whole page."""
     width, height = driver.execute_script(

@@ -72,9 +72,8 @@ def _surplus(problem: Problem) -> list[Floats]:
     for m, message in enumerate(problem.messages):
         u = int(problem.which[m])
         if u >= 0 and message.grams is not None:
-            factor = (
-                problem.site_weight[m] * total / message.n_samples
-            )  # 1 unless weights are given
+            # 1 unless weights are given
+            factor = problem.site_weight[m] * total / message.n_samples
             surplus[u] = surplus[u] + factor * message.grams.matrices
     return surplus
 

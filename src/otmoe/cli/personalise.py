@@ -22,7 +22,7 @@ from otmoe.data.shards.memory import checked
 from otmoe.distributed.task import read, rows_in
 from otmoe.documents.files import load_model_file
 from otmoe.evaluation.prediction import spec_of
-from otmoe.likelihood.answers import site_information
+from otmoe.likelihood.answers import site_log_likelihood
 from otmoe.likelihood.fit import em
 from otmoe.likelihood.forecast import Forecast, forecast
 from otmoe.likelihood.prior import BLOCKS, RESTRICTIONS, Prior, fit_with_prior
@@ -94,18 +94,17 @@ def personalise(
     check_output(output, force)
     begun = perf_counter()
     file = load_model_file(model)
-    between = between_in(file, model)
-    prior = between.personal_prior.restricted(restrict)
+    prior = between_in(file, model).personal_prior.restricted(restrict)
     spec = spec_of(file.model, file.features)
     shard = _shard(data, target, spec, weight, site_column, missing, site)
     found = read(shard)
     rows = rows_in(found, Target.of(file.model), shard.name)
     if not rows.total_weight > 0:
         raise ShardError(Error.ROWS_WITHOUT_WEIGHT, where=shard.name)
-    common = site_information(shard.name, file.model, prior.scaling, rows, moments=False)
+    before = site_log_likelihood(file.model, prior.scaling, rows)
     fit = fit_with_prior(rows, prior)
     compared = _compared(shard.name, rows, file.model, prior, fit.model)
-    n, before = fit.n_samples, common.information.log_likelihood
+    n = fit.n_samples
     moved = prior.moved(fit.model)
     about: dict[str, Any] = {
         "made by": "otmoe personalise",

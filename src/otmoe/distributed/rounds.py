@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
 from otmoe.data.shards import Shard
 from otmoe.distributed.task import read, rows_in, rows_of
-from otmoe.likelihood.answers import SiteInformation, site_information
-from otmoe.likelihood.information import observed_information
+from otmoe.likelihood.answers import SiteInformation, site_information, site_log_likelihood
 from otmoe.likelihood.rounds import Refinement, advance, judged
 from otmoe.likelihood.rows import Scaling
 from otmoe.model.mixture import MoE
@@ -64,10 +63,8 @@ def information_local(question: Question) -> SiteInformation:
 
 def likelihood_local(question: Question) -> float:
     """Read one shard and return the log-likelihood alone, where its rows are."""
-    rows = replace(rows_of(question.shard, question.target), scaling=question.scaling)
-    here = question.scaling.from_user(question.model)
-    base = rows.log_base(question.model.experts)
-    return observed_information(here, rows, matrix=False).log_likelihood + base
+    rows = rows_of(question.shard, question.target)
+    return site_log_likelihood(question.model, question.scaling, rows)
 
 
 def check_rounds(rounds: Any) -> None:

@@ -91,6 +91,22 @@ def site_information(
     )
 
 
+def site_log_likelihood(model: MoE, scaling: Scaling, rows: Rows) -> float:
+    """Return the log-likelihood alone, base measure included, in a quarter of a pass.
+
+    Parameters
+    ----------
+    model : MoE
+        On the user's scale.
+    scaling : Scaling
+    rows : Rows
+        On the user's scale.
+    """
+    there = replace(rows, scaling=scaling)
+    found = observed_information(scaling.from_user(model), there, matrix=False)
+    return found.log_likelihood + there.log_base(model.experts)
+
+
 def _moments(rows: Rows) -> FeatureMoments:
     """Return weighted mean and variance of the features."""
     slices = list(rows.slices())

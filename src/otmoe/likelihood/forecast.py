@@ -169,6 +169,8 @@ def forecast(
         return _score(_joined(found) - lead, shared, weight)
 
     personal: dict[float, Score] = {}
+    if not any(prior.tau.values()):  # every factor is the common model then
+        strengths = ()
     starts: list[MoE | None] = [None] * len(splits)
     for strength in sorted(strengths):
         there = prior.strengthened(strength)

@@ -18,6 +18,7 @@ from otmoe import LocalModel, aggregate, report
 from otmoe.inference.effects import Comparison
 from otmoe.likelihood.fit import em
 from studies import chromium
+from studies.chromium import texts
 
 if "PYTEST_XDIST_WORKER" in os.environ:
     pytest.skip(
@@ -31,6 +32,8 @@ PICTURES = Path(__file__).parents[3] / "build" / "browser"
 
 # What selenium leaves open is its to mend.
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
+
+WIDTH = 1280
 
 
 def made(n_sites, names="site {}", family="gaussian"):
@@ -80,33 +83,6 @@ def pages(tmp_path_factory):
         report(source, folder / f"{name}.html", between=between)
         found[name] = between, folder / f"{name}.html"
     return found
-
-
-@pytest.fixture(scope="module")
-def chrome():
-    with chromium.browser() as driver:
-        yield driver
-
-
-@pytest.fixture
-def visit(chrome, pages):
-    """Return a function that opens a page, and check at the end what the browser says of it."""
-    chromium.size(chrome, 1280)
-    chromium.scheme(chrome, "light")
-    chromium.requests(chrome), chrome.get_log("browser")
-
-    def open_page(name):
-        chrome.get(pages[name][1].as_uri())
-        return chrome
-
-    yield open_page
-    assert chrome.get_log("browser") == []
-    assert [url for url in chromium.requests(chrome) if not url.startswith("file://")] == []
-
-
-def texts(chrome, selector):
-    script = "return [...document.querySelectorAll(arguments[0])].map((e) => e.textContent)"
-    return chrome.execute_script(script, selector)
 
 
 def attributes(chrome, selector, name):

@@ -27,6 +27,7 @@ from otmoe import (
 )
 from otmoe.text.notices import Notice
 from studies import chromium
+from studies.chromium import texts
 
 if "PYTEST_XDIST_WORKER" in os.environ:
     pytest.skip(
@@ -40,6 +41,8 @@ PICTURES = Path(__file__).parents[3] / "build" / "browser"
 
 # What selenium leaves open is its to mend.
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
+
+WIDTH = 1200
 
 
 def sites_of(truth, n, rng, name="site {}"):
@@ -126,33 +129,6 @@ def pages(tmp_path_factory):
         report(about, path)
         found[kind.__name__] = about, path
     return found
-
-
-@pytest.fixture(scope="module")
-def chrome():
-    with chromium.browser() as driver:
-        yield driver
-
-
-@pytest.fixture
-def visit(chrome, pages):
-    """Return a function that opens a page, and check at the end what the browser says of it."""
-    chromium.size(chrome, 1200)
-    chromium.scheme(chrome, "light")
-    chromium.requests(chrome), chrome.get_log("browser")
-
-    def open_page(name):
-        chrome.get(pages[name][1].as_uri())
-        return chrome
-
-    yield open_page
-    assert chrome.get_log("browser") == []  # an error of the script, or what the policy refused
-    assert [url for url in chromium.requests(chrome) if not url.startswith("file://")] == []
-
-
-def texts(chrome, selector):
-    script = "return [...document.querySelectorAll(arguments[0])].map((e) => e.textContent)"
-    return chrome.execute_script(script, selector)
 
 
 def click(chrome, selector):
