@@ -84,9 +84,8 @@ class Policy(Record):
     @classmethod
     def off(cls) -> Self:
         """Return the policy that refuses nothing, for rows that are nobody's."""
-        optional = {name for name, field in cls.model_fields.items() if field.default is not None}
-        free = {"names": True, "allow": [], "deny": []}
-        return cls(**{name: free.get(name) for name in optional})
+        numbers = {k for k, f in cls.model_fields.items() if isinstance(f.default, int | float)}
+        return cls.model_validate({**dict.fromkeys(numbers), "names": True})
 
 
 @dataclass(frozen=True)
