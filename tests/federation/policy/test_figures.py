@@ -134,12 +134,12 @@ def test_reference_levels_are_counted():
     assert figures_of(fit.model, Rows(X, X[:, 0])).cell.rows == 37  # nobody says what belongs
 
 
-def test_certainty_is_r2_or_the_deviance_explained():
+def test_certainty_is_of_the_standard_deviation_or_of_the_deviance():
     data = simulate(400, 2, 2, random_state=0)
     fit = em(data.X, data.y, 2, random_state=0)
     found = figures_of(fit.model, Rows(data.X, data.y))
-    residual = data.y - fit.model.predict(data.X)
-    assert_allclose(found.certainty, 1 - residual.var(ddof=0) / data.y.var(), atol=1e-3)
+    residual = np.sqrt(np.mean((data.y - fit.model.predict(data.X)) ** 2))
+    assert_allclose(found.certainty, 1 - residual / data.y.std())
     coin = np.random.default_rng(0).random(400) < 0.3
     fit = em(data.X, coin.astype(float), 1, family="logistic")
     found = figures_of(fit.model, Rows(data.X, coin.astype(float)))

@@ -74,7 +74,8 @@ class Figures:
     leverage_expert : int
         Which expert that is.
     certainty : float
-        Share of y that the model knows: R2, or the deviance explained where y is a class.
+        Share of y that the model knows: of its standard deviation, or of its deviance where it is
+        a class.
     levels : dict of int
         Rows that have each level of each category, by the name of the feature.
     people : bool
@@ -421,4 +422,5 @@ class _Look:
             before = self.variance * float(counts[0])
             if var is not None and np.any(var <= VARIANCE_FLOOR * (1 + 1e-3) * self.variance):
                 return 1.0
-        return 1.0 - found.unknown / before if before > 0 else 1.0
+        left = found.unknown / before if before > 0 else 0.0
+        return 1.0 - left if self.model.experts.classifies else 1.0 - left**0.5

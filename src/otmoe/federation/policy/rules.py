@@ -60,7 +60,7 @@ class Policy(Record):
     leverage : float, optional
         Largest share that one row has in its own fitted value.
     certainty : float, optional
-        Largest share of y that the model knows: R2, or the deviance explained.
+        Largest share of y that the model knows: of its standard deviation, or of its deviance.
     component_rows : int, optional
         Least number of rows behind a component of a sketch.
     share : int, optional
