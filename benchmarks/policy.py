@@ -26,7 +26,7 @@ from otmoe.text.errors import OtmoeError
 from studies.rows import Row
 
 REPEATS = 5
-SIMULATED = ((1_000, 5, 2), (10_000, 10, 3), (100_000, 20, 4), (1_000_000, 20, 4))
+SIMULATED = ((1_000, 5, 2), (10_000, 10, 3), (100_000, 20, 4))
 """Rows, features and experts."""
 
 

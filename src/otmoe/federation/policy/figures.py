@@ -11,46 +11,14 @@ from scipy import linalg
 
 from otmoe.arrays.newton import RANK_TOLERANCE
 from otmoe.arrays.numerics import Array, Floats, block_sum, to_numpy
-from otmoe.data.clusters import layout
 from otmoe.data.features import FeatureSpec
+from otmoe.federation.policy.cells import Cell, Levels
 from otmoe.federation.policy.rounding import coarse_scaling
 from otmoe.likelihood.rows import Rows, Scaling
 from otmoe.likelihood.statistics import VARIANCE_FLOOR, Statistics, e_step
 from otmoe.model.mixture import MoE
 
-_EMPTY = 0.5  # rows: a cell that holds less of them is empty
-_NOWHERE = -1  # in place of an expert: all of them
 _SUSPECT = 0.5  # a person whose rows have leverages that add up to more is looked at closely
-
-
-@dataclass(frozen=True)
-class Cell:
-    """The rows that have a level, in an expert, of a class.
-
-    Attributes
-    ----------
-    rows : float
-        How many equal rows they are worth.
-    term : str
-        The feature that they have, or lack.
-    has : bool
-        Whether they have it.
-    expert : int
-        -1 for all experts.
-    label : str
-        Their class; empty for a response that is a number.
-    """
-
-    rows: float
-    term: str
-    has: bool
-    expert: int = _NOWHERE
-    label: str = ""
-
-    def __str__(self) -> str:
-        where = f"{'' if self.has else 'not '}{self.term}"
-        where += f", class {self.label}" if self.label else ""
-        return where if self.expert == _NOWHERE else f"{where}, expert {self.expert}"
 
 
 @dataclass(frozen=True)
@@ -128,7 +96,7 @@ def figures_of(
     sums = e_step(here, rows)
     total, first, second = moments.gram[0, 0], moments.gram[0, -1], moments.gram[-1, -1]
     variance = float(second - first**2 / total) / float(total)
-    look = _Look(here, rows, _roots(sums), _Levels.of(rows, model, features), ids, variance)
+    look = _Look(here, rows, _roots(sums), Levels.of(rows, model, features), ids, variance)
     return replace(look.figures(), curvature=_curvature(here, sums), scaling=scaling)
 
 
@@ -161,69 +129,12 @@ def _roots(sums: Statistics) -> Floats:
 
 
 @dataclass(frozen=True)
-class _Levels:
-    """Features that have two values, and reference levels of categories.
-
-    Attributes
-    ----------
-    columns : ndarray of int of shape (J,)
-        Their features.
-    high : ndarray of shape (J,)
-        The larger of the two values.
-    references : tuple of tuple of int
-        The dummies of each category.
-    names : tuple of str
-        Of the J features, and of the reference levels.
-    labels : tuple of str
-        Of the classes; one that is empty where y is a number.
-    """
-
-    columns: Floats
-    high: Floats
-    references: tuple[tuple[int, ...], ...]
-    names: tuple[str, ...]
-    labels: tuple[str, ...]
-
-    @classmethod
-    def of(cls, rows: Rows, model: MoE, features: FeatureSpec | None) -> _Levels:
-        """Find them among the features."""
-        X = [to_numpy(rows.X[s, :]) for s in rows.slices()]
-        low = np.min([x.min(axis=0) for x in X], axis=0)
-        high = np.max([x.max(axis=0) for x in X], axis=0)
-        two = high > low
-        for x in X:
-            some = np.flatnonzero(two)
-            part = x[:, some]
-            two[some] = np.all((part == low[some]) | (part == high[some]), axis=0)
-        known, _ = layout(features)
-        columns = np.flatnonzero(two)
-        terms = model.terms[1:] if features is None else features.feature_names
-        categories = (
-            ()
-            if features is None
-            else tuple(f"{c.name}={c.reference}" for c in features.columns if c.kind == "category")
-        )
-        labels: tuple[str, ...] = ("",)
-        if model.experts.classifies:
-            C = model.experts.n_classes_of(model.experts.coef.shape)
-            labels = tuple(map(str, range(C) if model.classes is None else model.classes))
-        names = (*(terms[j] for j in columns), *categories)
-        return cls(columns, high[columns], known, names, labels)
-
-    def at(self, X: Floats) -> Floats:
-        """Return which levels rows have, (n, J) of 0 and 1."""
-        own = X[:, self.columns] == self.high
-        others = [~np.any(X[:, c] > 0.5, axis=1) for c in map(list, self.references)]
-        return np.column_stack([own, *others]).astype(np.float64)
-
-
-@dataclass(frozen=True)
 class _Sums:
     """What adds up over blocks of rows that are nobody's in particular."""
 
     rows: int
     mass: Floats  # (K,)
-    first: Floats  # (J + 1, A C): summed responsibilities by level, expert and class; J: all rows
+    first: Floats  # (2 J, A C): summed responsibilities by level, expert and class
     second: Floats  # the same of their squares
     unknown: float  # of y, with x known: squares or deviance
     counts: Floats  # (C,): weight of each class, or of all rows
@@ -248,7 +159,7 @@ class _Look:
     model: MoE
     rows: Rows
     roots: Floats
-    levels: _Levels
+    levels: Levels
     ids: Any
     variance: float  # of y
 
@@ -267,7 +178,7 @@ class _Look:
             parameters=model.n_parameters,
             coefficients=model.experts.n_linear * model.experts.n_columns,
             expert_rows=found.mass,
-            cell=self._smallest(found),
+            cell=self.levels.smallest(found.first, found.second, K),
             leverage=found.worst[0],
             leverage_expert=found.worst[1] // (len(self.roots) // K),
             certainty=self._certainty(found),
@@ -325,7 +236,6 @@ class _Look:
         h, levels, part, unknown, counts, weight = self._parts(some)
         K, on = self.model.n_experts, weight > 0
         part = part * on[:, None]
-        levels = np.column_stack([levels, np.ones(len(h))])
         place = int(np.argmax(h)) if h.size else 0
         C = len(self.levels.labels)
         return _Sums(
@@ -351,14 +261,13 @@ class _Look:
         order = np.argsort(codes, kind="stable")
         starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
         part, levels = part[on][order], levels[on][order]
-        levels = np.column_stack([levels, np.ones(len(levels))])
         whole = part[:, : K * C].reshape(-1, K, C).sum(axis=2)
         cells = [np.maximum.reduceat(part * level[:, None], starts) for level in levels.T]
         return _Sums(
             len(starts),
             np.maximum.reduceat(whole, starts).sum(axis=0),
-            np.array([cell.sum(axis=0) for cell in cells]),
-            np.array([(cell**2).sum(axis=0) for cell in cells]),
+            np.reshape([cell.sum(axis=0) for cell in cells], (-1, part.shape[1])),
+            np.reshape([(cell**2).sum(axis=0) for cell in cells], (-1, part.shape[1])),
             float(unknown.sum()),
             counts.sum(axis=0),
             self._worst_person(
@@ -392,26 +301,6 @@ class _Look:
         return float(linalg.eigvalsh(root.T @ information @ root)[-1])
 
     # -- sums to figures ------------------------------------------------------------------------
-
-    def _smallest(self, found: _Sums) -> Cell | None:
-        """Return the smallest cell that is not empty."""
-        K, labels, J = self.model.n_experts, self.levels.labels, len(self.levels.names)
-        best: Cell | None = None
-        sides = [(True, found.first[:J], found.second[:J])]
-        if self.ids is None:  # a person may be on both sides
-            sides.append(
-                (False, found.first[J] - found.first[:J], found.second[J] - found.second[:J])
-            )
-        for has, first, second in sides:
-            rows = np.where(first < _EMPTY, np.inf, first**2 / np.maximum(second, 1e-300))
-            if not np.isfinite(rows).any():
-                continue
-            j, a = np.unravel_index(int(np.argmin(rows)), rows.shape)
-            if best is None or rows[j, a] < best.rows:
-                k, c = divmod(int(a), len(labels))
-                expert = k if 1 < K != k else _NOWHERE
-                best = Cell(float(rows[j, a]), self.levels.names[j], has, expert, labels[c])
-        return best
 
     def _certainty(self, found: _Sums) -> float:
         counts, var = found.counts, self.model.experts.dispersion
