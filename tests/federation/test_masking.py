@@ -65,7 +65,9 @@ def test_what_might_overflow_is_refused(value):
 def keys(tmp_path_factory):
     pytest.importorskip("cryptography")
     folder = tmp_path_factory.mktemp("keys")
-    return {name: Key.create(folder / f"{name}.key") for name in ("Brest", "Lyon", "Nantes", "Nice")}
+    return {
+        name: Key.create(folder / f"{name}.key") for name in ("Brest", "Lyon", "Nantes", "Nice")
+    }
 
 
 def context_of(seed):
@@ -137,7 +139,9 @@ def test_a_key_file_is_its_owners_alone_and_never_replaced(tmp_path):
     assert [file.name for file in tmp_path.iterdir()] == ["lyon.key"]
     before = path.read_bytes()
     refused("key_exists").by(Key.create, path)
-    assert path.read_bytes() == before and [file.name for file in tmp_path.iterdir()] == ["lyon.key"]
+    assert path.read_bytes() == before and [file.name for file in tmp_path.iterdir()] == [
+        "lyon.key"
+    ]
     assert Key.load(path).public == Key.at(path).public == key.public
     assert key.public not in before.decode() and before.decode().strip() not in repr(key)
     assert Key.at(tmp_path / "other.key").public != key.public

@@ -443,7 +443,7 @@ def test_a_state_knows_all_sites_by_the_name_of_their_roster(network, data):
 
 def test_fingerprints_are_of_names_and_keys(network):
     roster = network.roster
-    assert len(roster.fingerprint) == 19
+    assert len(roster.fingerprint) == 39
     turned = Roster(dict(reversed(roster.keys.items())))
     assert turned.nonce != roster.nonce and turned.fingerprint == roster.fingerprint
     other = {**roster.keys, "Lyon": "ab" * 32}

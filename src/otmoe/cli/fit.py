@@ -38,6 +38,7 @@ from otmoe.documents.compatible import check_compatible
 from otmoe.documents.files import load_model_file
 from otmoe.documents.message_record import MOST_SHARED
 from otmoe.evaluation.prediction import spec_of
+from otmoe.federation.keys import Key
 from otmoe.likelihood.fit import MAX_ITER
 from otmoe.model.target import CLASSES, Target
 from otmoe.text.progress import fit_progress
@@ -92,6 +93,13 @@ their new messages describe the same one.""",
     section="Message",
     help="Send N rows of the covariates as they are, without the response.",
 )
+@option(
+    "--secure",
+    is_flag=True,
+    section="Message",
+    help="Make a key pair for secure sums in refine rounds: the public key goes into the message, "
+    "the private one into a file beside it, such as lyon.key, and stays here.",
+)
 @options.experts_or_start
 @options.family("Fit")
 @option(
@@ -125,6 +133,7 @@ def fit(
     sketch: bool,
     grams: bool,
     share: int,
+    secure: bool,
     experts: int | None,
     family: str,
     classes: list[str] | None,
@@ -167,6 +176,7 @@ def fit(
         list(data), target=target, features=features, weight=weight, missing=missing
     )
     shard = joined(shards, name)
+    key = Key.at(key_path(output)) if secure else None
     response = Target(family)
     if origin is not None:
         response = Target.of(origin.model)
@@ -193,7 +203,7 @@ def fit(
                 start=None if origin is None else origin.model,
             )
         )
-    message = done.message
+    message = done.message if key is None else replace(done.message, key=key.public)
     message.save(output)
     parts = parts_of(message.document())
     size = output.stat().st_size
@@ -220,6 +230,7 @@ def fit(
         "parts": [vars(part) for part in parts],
         "bytes": size,
         "rows_of_x": shared_rows(message),
+        "key": None if key is None else str(key.path),
         "seconds": perf_counter() - begin,
     }
     say(
@@ -230,8 +241,18 @@ def fit(
         parts_table(parts),
         total_of(size, parts),
         privacy(message),
+        *(
+            []
+            if key is None
+            else [f"the private key is in {key.path}; keep it, and send it nowhere"]
+        ),
         f"written to {output}; nothing has been sent",
     )
+
+
+def key_path(message: Path) -> Path:
+    """Return the file of the private key beside a message: lyon.key beside lyon.moe.json."""
+    return message.with_name(message.name.removesuffix(".json").removesuffix(".moe") + ".key")
 
 
 def _family_given() -> bool:

@@ -18,9 +18,11 @@ from otmoe.cli.tables import listed, table_of
 from otmoe.cli.words import told
 from otmoe.data.shards import ROWS_PER_PARAMETER
 from otmoe.documents.files import open_document
+from otmoe.documents.masked_reply import MaskedReply
 from otmoe.documents.model_file import ModelFile
 from otmoe.documents.reply import RefineReply
 from otmoe.documents.request import RefineRequest
+from otmoe.documents.roster import Roster
 from otmoe.documents.state import RefineState
 from otmoe.federation.rounds import LEAST_GROUPS
 from otmoe.model.mixture import MoE
@@ -64,6 +66,22 @@ def scatter_words(reply: RefineReply) -> list[str]:
         f"Its scatter B has {size:,} numbers, each a sum over {over} of products of two scores; it "
         "holds no label. It says how uncertain the score is: for the sandwich, and for how much of "
         "the differences between sites is chance."
+    ]
+
+
+MASKED = (
+    "It is masked: by itself it says nothing but the name of the site and the size of the model; "
+    "the sum over all sites of the roster can be read."
+)
+"""What a masked reply gives away."""
+
+
+def roster_lines(roster: Roster) -> list[str]:
+    """Say who takes part in a secure sum, and what sites should compare."""
+    return [
+        f"secure sum over {few(roster.sites)}",
+        f"fingerprint of the roster: {roster.fingerprint} (the same at all sites, or a key was "
+        "exchanged on its way)",
     ]
 
 
@@ -116,9 +134,16 @@ def inspect(file: Path, coefficients: bool, as_json: bool, quiet: bool) -> None:
     elif isinstance(found, RefineReply):
         report |= _of_reply(found)
         lines += [reply_privacy(found), *scatter_words(found), *map(str, few_groups(found))]
+    elif isinstance(found, MaskedReply):
+        about = {"site": found.site, "round": found.round, "digest": found.digest}
+        report |= {**about, "values_of_y": 0, "rows_of_x": 0}
+        lines.append(MASKED)
     elif isinstance(found, RefineRequest | RefineState):
         model, spec = found.model, found.features
         report |= _of_round(found) | _of_model(model)
+        if found.roster is not None:
+            report["roster"] = found.roster.fingerprint
+            lines += roster_lines(found.roster)
     elif isinstance(found, ModelFile | LocalModel):
         model, spec = found.model, found.features
         report |= {"about": document.get("about", {}), **_of_model(model)}
@@ -151,6 +176,7 @@ def _of_message(message: LocalModel) -> dict[str, Any]:
         "constant_features": dict(message.constant),
         "values_of_y": 0,
         "rows_of_x": shared_rows(message),
+        "key": message.key,
     }
 
 
@@ -204,11 +230,13 @@ def _about(report: dict[str, Any]) -> Iterator[tuple[str, str]]:
         "features": "a file of features: how columns become numbers",
         "refine request": "a request: how likely are a site's rows under this model",
         "refine reply": "a site's reply to a request: sums over its rows",
+        "masked reply": "a site's reply to a request for a secure sum",
         "refine state": "where the server stands between two refine rounds",
     }
     yield "file", f"{report['file']}, {words[report['kind']]}"
     if "site" in report:
         yield "site", report["site"]
+    if "rows" in report:
         yield "rows", f"{report['rows']:,.10g} (with weights, their sum)"
     if "round" in report:
         yield "round", f"{report['round']} (digest {report['digest']})"

@@ -23,8 +23,8 @@ LEAST_SITES = 3
 """Sites whose sum hides each: of two, each knows the other's part."""
 
 
-def hexadecimal(length: int) -> Any:
-    """Return the type of a text of so many hexadecimal digits, in lower case."""
+def _digits(length: int) -> tuple[AfterValidator, WithJsonSchema]:
+    """Return what makes a text one of so many hexadecimal digits, in lower case."""
     pattern = re.compile(rf"[0-9a-f]{{{length}}}")
 
     def check(text: str) -> str:
@@ -33,12 +33,12 @@ def hexadecimal(length: int) -> Any:
         return text
 
     schema = {"type": "string", "pattern": f"^[0-9a-f]{{{length}}}$"}
-    return Annotated[str, AfterValidator(check), WithJsonSchema(schema)]
+    return AfterValidator(check), WithJsonSchema(schema)
 
 
-PublicKey = hexadecimal(64)
-Nonce = hexadecimal(32)
-Hash = hexadecimal(64)
+PublicKey = Annotated[str, *_digits(64)]
+Hash = Annotated[str, *_digits(64)]
+Nonce = Annotated[str, *_digits(32)]
 
 
 class RosterRecord(Record):
@@ -87,11 +87,12 @@ class Roster:
     def fingerprint(self) -> str:
         """A short hash of names and keys, for people at different sites to compare.
 
-        16 hexadecimal digits in groups of four. The nonce has no part in it.
+        32 hexadecimal digits in groups of four, so that nobody finds two rosters that share them.
+        The nonce has no part in it.
         """
         text = to_text({site: self.keys[site] for site in self.sites})
-        digits = sha256(text.encode()).hexdigest()[:16]
-        return " ".join(digits[i : i + 4] for i in range(0, 16, 4))
+        digits = sha256(text.encode()).hexdigest()[:32]
+        return " ".join(digits[i : i + 4] for i in range(0, len(digits), 4))
 
     def check(self, source: str, at: str) -> None:
         """Refuse a roster of too few sites, or of sites that share a key."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from abc import abstractmethod
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from otmoe.arrays.numerics import Array, namespace, to_numpy
 from otmoe.data.identifiers import shared_ids
 from otmoe.documents.message import LocalModel
+from otmoe.federation.keys import Key
 from otmoe.inference import (
     Inference,
     Kind,
@@ -225,6 +227,7 @@ class FittedMoE(BaseEstimator):
         share: int = 0,
         sample_weight: Any = None,
         random_state: Any = 0,
+        secure: str | os.PathLike[str] | None = None,
     ) -> LocalModel:
         """Return all that this site sends, to be saved or merged with others.
 
@@ -244,6 +247,9 @@ class FittedMoE(BaseEstimator):
         sample_weight : array-like of shape (n,), optional
             The weights of the fit, for the sketch.
         random_state : int, Generator or None
+        secure : str or path, optional
+            File of the site's private key, which is made if there is none: the message holds the
+            public one, so that the site can take part in secure sums. It needs `otmoe[secure]`.
 
         Returns
         -------
@@ -254,6 +260,8 @@ class FittedMoE(BaseEstimator):
             raise InvalidInput(Error.NO_FIT_TO_SEND)
         names, classes = self.model_.feature_names, self.model_.classes
         message = LocalModel.from_fit(self.fit_, site, names, classes)
+        if secure is not None:
+            message = replace(message, key=Key.at(secure).public)
         if not (sketch or share):
             return message
         if X is None:

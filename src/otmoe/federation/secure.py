@@ -1,4 +1,4 @@
-"""Secure sums in refine rounds: the server learns what all sites say in sum, and no more (maths 14).
+"""Secure sums in refine rounds: the server learns what all sites say in sum, no more (maths 14).
 
 Every number of a reply becomes an integer to which the site adds masks that it shares with each of
 the others; in the sum over all sites of the roster they cancel. A round is all or nothing: if a
@@ -206,12 +206,18 @@ def _check(state: RefineState, request: RefineRequest, reply: MaskedReply) -> No
             Error.REPLY_UNASKED, where=reply.name, site=shown(reply.site), sites=names
         )
     if (reply.round, reply.context) != (request.round, request.context):
-        facts = {"round": request.round, "site": shown(reply.site)}
-        raise MessageError(Error.REPLY_CONTEXT, where=reply.name, **facts)
+        raise MessageError(
+            Error.REPLY_CONTEXT, where=reply.name, round=request.round, site=shown(reply.site)
+        )
     size = Layout.of(request).size
     if len(reply.numbers) != size:
-        facts = {"length": len(reply.numbers), "wanted": size, "site": shown(reply.site)}
-        raise MessageError(Error.MASKED_SIZE, where=reply.name, **facts)
+        raise MessageError(
+            Error.MASKED_SIZE,
+            where=reply.name,
+            length=len(reply.numbers),
+            wanted=size,
+            site=shown(reply.site),
+        )
 
 
 # -- which number is where -------------------------------------------------------------------------
@@ -309,8 +315,8 @@ class Layout:
         return scaled[np.triu_indices(len(self.unit))]
 
     def _matrix(self, triangle: Floats) -> Floats:
-        found: Floats = symmetric(triangle, len(self.unit)) / np.outer(self.unit, self.unit)
-        return found
+        scaled = symmetric(triangle.tolist(), len(self.unit))
+        return scaled / np.outer(self.unit, self.unit)
 
 
 def _units(request: RefineRequest) -> Floats:

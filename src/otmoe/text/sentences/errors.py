@@ -597,7 +597,7 @@ class Error(Sentence):
     NOT_HEXADECIMAL = "is {value}; give {digits} hexadecimal digits, in lower case."
     NOT_BASE64 = "is not base64; send the file again as otmoe has written it."
     NOT_WHOLE_NUMBERS = (
-        "holds {bytes} bytes, which is not one or more integers of {size} bytes; send the file again."
+        "holds {bytes} bytes, and not one or more integers of {size} bytes; send the file again."
     )
     CHECKSUM = "is not that of `numbers`: the file was changed on its way; send it again."
     KEY_EXISTS = (
@@ -644,6 +644,7 @@ class Error(Sentence):
         "how sites differ cannot be told from a secure sum, which hides what each says; choose "
         "one of --between and --secure."
     )
+    SECURE_WITHOUT_ROUNDS = "secure sums are taken in refine rounds; give refine as well."
     SECURE_MISSING = (
         "round {round}: no reply from {names}, and without it the sum of the others means nothing; "
         "wait for it, or begin again without (`otmoe refine again`)."
