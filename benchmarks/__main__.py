@@ -27,6 +27,7 @@ from benchmarks import (
     scale,
     screening,
     search,
+    secure,
     whole_fit,
 )
 from benchmarks.harness import RESULTS, Settings, rewrite, run, show
@@ -50,6 +51,7 @@ ALL = (
     clustered.BENCHMARK,
     personal.BENCHMARK,
     between.BENCHMARK,
+    secure.BENCHMARK,
     *defaults.BENCHMARKS,
 )
 ROOT = Path(__file__).parents[1]

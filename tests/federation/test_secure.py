@@ -15,10 +15,10 @@ from otmoe.documents.request import RefineRequest
 from otmoe.documents.roster import Roster
 from otmoe.documents.state import RefineState
 from otmoe.federation.keys import Answered, Key
+from otmoe.federation.layout import Layout
 from otmoe.federation.masking import thawed
 from otmoe.federation.rounds import begin, reply_to, request_of, step
 from otmoe.federation.secure import (
-    Layout,
     again,
     check_masked,
     check_roster,
@@ -172,8 +172,8 @@ def test_the_model_of_a_message_with_a_key_is_the_same(network, data):
     assert by_mail(sent).key == network.keys["Lyon"].public and by_mail(fit).key is None
     assert "key" not in fit.document()
     others = [replace(sent, site=name, key=key.public) for name, key in network.keys.items()]
-    assert Roster.of(others).keys == network.roster.keys
-    refused("roster_no_key", names="Lyon").by(Roster.of, [fit, *others[2:]])
+    assert Roster.of({m.site: m.key for m in others}).keys == network.roster.keys
+    refused("roster_no_key", names="Lyon").by(Roster.of, {"Lyon": fit.key, "Nice": sent.key})
     bad = json.loads(sent.to_json())
     refused_document(type(sent), put(bad, "key", "AB" * 32), "mail", "not_hexadecimal key", {})
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, WithJsonSchema
 
@@ -15,9 +15,6 @@ from otmoe.text.errors import InvalidInput, fail
 from otmoe.text.records import Map, Record, Site, problem
 from otmoe.text.sentences import Error
 from otmoe.text.strict_json import shown, to_text
-
-if TYPE_CHECKING:
-    from otmoe.documents.message import LocalModel
 
 LEAST_SITES = 3
 """Sites whose sum hides each: of two, each knows the other's part."""
@@ -64,12 +61,12 @@ class Roster:
     nonce: str = field(default_factory=lambda: secrets.token_hex(16))
 
     @classmethod
-    def of(cls, messages: Sequence[LocalModel]) -> Self:
-        """Return a new roster of the sites of some messages, each of which has to hold a key."""
-        lacking = [message.site for message in messages if message.key is None]
+    def of(cls, keys: Mapping[str, str | None]) -> Self:
+        """Return a new roster of sites, by the keys in their messages; each has to hold one."""
+        lacking = [site for site, key in keys.items() if key is None]
         if lacking:
             raise InvalidInput(Error.ROSTER_NO_KEY, names=", ".join(lacking))
-        roster = cls({message.site: str(message.key) for message in messages})
+        roster = cls({site: str(key) for site, key in keys.items()})
         roster.check("roster", "sites")
         return roster
 

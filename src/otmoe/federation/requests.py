@@ -1,3 +1,4 @@
+# Long because what a server asks, what a site offers and what is planned are read side by side.
 """What a server asks of a site, what the site allows, and its answer; whoever carries them."""
 
 from __future__ import annotations
@@ -122,11 +123,9 @@ class Offer(Record):
     groups : str, optional
         Column with the label of the group of each row: the scatter of the groups' scores may be.
     secure : str, optional
-        File of the site's private key, which is made if there is none: the message holds the public
-        one, and refine rounds are answered for secure sums alone.
+        File of the private key, made if there is none: rounds are answered for secure sums alone.
     new_roster : bool
-        Whether it also answers for another roster than before, if a site has dropped out; the
-        difference of two sums tells about that site.
+        Whether it answers for another roster than before, too: the difference tells of one site.
     rows_per_parameter : int
         Fewer than these, and nothing leaves: the parameters would tell too much about y.
     explain : bool
@@ -296,7 +295,7 @@ def reply_for(request: Request, asked: RefineRequest, offer: Offer) -> RefineRep
 
     Returns
     -------
-    RefineReply, or MaskedReply of a site that offers secure sums
+    RefineReply, or MaskedReply of a site that has a key
     """
     if not offer.refine:
         raise InvalidInput(Error.NO_REFINING_HERE)

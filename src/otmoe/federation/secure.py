@@ -13,26 +13,21 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from otmoe.arrays.numerics import Floats
 from otmoe.documents.masked_reply import MaskedReply, Words
 from otmoe.documents.reply import RefineReply
 from otmoe.documents.request import RefineRequest
 from otmoe.documents.roster import Roster
-from otmoe.documents.sketch import symmetric
 from otmoe.documents.state import RefineState
 from otmoe.federation.keys import Answered, Key
+from otmoe.federation.layout import Layout
 from otmoe.federation.masking import added, frozen, thawed
 from otmoe.federation.rounds import request_of, step
-from otmoe.likelihood.answers import FeatureMoments, SiteInformation
-from otmoe.likelihood.grouped import Scatter
-from otmoe.likelihood.information import Information, predictors_of
 from otmoe.likelihood.rounds import Refinement
 from otmoe.text.errors import MessageError
 from otmoe.text.sentences import Error
 from otmoe.text.strict_json import shown
 
 _MOVED = 1 / 64  # units by which a question moves if it is asked again before a step was taken
-_CONSTANT = 1e-12  # a variance below this share of the mean square is rounding
 
 
 def unmasked(request: RefineRequest) -> RefineRequest:
@@ -103,7 +98,7 @@ def masked(
 
 def check_masked(state: RefineState, reply: MaskedReply) -> None:
     """Refuse a masked reply that :func:`masked_step` would refuse, whatever the others are."""
-    _check(state, request_of(state), reply)
+    _Expected.of(state).check(reply)
 
 
 def masked_step(state: RefineState, replies: Sequence[MaskedReply]) -> RefineState:
@@ -116,15 +111,15 @@ def masked_step(state: RefineState, replies: Sequence[MaskedReply]) -> RefineSta
     replies : sequence of MaskedReply
         Of all its sites, in any order.
     """
-    request, roster = request_of(state), state.roster
+    expected = _Expected.of(state)
+    request, roster = expected.request, expected.roster
     seen: dict[str, MaskedReply] = {}
     for reply in replies:
-        _check(state, request, reply)
+        expected.check(reply)
         if reply.site in seen:
             files = {"file": seen[reply.site].name, "other": reply.name}
             raise MessageError(Error.REPLY_TWICE, **files, site=shown(reply.site))
         seen[reply.site] = reply
-    assert roster is not None  # _check and pooled_reply see to it
     gone = [site for site in roster.sites if site not in seen]
     if gone:
         raise MessageError(Error.SECURE_MISSING, round=request.round, names=", ".join(gone))
@@ -196,138 +191,35 @@ def again(state: RefineState, without: Sequence[str]) -> RefineState:
     return replace(state, refinement=fresh, sites=sites, roster=left)
 
 
-def _check(state: RefineState, request: RefineRequest, reply: MaskedReply) -> None:
-    """Refuse a reply of somebody else, to something else, or of another size."""
-    if request.roster is None:
-        raise MessageError(Error.ROSTER_MISSING)
-    if reply.site not in request.roster.keys:
-        names = ", ".join(state.sites)
-        raise MessageError(
-            Error.REPLY_UNASKED, where=reply.name, site=shown(reply.site), sites=names
-        )
-    if (reply.round, reply.context) != (request.round, request.context):
-        raise MessageError(
-            Error.REPLY_CONTEXT, where=reply.name, round=request.round, site=shown(reply.site)
-        )
-    size = Layout.of(request).size
-    if len(reply.numbers) != size:
-        raise MessageError(
-            Error.MASKED_SIZE,
-            where=reply.name,
-            length=len(reply.numbers),
-            wanted=size,
-            site=shown(reply.site),
-        )
-
-
-# -- which number is where -------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
-class Layout:
-    """Where the parts of an answer are in the list of numbers that is masked.
+class _Expected:
+    """What masked replies have to belong to."""
 
-    Attributes
-    ----------
-    unit : ndarray of shape (P,)
-        What each parameter is measured in, so that no unit of y spoils the numbers: powers of two,
-        near the standard deviation of the expert for its coefficients.
-    center, scale : ndarray of shape (d,)
-        Of the features, as in the request.
-    n_experts : int
-    moments, sandwich : bool
-        Whether these are asked for.
-    """
-
-    unit: Floats
-    center: Floats
-    scale: Floats
-    n_experts: int
-    moments: bool
-    sandwich: bool
+    request: RefineRequest
+    roster: Roster
+    context: str
+    size: int
 
     @classmethod
-    def of(cls, request: RefineRequest) -> Layout:
-        """Return the layout of the answers to a request; the same at every site."""
-        model, scaling, d = request.model, request.scaling, request.model.n_features
-        center = np.zeros(d) if scaling.x_center is None else scaling.x_center
-        scale = np.ones(d) if scaling.x_scale is None else scaling.x_scale
-        sizes = model.n_experts, request.moments, request.sandwich
-        return cls(_units(request), center, scale, *sizes)
+    def of(cls, state: RefineState) -> _Expected:
+        request = request_of(state)
+        if request.roster is None:
+            raise MessageError(Error.ROSTER_MISSING)
+        return cls(request, request.roster, request.context, Layout.of(request).size)
 
-    @property
-    def sizes(self) -> list[int]:
-        """How many numbers each part has; a check is before, between and behind them."""
-        P = len(self.unit)
-        triangle = P * (P + 1) // 2
-        sums = [2, self.n_experts, P, triangle]
-        more = [2 * len(self.scale)] if self.moments else []
-        return [1, *sums, 1, *more, *([3, triangle] if self.sandwich else []), 1]
-
-    @property
-    def size(self) -> int:
-        """How many numbers there are."""
-        return sum(self.sizes)
-
-    @property
-    def checks(self) -> Floats:
-        """Places at which every site puts 1, so that their sum counts the sites."""
-        return np.array([0, sum(self.sizes[:5]), self.size - 1])
-
-    def packed(self, found: SiteInformation) -> Floats:
-        """Return the numbers of an answer, (n,); all of them add up over sites."""
-        sums, n, one = found.information, found.n_samples, [1.0]
-        parts = [one, [n, sums.log_likelihood], sums.mass, sums.score * self.unit]
-        parts += [self._triangle(sums.matrix), one]
-        if self.moments:
-            assert found.moments is not None  # they were asked for
-            mean = (found.moments.mean - self.center) / self.scale
-            parts.append(n * mean)
-            parts.append(n * (found.moments.var / self.scale**2 + mean**2))
-        if self.sandwich:
-            scatter = found.scatter
-            assert scatter is not None  # `masked` sees to it
-            parts.append([scatter.n_rows, scatter.n_scores, scatter.n_groups is not None])
-            parts.append(self._triangle(scatter.matrix))
-        return np.concatenate([np.asarray(part, np.float64) for part in [*parts, one]])
-
-    def unpacked(self, values: Floats, site: str) -> SiteInformation:
-        """Return the answer that the sum of such numbers is."""
-        parts = iter(np.split(values, np.cumsum(self.sizes)[:-1]))
-        next(parts)
-        (n, log_likelihood), mass = next(parts), next(parts)
-        score, matrix = next(parts) / self.unit, self._matrix(next(parts))
-        sums = Information(float(log_likelihood), score, matrix, np.maximum(mass, 0.0))
-        next(parts)
-        moments = scatter = None
-        if self.moments:
-            first, second = np.split(next(parts) / n, 2)
-            var = second - first**2
-            var = np.where(var > _CONSTANT * second, var, 0.0)
-            moments = FeatureMoments(self.center + self.scale * first, self.scale**2 * var)
-        if self.sandwich:
-            rows, scores, grouped = map(round, next(parts).tolist())
-            scatter = Scatter(self._matrix(next(parts)), rows, scores if grouped else None)
-        return SiteInformation(site, sums, float(n), moments, scatter)
-
-    def _triangle(self, matrix: Floats) -> Floats:
-        scaled = matrix * np.outer(self.unit, self.unit)
-        return scaled[np.triu_indices(len(self.unit))]
-
-    def _matrix(self, triangle: Floats) -> Floats:
-        scaled = symmetric(triangle.tolist(), len(self.unit))
-        return scaled / np.outer(self.unit, self.unit)
-
-
-def _units(request: RefineRequest) -> Floats:
-    """Return what each free parameter is measured in, (P,)."""
-    here = request.scaling.from_user(request.model)
-    experts, K = here.experts, here.n_experts
-    predictor = predictors_of(here)
-    if experts.dispersion is None:
-        return np.ones(len(predictor))
-    linear = K * experts.n_linear
-    expert = np.clip((predictor - (K - 1)) // experts.n_linear, 0, K - 1)
-    is_coef = (predictor >= K - 1) & (predictor < K - 1 + linear)
-    unit = np.exp2(np.rint(np.log2(np.sqrt(experts.dispersion))))
-    return np.where(is_coef, unit[expert], 1.0)
+    def check(self, reply: MaskedReply) -> None:
+        """Refuse a reply of somebody else, to something else, or of another size."""
+        site, names = shown(reply.site), ", ".join(self.roster.sites)
+        if reply.site not in self.roster.keys:
+            raise MessageError(Error.REPLY_UNASKED, where=reply.name, site=site, sites=names)
+        if (reply.round, reply.context) != (self.request.round, self.context):
+            round = self.request.round
+            raise MessageError(Error.REPLY_CONTEXT, where=reply.name, round=round, site=site)
+        if len(reply.numbers) != self.size:
+            raise MessageError(
+                Error.MASKED_SIZE,
+                where=reply.name,
+                length=len(reply.numbers),
+                wanted=self.size,
+                site=site,
+            )

@@ -71,8 +71,8 @@ the features: any that is roughly right will do, and none changes the answer."""
     section="Rounds",
     help="Learn what all sites say in sum, and nothing of each: replies are masked by keys that "
     "their messages hold (`otmoe fit --secure`). Three sites at least; each round needs all of "
-    "them. Costs no more bytes than plain replies; for 100 sites of 151 parameters, a tenth of a "
-    "second a round at each site and at the server.",
+    "them. With 151 parameters a round costs a site 0.03 s more among 12 sites and 0.1 s among 100; "
+    "its reply grows by 4 %, to 250 kB, and the request by 85 bytes a site.",
 )
 @option(
     "--support",
@@ -132,7 +132,7 @@ def start(
         aggregation=aggregation,
         sandwich=sandwich,
         between=between,
-        roster=Roster.of(messages) if secure else None,
+        roster=Roster.of({m.site: m.key for m in messages}) if secure else None,
     )
     request = request_of(begun)
     request.save(output)

@@ -68,7 +68,7 @@ def refine(
         features=request.spec,
         sandwich=plan.sandwich,
         between=plan.between,
-        roster=Roster.of(result.messages) if plan.secure else None,
+        roster=Roster.of({m.site: m.key for m in result.messages}) if plan.secure else None,
     )
     folder = Path(plan.output) / "rounds"
     folder.mkdir()
