@@ -90,7 +90,7 @@ def main() -> None:
     folder = args.out or (ROOT / "build" / "benchmarks" if args.quick else RESULTS)
     console = Console()
     if args.docs:
-        for page in ("benchmarks.md", "report.md", "inference.md"):
+        for page in ("benchmarks.md", "report.md", "inference.md", "secure.md"):
             rewrite(ROOT / "docs" / page, ALL, folder)
         return
     settings = Settings(args.quick, tuple(args.threads or sorted({1, os.cpu_count() or 1})))

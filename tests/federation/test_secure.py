@@ -274,6 +274,21 @@ def test_after_a_dropout_the_others_reach_their_own_answer(network, data, rng, w
     assert secure.refinement.best.n_samples == 2400
 
 
+def test_two_sums_tell_about_the_site_that_left(network, data):
+    """Why sites are asked before they answer for another roster, though the question is new."""
+    state = network.begun(em(data.X, data.y, 2, random_state=0).model)
+    asked = request_of(state)
+    whole = pooled_reply(asked, [reply.numbers for reply in network.replies(asked)]).content
+    state = again(masked_step(state, network.replies(asked)), ["Nice"])
+    asked = request_of(state)
+    rest = network.replies(asked, new_roster=True)
+    others = pooled_reply(asked, [reply.numbers for reply in rest]).content
+    said = reply_to(unmasked(asked), network.rows["Nice"], "Nice").content.information
+    assert_allclose(whole.n_samples - others.n_samples, 600)
+    guess = whole.information.matrix - others.information.matrix
+    assert np.linalg.norm(guess - said.matrix) < 0.01 * np.linalg.norm(said.matrix)
+
+
 def test_who_can_be_left_out(network, data):
     state = network.begun(data.truth)
     refused("roster_small sites", sites=2).by(again, state, ["Nice", "Lyon"])

@@ -71,8 +71,8 @@ the features: any that is roughly right will do, and none changes the answer."""
     section="Rounds",
     help="Learn what all sites say in sum, and nothing of each: replies are masked by keys that "
     "their messages hold (`otmoe fit --secure`). Three sites at least; each round needs all of "
-    "them. With 151 parameters a round costs a site 0.03 s more among 12 sites and 0.1 s among 100; "
-    "its reply grows by 4 %, to 250 kB, and the request by 85 bytes a site.",
+    "them. With 151 parameters a round takes a site 0.03 s more among 12 sites, 0.1 s among 100; "
+    "its reply grows by 5 %, to 250 kB, and the request by 85 bytes a site.",
 )
 @option(
     "--support",
