@@ -5,18 +5,20 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from jsonschema import Draft202012Validator
 from numpy.testing import assert_allclose
 from oracles import distance, nearby
 from refusals import NOTHING, cases, put, refused, refused_document
 
 from otmoe import MoERegressor, simulate
+from otmoe.documents.json_schema import KINDS, json_schema
 from otmoe.documents.masked_reply import MaskedReply
 from otmoe.documents.request import RefineRequest
 from otmoe.documents.roster import Roster
 from otmoe.documents.state import RefineState
 from otmoe.federation.keys import Answered, Key
 from otmoe.federation.layout import Layout
-from otmoe.federation.masking import thawed
+from otmoe.federation.masking import added, frozen, thawed
 from otmoe.federation.rounds import begin, reply_to, request_of, step
 from otmoe.federation.secure import (
     again,
@@ -29,6 +31,7 @@ from otmoe.federation.secure import (
 )
 from otmoe.likelihood.fit import em
 from otmoe.likelihood.rows import Rows, Scaling
+from otmoe.text.errors import MessageError
 
 pytest.importorskip("cryptography")
 
@@ -38,6 +41,7 @@ SITES = {
     "Nantes": slice(1500, 2400),
     "Nice": slice(2400, 3000),
 }
+VALIDATORS = {kind: Draft202012Validator(json_schema(kind)) for kind in KINDS}
 SCALING = Scaling(np.array([0.3, -1.0]), np.array([2.0, 0.5]))
 
 
@@ -398,6 +402,27 @@ def test_a_reply_of_somebody_else_is_refused(network, data):
     assert check_masked(state, reply) is None
 
 
+def test_a_site_that_lies_in_any_number_breaks_nothing(network, data):
+    """The masks are its own business: with them right, the sum is what it wants it to be."""
+    state = network.begun(data.truth, sandwich=True)
+    replies = network.replies(request_of(state), sandwich=True)
+    first, *others = replies
+    ends = {"refused": 0, "taken": 0}
+    for place in range(len(first.numbers)):
+        for lie in (-1e18, -4000.0, 1e-9, 1e18):
+            numbers = first.numbers.copy()
+            numbers[[place]] = added(numbers[[place]], frozen([lie], 1))
+            try:
+                after = masked_step(state, [replace(first, numbers=numbers), *others])
+                assert np.all(np.isfinite(after.model.to_vector()))
+                assert by_mail(after).to_json() == after.to_json()
+                ends["taken"] += 1
+            except MessageError as error:
+                assert str(error)
+                ends["refused"] += 1
+    assert min(ends.values()) > 50
+
+
 # -- documents -------------------------------------------------------------------------------------
 
 
@@ -431,6 +456,40 @@ def test_a_truncated_masked_reply_is_refused(network, data):
     text = network.reply(request_of(network.begun(data.truth)), "Lyon").to_json()
     for length in range(1, len(text) - 3, 97):
         refused("json_cut").by(MaskedReply.from_json, text[:length])
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_spoilt_file_is_our_error_or_a_value(network, data, seed):
+    rng = np.random.default_rng(seed)
+    state = network.begun(data.truth)
+    request = request_of(state)
+    reply = network.reply(request, "Lyon")
+    for thing in (state, request, reply):
+        text = bytearray(thing.to_json().encode())
+        for _ in range(rng.integers(1, 4)):
+            text[rng.integers(len(text))] ^= 1 << int(rng.integers(8))
+        try:
+            found = type(thing).from_json(bytes(text), "mail")
+        except MessageError as error:
+            assert error.where == "mail" and len(str(error)) < 400
+            continue
+        VALIDATORS[thing.kind].validate(json.loads(text))
+        assert by_mail(found).to_json() == found.to_json()
+        try:
+            if isinstance(found, MaskedReply):
+                check_masked(state, found)
+            elif isinstance(found, RefineRequest):
+                check_roster(found, network.keys["Lyon"], "Lyon", new_roster=True)
+        except MessageError as error:
+            assert str(error)
+
+
+def test_what_is_written_is_valid(network, data):
+    state = network.begun(data.truth)
+    request = request_of(state)
+    replies = network.replies(request)
+    for thing in (state, request, *replies, masked_step(state, replies)):
+        VALIDATORS[thing.kind].validate(json.loads(thing.to_json()))
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,7 @@ class Layout:
         next(parts)
         (n, log_likelihood), mass = next(parts), next(parts)
         score, matrix = next(parts) / self.unit, self._matrix(next(parts))
-        sums = Information(float(log_likelihood), score, matrix, np.maximum(mass, 0.0))
+        sums = Information(float(log_likelihood), score, matrix, mass)
         next(parts)
         moments = scatter = None
         if self.moments:

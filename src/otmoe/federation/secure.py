@@ -151,7 +151,8 @@ def pooled_reply(request: RefineRequest, numbers: Sequence[Words]) -> RefineRepl
     if not np.array_equal(total[layout.checks], count):
         names = ", ".join(roster.sites)
         raise MessageError(Error.MASKS_REMAIN, round=request.round, names=names)
-    found = layout.unpacked(thawed(total), roster.name)
+    with np.errstate(all="ignore"):  # what is not finite is refused
+        found = layout.unpacked(thawed(total), roster.name)
     return RefineReply(request.round, request.digest, found, f"the sum of {roster.name}")
 
 
