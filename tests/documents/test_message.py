@@ -676,7 +676,7 @@ def test_the_documentation_has_every_field():
     documented = set(re.findall(r"^\| `([\w.]+)`", text, flags=re.MULTILINE))
     features = FeatureSpec.of_names(["a", "b", "c"])
     rows = np.random.default_rng(0).normal(size=(20, 3))
-    brought = {"sketch": Sketch.fit(rows), "support": rows[:2]}
+    brought = {"sketch": Sketch.fit(rows), "support": rows[:2], "key": "ab" * 32}
     document = json.loads(local(MODELS["gaussian"], features=features, **brought).to_json())
 
     def paths(value, prefix=""):
