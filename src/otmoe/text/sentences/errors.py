@@ -38,6 +38,10 @@ class Error(Sentence):
         "tables of how sites differ need pandas: install it with `pip install 'otmoe[pandas]'`, or "
         "read between.coefficients(), between.spreads and between.sites."
     )
+    NO_FEATURE_FRAME = (
+        "a data frame needs pandas: install it with `pip install 'otmoe[pandas]'`, or use X and "
+        "feature_names."
+    )
     PARAMETER_POSITION = (
         "there is no parameter {position}; give a position from 0 to {last}, or a term."
     )
