@@ -97,7 +97,6 @@ RENAMED = {
     "--workers": "--n-jobs",
     "--points": "--n-support",
     "--support": "--n-support",
-    "--starts": "--n-init",
     "--share-support": "--share",
     "--site": "--site-column",
 }

@@ -108,12 +108,7 @@ their new messages describe the same one.""",
     section="Fit",
     help="All classes, where this site may lack some: the same at every site.",
 )
-@option(
-    "--n-init",
-    type=click.IntRange(min=1),
-    section="Fit",
-    help="Starts of the search; by default 9, for classes 20.",
-)
+@options.search
 @option(
     "--start",
     metavar="MODEL",
@@ -138,6 +133,7 @@ def fit(
     family: str,
     classes: list[str] | None,
     n_init: int | None,
+    max_iter: int | None,
     start: str | None,
     seed: int,
     output: Path,
@@ -158,7 +154,7 @@ def fit(
     origin = None if start is None else load_model_file(start)
     if origin is not None:
         given = {"--columns": columns, "--experts": experts, "--classes": classes}
-        for word, value in {**given, "--n-init": n_init}.items():
+        for word, value in {**given, "--starts": n_init}.items():
             if value is not None:
                 raise usage(Error.SHELL_START_OR, option=word)
         if _family_given():
@@ -194,6 +190,7 @@ def fit(
                 response,
                 options={
                     "n_init": n_init,
+                    **options.search_of(None, max_iter),
                     "n_jobs": -1,
                     "progress": progress,
                 },

@@ -17,6 +17,9 @@ from otmoe.text.html import html_lines, html_table
 WIDTH = 80
 """Characters of a line, at most, unless a single column needs more."""
 
+UNKNOWN = " (–)"
+UNKNOWN_NOTE = "(–): not identified, the rows do not determine it"
+
 _GAP = 2  # spaces between columns
 
 
@@ -115,9 +118,7 @@ class Matrix:
             terms = found[kind, label]
             experts = tuple(range(K - 1 if kind == "gate" else K))
             places = np.array([[terms[term].get(k, -1) for k in experts] for term in terms])
-            estimates, error = (
-                np.where(places >= 0, a[places], np.nan) for a in (values, known)
-            )
+            estimates, error = (np.where(places >= 0, a[places], np.nan) for a in (values, known))
             heading = _heading(kind, label, model)
             blocks.append(Block(heading, kind, label, experts, tuple(terms), estimates, error))
         share = None if mass is None else np.asarray(mass) / np.sum(mass)
@@ -131,7 +132,7 @@ class Matrix:
         width : int
             Characters of a line. No number and no name is cut: a column that needs more has it.
         """
-        cells = [_cells(block) for block in self.blocks]
+        cells = [self._cells(block) for block in self.blocks]
         names = [term for block in self.blocks for term in block.terms]
         first = max(map(len, [*names, *(["share of rows"] if self.share is not None else [])]))
         each = max(len(cell) for table in cells for row in table for cell in row)
@@ -153,7 +154,8 @@ class Matrix:
                 for term, row in zip(block.terms, table, strict=True):
                     lines.append(f"{term:{first}}" + "".join(f"{row[k]:>{each}}" for k in here))
             panels.append("\n".join(line.rstrip() for line in lines))
-        return "\n\n".join(panels)
+        unknown = any(UNKNOWN in cell for table in cells for row in table for cell in row)
+        return "\n\n".join(panels) + (f"\n{UNKNOWN_NOTE}" if unknown else "")
 
     def html(self) -> str:
         """Return it as tables of HTML, one per block."""
@@ -165,7 +167,7 @@ class Matrix:
         for block in self.blocks:
             rows = (
                 [term, *row, *[""] * (self.n_experts - len(row))]
-                for term, row in zip(block.terms, _cells(block), strict=True)
+                for term, row in zip(block.terms, self._cells(block), strict=True)
             )
             out.append(html_lines(block.heading) + html_table(heads, rows))
         return "".join(out)
@@ -186,6 +188,20 @@ class Matrix:
                 ]
                 rows.append([block.block, block.label, term, *numbers[0], *numbers[1]])
         return rows
+
+    def _cells(self, block: Block) -> list[list[str]]:
+        """Return the cells of a block; where others have a standard error, a lack of it is said."""
+        known = any(np.isfinite(block.errors).any() for block in self.blocks)
+        pairs = zip(block.estimates, block.errors, strict=True)
+        return [
+            [
+                with_error(*cell) + (UNKNOWN if known and np.isnan(cell[1]) else "")
+                if np.isfinite(cell[0])
+                else ""
+                for cell in zip(*row, strict=True)
+            ]
+            for row in pairs
+        ]
 
     def readout(self, *lines: str) -> Readout:
         """Return it for a console and for a notebook, under some lines of text."""
@@ -210,11 +226,6 @@ def _heading(kind: str, label: Any, model: MoE) -> str:
     last = model.experts.n_linear if classes is None else np.asarray(classes).tolist()[-1]
     several = model.experts.n_linear > 1
     return f"Experts, class {label}" + (f" against {last}" if several else "")
-
-
-def _cells(block: Block) -> list[list[str]]:
-    pairs = zip(block.estimates, block.errors, strict=True)
-    return [[with_error(*cell) for cell in zip(*row, strict=True)] for row in pairs]
 
 
 def with_error(value: float, error: float) -> str:

@@ -12,6 +12,7 @@ from otmoe import save_model
 from otmoe.aggregation.record import refined_document
 from otmoe.cli import options
 from otmoe.cli.between import between_lines, between_report
+from otmoe.cli.closing import closing
 from otmoe.cli.common import (
     Command,
     Failed,
@@ -25,7 +26,8 @@ from otmoe.cli.common import (
     warn,
 )
 from otmoe.cli.inbox import paths_of
-from otmoe.cli.tables import experts_table, listed
+from otmoe.cli.tables import listed
+from otmoe.documents.files import load_model_file
 from otmoe.documents.masked_reply import MaskedReply
 from otmoe.documents.reply import RefineReply
 from otmoe.documents.state import RefineState
@@ -199,10 +201,9 @@ def _finish(
         warn(notice)
     if not known.converged:
         warn(Warn.SHELL_NOT_AT_MAXIMUM())
-    mass = known.best.information.mass / known.best.n_samples
     lines: list[Any] = [
         listed([("model", str(output))]),
-        experts_table(known.model, mass.tolist()),
+        *closing(load_model_file(output), output),
         *([] if between is None else between_lines(between)),
     ]
     try:

@@ -842,6 +842,8 @@ class Error(Sentence):
     SHELL_SITE_OF_COLUMN = "--site-column needs --site: say whose rows they are."
     SHELL_TWO_FILES = "--state and --output are one file; give two."
     SHELL_ROUNDS_OVER = "the rounds are over; {status}."
+    SHELL_ONE_FORM = "give one of --csv, --html and --json."
+    SHELL_FORM_OF_FILE = "-o needs --csv or --html, which say what is written."
     SHELL_THREE_FILES = "state, request and model are three files; give each its own name."
     SHELL_FILES_ROWS = "--files is {files}, but there are {rows} rows."
     SHELL_FILES_FOLDER = "{path} is a file; with --files, give the name of a folder."
