@@ -522,7 +522,7 @@ def test_the_part_of_every_site(inbox):
     about = json.loads(Path("model.json").read_text())["about"]
     assert about["sites"] == "Brest, Lyon, Nantes" and about["rows"] == 900.0
     shown = fine("aggregate", "*.moe.json", *MERGE, "--force").stdout
-    assert all(word in shown for word in (*SITES, "weight", "cost", "900 points", "mass"))
+    assert all(word in shown for word in (*SITES, "weight", "cost", "900 points", "share of rows"))
     assert f"{sum(sizes):,} bytes" in shown
 
 
@@ -724,7 +724,17 @@ def test_measures_equal_those_of_scikit_learn(family):
 def test_what_evaluate_prints(sent, inbox):
     args = ["evaluate", "Lyon.moe.json", "Lyon.parquet", "Brest.parquet", "--target", "y"]
     result = fine(*args, "--site-column", "hospital")
-    for words in ("600", "RMSE", "MAE", "R²", "null model", "explains", "Lyon", "Brest", "hospital"):
+    for words in (
+        "600",
+        "RMSE",
+        "MAE",
+        "R²",
+        "null model",
+        "explains",
+        "Lyon",
+        "Brest",
+        "hospital",
+    ):
         assert words in result.stdout
     assert "hospital" not in fine(*args).stdout and fine(*args, "-q").output == ""
 

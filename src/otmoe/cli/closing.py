@@ -150,9 +150,8 @@ def next_steps(file: ModelFile | LocalModel, path: Path) -> Iterator[str]:
 
 def _mass(how: AggregationRecord) -> Floats | None:
     """Return the share of each expert, (K,)."""
-    if any(site.mass is None for site in how.sites):
-        return None
-    return np.sum([site.weight * np.sum(site.mass, axis=0) for site in how.sites], axis=0)
+    parts = [site.weight * np.sum(site.mass, axis=0) for site in how.sites if site.mass is not None]
+    return None if len(parts) < len(how.sites) else np.asarray(np.sum(parts, axis=0))
 
 
 def _unsure(site: Any) -> bool:

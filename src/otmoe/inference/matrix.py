@@ -180,7 +180,7 @@ class Matrix:
         heads = [f"expert {k}" for k in range(self.n_experts)]
         rows: list[list[Any]] = [["block", "class", "term", *heads, *(f"se {h}" for h in heads)]]
         for block in self.blocks:
-            left: list[None] = [None] * (self.n_experts - len(block.experts))
+            left: list[float | None] = [None] * (self.n_experts - len(block.experts))
             for i, term in enumerate(block.terms):
                 numbers = [
                     [None if np.isnan(v) else float(v) for v in table[i]] + left
