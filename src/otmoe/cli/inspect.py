@@ -1,4 +1,4 @@
-"""``otmoe inspect``: what a file holds and gives away, for whoever has to let it pass."""
+"""``otmoe inspect``: what a file holds and reveals, for whoever decides whether it may leave a site."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ PARTS = {
     ),
     "x_mean": ("means", "the mean of every covariate over the site's rows"),
     "x_var": ("variances", "the variance of every covariate over the site's rows"),
-    "mass": ("mass", "how many of the site's rows each expert answers for"),
+    "mass": ("mass", "how many of the site's rows are assigned to each expert"),
     "score": (
         "score",
         "how the likelihood of the site's rows changes with each parameter: sums over rows of "

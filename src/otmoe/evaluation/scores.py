@@ -136,7 +136,7 @@ class Score:
         return self.spread / (self.weight or np.nan) if self.spread > 0 else np.nan
 
     def _auc(self) -> float:
-        """Return how often a row of the second class has the higher probability; ties count half."""
+        """Return how often a row of the second class has the higher probability of the two."""
         negative, positive = self.ranks
         total = negative.sum() * positive.sum()
         below = np.cumsum(negative) - negative

@@ -49,7 +49,7 @@ class Inference:
     kind : {"information", "sandwich", "clustered"}
     log_likelihood : float or None
     mass : ndarray of shape (K,), or None
-        Rows each expert answers for.
+        Rows assigned to each expert.
     warnings : tuple of Notice
         What the reader should know.
     n_groups : int, optional

@@ -36,7 +36,7 @@ class Information:
     score : ndarray of shape (P,)
     matrix : ndarray of shape (P, P)
     mass : ndarray of shape (K,)
-        Summed responsibilities: the rows each expert answers for.
+        Summed responsibilities: the rows assigned to each expert.
     """
 
     log_likelihood: float
