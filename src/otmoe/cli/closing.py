@@ -14,23 +14,9 @@ from otmoe.cli.common import console, few
 from otmoe.cli.tables import listed
 from otmoe.documents.aggregation import AggregationRecord
 from otmoe.documents.model_file import ModelFile
-from otmoe.evaluation.scores import Score
+from otmoe.evaluation.scores import EXPLAINED, LOG_LIKELIHOOD, NULL
 from otmoe.inference.matrix import WIDTH, Matrix
 from otmoe.text.sentences import Warn
-
-LOG_LIKELIHOOD, NULL, EXPLAINED = "log-likelihood", "null log-likelihood", "share explained"
-"""What `otmoe run` notes in the field `about` of a model file, from the rows of the fit."""
-
-
-def goodness(score: Score) -> dict[str, float]:
-    """Return how good a model is on the rows of its fit, as a model file keeps it."""
-    weight, null = score.weight, score.null.get("log_likelihood", np.nan)
-    found = {
-        LOG_LIKELIHOOD: weight * score.measures["log_likelihood"],
-        NULL: weight * null,
-        EXPLAINED: score.explained,
-    }
-    return {name: float(value) for name, value in found.items() if np.isfinite(value)}
 
 
 def matrix_of(file: ModelFile | LocalModel) -> Matrix:
@@ -76,7 +62,7 @@ def facts_of(file: ModelFile | LocalModel) -> list[tuple[str, str]]:
 def _message_facts(message: LocalModel) -> Iterator[tuple[str, str]]:
     yield "site", f"{message.site}, {message.n_samples:,.10g} rows"
     yield LOG_LIKELIHOOD, _per_row(message.log_likelihood, message.n_samples)
-    yield "converged", f"{_yes(message.converged)}: {message.status}"
+    yield "fit", f"{'' if message.converged else 'NOT CONVERGED: '}{message.status}"
     for warning in message.warnings:
         yield "warning", str(warning)
 
@@ -110,14 +96,15 @@ def _model_facts(file: ModelFile) -> Iterator[tuple[str, str]]:
         rounds = f"{refined.rounds} round{'s' * (refined.rounds != 1)}"
         words = "reached in" if refined.converged else "NOT reached in"
         yield "maximum", f"{words} {rounds}"
-    yield "converged", f"{_yes(how.converged)}: {how.status.text}"
+    stopped = "" if how.converged or refined is not None else "NOT CONVERGED: "
+    yield "merging", f"{stopped}{how.status.text}"
     if how.inference is not None:
         yield "standard errors", f"{how.inference.kind}; in brackets below"
     elif how.no_inference is not None:
         yield "standard errors", f"none: {how.no_inference.text}"
-    stopped = [site.site for site in how.sites if not site.converged]
-    if stopped:
-        yield "did not converge", few(stopped)
+    unfinished = [site.site for site in how.sites if not site.converged]
+    if unfinished:
+        yield "did not converge", few(unfinished)
     doubtful = [site.site for site in how.sites if _unsure(site)]
     told = f"disagree at {few(doubtful)}" if doubtful else "no site says that they disagree"
     yield "starts", told
@@ -160,7 +147,3 @@ def _unsure(site: Any) -> bool:
 
 def _per_row(total: float, rows: float) -> str:
     return f"{total:,.2f}" + (f" ({total / rows:.4f} per row)" if rows == rows else "")
-
-
-def _yes(converged: bool) -> str:
-    return "yes" if converged else "NO"

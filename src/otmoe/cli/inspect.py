@@ -1,4 +1,4 @@
-"""``otmoe inspect``: what a file holds and reveals, for whoever decides whether it may leave a site."""
+"""``otmoe inspect``: what a file holds and reveals, for whoever decides whether it may leave."""
 
 from __future__ import annotations
 
@@ -120,8 +120,8 @@ names the place, and exit code 1.""",
 def inspect(file: Path, coefficients: bool, as_json: bool, quiet: bool) -> None:
     """Say in plain words what is in FILE: a site's message, a model, a file of features.
 
-    Or a request, a reply or the state of `otmoe refine`. For whoever has to let a message leave a
-    site, or takes one in: what it is, which parts it has, how large they are and what each reveals.
+    Or a request, a reply or the state of `otmoe refine`. For whoever decides whether a message may
+    leave a site, or takes one in: what it is, which parts it has, how large they are and what each reveals.
     """
     source = named(file)
     found, document, size = open_document(file)

@@ -15,7 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 from otmoe.aggregation.support import N_SUPPORT
 from otmoe.cli import options
 from otmoe.cli.between import between_lines, between_report
-from otmoe.cli.closing import closing, goodness
+from otmoe.cli.closing import closing
 from otmoe.cli.common import (
     Command,
     Rounds,
@@ -32,6 +32,7 @@ from otmoe.cli.executors import open_executor
 from otmoe.cli.tables import candidates_of, candidates_tables, listed
 from otmoe.cli.words import told, told_by_name
 from otmoe.documents.files import load_model_file
+from otmoe.evaluation.scores import goodness
 from otmoe.evaluation.shards import score_shards
 from otmoe.likelihood.prior import RESTRICTIONS
 from otmoe.text.records import notice_document

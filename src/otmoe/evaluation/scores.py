@@ -12,6 +12,9 @@ from otmoe.model.experts.values import Response
 from otmoe.model.mixture import MoE
 from otmoe.model.target import Target
 
+LOG_LIKELIHOOD, NULL, EXPLAINED = "log-likelihood", "null log-likelihood", "share explained"
+"""What a model file may say in `about` of the rows of the fit."""
+
 _BINS = 2**14  # of probabilities, for the area under the curve
 
 
@@ -141,6 +144,17 @@ class Score:
         total = negative.sum() * positive.sum()
         below = np.cumsum(negative) - negative
         return float(positive @ (below + 0.5 * negative) / total) if total > 0 else np.nan
+
+
+def goodness(score: Score) -> dict[str, float]:
+    """Return how good a model is on the rows of its fit, as a model file keeps it in `about`."""
+    weight, null = score.weight, score.null.get("log_likelihood", np.nan)
+    found = {
+        LOG_LIKELIHOOD: weight * score.measures["log_likelihood"],
+        NULL: weight * null,
+        EXPLAINED: score.explained,
+    }
+    return {name: float(value) for name, value in found.items() if np.isfinite(value)}
 
 
 def score_rows(model: MoE, X: Floats, y: Floats, weight: Floats | None = None) -> Score:

@@ -132,7 +132,7 @@ class Matrix:
         width : int
             Characters of a line. No number and no name is cut: a column that needs more has it.
         """
-        cells = [self._cells(block) for block in self.blocks]
+        cells = [self.cells(block) for block in self.blocks]
         names = [term for block in self.blocks for term in block.terms]
         first = max(map(len, [*names, *(["share of rows"] if self.share is not None else [])]))
         each = max(len(cell) for table in cells for row in table for cell in row)
@@ -167,7 +167,7 @@ class Matrix:
         for block in self.blocks:
             rows = (
                 [term, *row, *[""] * (self.n_experts - len(row))]
-                for term, row in zip(block.terms, self._cells(block), strict=True)
+                for term, row in zip(block.terms, self.cells(block), strict=True)
             )
             out.append(html_lines(block.heading) + html_table(heads, rows))
         return "".join(out)
@@ -189,7 +189,7 @@ class Matrix:
                 rows.append([block.block, block.label, term, *numbers[0], *numbers[1]])
         return rows
 
-    def _cells(self, block: Block) -> list[list[str]]:
+    def cells(self, block: Block) -> list[list[str]]:
         """Return the cells of a block; where others have a standard error, a lack of it is said."""
         known = any(np.isfinite(block.errors).any() for block in self.blocks)
         pairs = zip(block.estimates, block.errors, strict=True)
