@@ -121,7 +121,8 @@ def inspect(file: Path, coefficients: bool, as_json: bool, quiet: bool) -> None:
     """Say in plain words what is in FILE: a site's message, a model, a file of features.
 
     Or a request, a reply or the state of `otmoe refine`. For whoever decides whether a message may
-    leave a site, or takes one in: what it is, which parts it has, how large they are and what each reveals.
+    leave a site, or takes one in: what it is, which parts it has, how large they are and what each
+    reveals.
     """
     source = named(file)
     found, document, size = open_document(file)
