@@ -212,7 +212,7 @@ def test_personal_models_of_sites(tmp_path):
 
 def test_the_report_names_what_matters(folder):
     result = fine("run", "data", *RUN)
-    for words in ("shards", "3", "900", "bytes", "model.json", "mass", "variance", "intercept"):
+    for words in ("shards", "3", "900", "bytes", "model.json", "share of rows", "variance"):
         assert words in result.stdout
     assert "candidate" in result.stdout and "one_expert" in result.stdout
     assert "nats per row to the shards' own models" in result.stdout

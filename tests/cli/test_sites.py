@@ -524,7 +524,7 @@ def test_the_part_of_every_site(inbox):
     about = json.loads(Path("model.json").read_text())["about"]
     assert about["sites"] == "Brest, Lyon, Nantes" and about["rows"] == 900.0
     shown = fine("aggregate", "*.moe.json", *MERGE, "--force").stdout
-    assert all(word in shown for word in (*SITES, "weight", "cost", "900 points", "mass"))
+    assert all(word in shown for word in (*SITES, "weight", "cost", "900 points", "share of rows"))
     assert f"{sum(sizes):,} bytes" in shown
 
 
@@ -701,6 +701,9 @@ def test_measures_equal_those_of_scikit_learn(family):
                 "accuracy": sk.accuracy_score(a.astype(str), likeliest, sample_weight=c),
                 "log_loss": sk.log_loss(a.astype(str), b, sample_weight=c),
                 "log_likelihood": -sk.log_loss(a.astype(str), b, sample_weight=c),
+                "brier": np.average(
+                    np.square(b - (a.astype(str)[:, None] == model.classes)).sum(axis=1), weights=c
+                ),
             }
         else:
             expected = {
@@ -712,7 +715,8 @@ def test_measures_equal_those_of_scikit_learn(family):
         if family == "poisson":
             expected["deviance"] = sk.mean_poisson_deviance(a, b, sample_weight=c)
         assert got["rows"] == here.sum()
-        assert set(got) - {"command", "model", "sites", "dropped"} == {*expected, "rows", "weight"}
+        about = {"command", "model", "sites", "dropped", "null", "explained"}
+        assert set(got) - about == {*expected, "rows", "weight"}
         for key, value in expected.items():
             assert_allclose(got[key], value, rtol=1e-9, err_msg=f"{name} {key}")
             other = from_csv if name is None else from_csv["sites"][name]
@@ -722,7 +726,17 @@ def test_measures_equal_those_of_scikit_learn(family):
 def test_what_evaluate_prints(sent, inbox):
     args = ["evaluate", "Lyon.moe.json", "Lyon.parquet", "Brest.parquet", "--target", "y"]
     result = fine(*args, "--site-column", "hospital")
-    for words in ("600", "RMSE", "MAE", "R²", "log-likelihood", "Lyon", "Brest", "hospital"):
+    for words in (
+        "600",
+        "RMSE",
+        "MAE",
+        "R²",
+        "null model",
+        "explains",
+        "Lyon",
+        "Brest",
+        "hospital",
+    ):
         assert words in result.stdout
     assert "hospital" not in fine(*args).stdout and fine(*args, "-q").output == ""
 

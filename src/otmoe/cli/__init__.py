@@ -18,6 +18,7 @@ from otmoe.cli import (
     run,
     select,
     simulate,
+    summary,
 )
 from otmoe.cli.common import Commands
 
@@ -63,6 +64,7 @@ for _command in (
     aggregate.aggregate,
     refine.refine,
     personalise.personalise,
+    summary.summary,
     report.report,
     evaluate.evaluate,
     predict.predict,

@@ -19,6 +19,7 @@ from otmoe.aggregation import Aggregation, Contribution
 from otmoe.aggregation.problem import check_messages
 from otmoe.arrays.numerics import Floats
 from otmoe.cli import options
+from otmoe.cli.closing import closing
 from otmoe.cli.common import (
     NAMED,
     Command,
@@ -31,9 +32,10 @@ from otmoe.cli.common import (
     warn,
 )
 from otmoe.cli.inbox import Inbox, open_inbox
-from otmoe.cli.tables import candidates_of, candidates_tables, experts_table, listed, table_of
+from otmoe.cli.tables import candidates_of, candidates_tables, listed, table_of
 from otmoe.cli.words import in_shell_words, told, told_by_name
 from otmoe.data.shards import draw_features
+from otmoe.documents.files import load_model_file
 from otmoe.evaluation.prediction import spec_of
 from otmoe.text.records import notice_document
 from otmoe.text.sentences import Error, Finding, Warn
@@ -148,7 +150,7 @@ def aggregate(
         warn(Warn.SHELL_LEFT_OUT(why=why))
     for notice in result.warnings:
         warn(notice)
-    say(report, as_json, quiet, *_shown(report, result))
+    say(report, as_json, quiet, *_shown(report), *closing(load_model_file(output), output))
 
 
 def support_of(
@@ -209,7 +211,7 @@ def _record(record: Contribution, message: LocalModel, size: int) -> dict[str, A
     }
 
 
-def _shown(report: dict[str, Any], result: Aggregation) -> list[Any]:
+def _shown(report: dict[str, Any]) -> list[Any]:
     """Return the same for people."""
     about = [("sites", f"{len(report['sites']):,}"), ("rows", f"{report['rows']:,.10g}")]
     for what in ("left_out", "excluded", "unreadable"):
@@ -225,7 +227,6 @@ def _shown(report: dict[str, Any], result: Aggregation) -> list[Any]:
         listed(about),
         *candidates_tables(report["candidates"]),
         _sites_table(report["sites"]),
-        experts_table(result.model, report["mass"]),
     ]
 
 

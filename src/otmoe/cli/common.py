@@ -1,4 +1,4 @@
-"""What the commands share: exit codes, kinds of options, and how they speak."""
+"""What the commands share: exit codes, kinds of options, and how they print."""
 
 from __future__ import annotations
 
@@ -97,7 +97,6 @@ RENAMED = {
     "--workers": "--n-jobs",
     "--points": "--n-support",
     "--support": "--n-support",
-    "--starts": "--n-init",
     "--share-support": "--share",
     "--site": "--site-column",
 }
@@ -208,7 +207,7 @@ speech = several(
 
 
 def output(what: str) -> Decorator:
-    """Return a decorator that adds where to write, and the options about how to speak."""
+    """Return a decorator that adds where to write, and the options about what to print."""
     return several(
         option(
             "-o",
@@ -233,7 +232,7 @@ def check_output(path: Path, force: bool) -> None:
         raise Failed(Error.NO_FOLDER, folder=path.parent)
 
 
-# -- speaking --------------------------------------------------------------------------------------
+# -- printing --------------------------------------------------------------------------------------
 
 
 def console(*, stderr: bool = False) -> Console:

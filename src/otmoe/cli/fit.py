@@ -39,6 +39,7 @@ from otmoe.documents.compatible import check_compatible
 from otmoe.documents.files import load_model_file
 from otmoe.documents.message_record import MOST_SHARED
 from otmoe.evaluation.prediction import spec_of
+from otmoe.federation.keys import Key
 from otmoe.federation.policy.release import released
 from otmoe.federation.policy.statement import Statement, digest_of
 from otmoe.federation.policy.statement import checked as statement_kind
@@ -97,6 +98,13 @@ their new messages describe the same one.""",
     section="Message",
     help="Send N rows of the covariates as they are, without the response.",
 )
+@option(
+    "--secure",
+    is_flag=True,
+    section="Message",
+    help="Make a key pair for secure sums in refine rounds: the public key goes into the message, "
+    "the private one into a file beside it, such as lyon.key, and stays here.",
+)
 @options.experts_or_start
 @options.family("Fit")
 @option(
@@ -105,12 +113,7 @@ their new messages describe the same one.""",
     section="Fit",
     help="All classes, where this site may lack some: the same at every site.",
 )
-@option(
-    "--n-init",
-    type=click.IntRange(min=1),
-    section="Fit",
-    help="Starts of the search; by default 9, for classes 20.",
-)
+@options.search
 @option(
     "--start",
     metavar="MODEL",
@@ -138,10 +141,12 @@ def fit(
     sketch: bool,
     grams: bool,
     share: int,
+    secure: bool,
     experts: int | None,
     family: str,
     classes: list[str] | None,
     n_init: int | None,
+    max_iter: int | None,
     start: str | None,
     seed: int,
     policy_file: str | None,
@@ -171,7 +176,7 @@ def fit(
     origin = None if start is None else load_model_file(start)
     if origin is not None:
         given = {"--columns": columns, "--experts": experts, "--classes": classes}
-        for word, value in {**given, "--n-init": n_init}.items():
+        for word, value in {**given, "--starts": n_init}.items():
             if value is not None:
                 raise usage(Error.SHELL_START_OR, option=word)
         if _family_given():
@@ -189,6 +194,7 @@ def fit(
         list(data), target=target, features=features, weight=weight, missing=missing
     )
     shard = replace(joined(shards, name), groups=rules.id)
+    key = Key.at(key_path(output)) if secure else None
     response = Target(family)
     if origin is not None:
         response = Target.of(origin.model)
@@ -206,6 +212,7 @@ def fit(
                 response,
                 options={
                     "n_init": n_init,
+                    **options.search_of(None, max_iter),
                     "n_jobs": -1,
                     "progress": progress,
                 },
@@ -225,7 +232,7 @@ def fit(
         own_names=spec is None and start is None,
         overrides=aside,
     )
-    message = made.message
+    message = made.message if key is None else replace(made.message, key=key.public)
     about = Statement(
         site=name,
         file="",
@@ -268,6 +275,7 @@ def fit(
         "bytes": size,
         "rows_of_x": shared_rows(message),
         **policy.verdict_report(made.verdict, source),
+        "key": None if key is None else str(key.path),
         "seconds": perf_counter() - begin,
     }
     say(
@@ -279,8 +287,18 @@ def fit(
         total_of(size, parts),
         privacy(message),
         *policy.verdict_lines(made.verdict, source),
+        *(
+            []
+            if key is None
+            else [f"the private key is in {key.path}; keep it, and send it nowhere"]
+        ),
         f"written to {output}; nothing has been sent",
     )
+
+
+def key_path(message: Path) -> Path:
+    """Return the file of the private key beside a message: lyon.key beside lyon.moe.json."""
+    return message.with_name(message.name.removesuffix(".json").removesuffix(".moe") + ".key")
 
 
 def _family_given() -> bool:

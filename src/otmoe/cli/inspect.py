@@ -1,4 +1,4 @@
-"""``otmoe inspect``: what a file holds and gives away, for whoever has to let it pass."""
+"""``otmoe inspect``: what a file holds and reveals, for whoever decides whether it may leave."""
 
 from __future__ import annotations
 
@@ -19,9 +19,11 @@ from otmoe.cli.tables import listed, table_of
 from otmoe.cli.words import told
 from otmoe.data.shards import ROWS_PER_PARAMETER
 from otmoe.documents.files import open_document
+from otmoe.documents.masked_reply import MaskedReply
 from otmoe.documents.model_file import ModelFile
 from otmoe.documents.reply import RefineReply
 from otmoe.documents.request import RefineRequest
+from otmoe.documents.roster import Roster
 from otmoe.documents.state import RefineState
 from otmoe.federation.policy.statement import load_statement
 from otmoe.federation.policy.verdict import judge_message, unseen
@@ -67,6 +69,22 @@ def scatter_words(reply: RefineReply) -> list[str]:
         f"Its scatter B has {size:,} numbers, each a sum over {over} of products of two scores; it "
         "holds no label. It says how uncertain the score is: for the sandwich, and for how much of "
         "the differences between sites is chance."
+    ]
+
+
+MASKED = (
+    "It is masked: by itself it says nothing but the name of the site and the size of the model; "
+    "the sum over all sites of the roster can be read."
+)
+"""What a masked reply gives away."""
+
+
+def roster_lines(roster: Roster) -> list[str]:
+    """Say who takes part in a secure sum, and what sites should compare."""
+    return [
+        f"secure sum over {few(roster.sites)}",
+        f"fingerprint of the roster: {roster.fingerprint} (the same at all sites, or a key was "
+        "exchanged on its way)",
     ]
 
 
@@ -128,8 +146,9 @@ def inspect(
 ) -> None:
     """Say in plain words what is in FILE: a site's message, a model, a file of features.
 
-    Or a request, a reply or the state of `otmoe refine`. For whoever has to let a message leave a
-    site, or takes one in: what it is, which parts it has, how large they are and what each reveals.
+    Or a request, a reply or the state of `otmoe refine`. For whoever decides whether a message may
+    leave a site, or takes one in: what it is, which parts it has, how large they are and what each
+    reveals.
     """
     source = named(file)
     found, document, size = open_document(file)
@@ -142,9 +161,16 @@ def inspect(
     elif isinstance(found, RefineReply):
         report |= _of_reply(found)
         lines += [reply_privacy(found), *scatter_words(found), *map(str, few_groups(found))]
+    elif isinstance(found, MaskedReply):
+        about = {"site": found.site, "round": found.round, "digest": found.digest}
+        report |= {**about, "values_of_y": 0, "rows_of_x": 0}
+        lines.append(MASKED)
     elif isinstance(found, RefineRequest | RefineState):
         model, spec = found.model, found.features
         report |= _of_round(found) | _of_model(model)
+        if found.roster is not None:
+            report["roster"] = found.roster.fingerprint
+            lines += roster_lines(found.roster)
     elif isinstance(found, ModelFile | LocalModel):
         model, spec = found.model, found.features
         report |= {"about": document.get("about", {}), **_of_model(model)}
@@ -196,6 +222,7 @@ def _of_message(message: LocalModel) -> dict[str, Any]:
         "constant_features": dict(message.constant),
         "overrides": dict(message.overrides),
         "rows_of_x": shared_rows(message),
+        "key": message.key,
     }
 
 
@@ -249,11 +276,13 @@ def _about(report: dict[str, Any]) -> Iterator[tuple[str, str]]:
         "features": "a file of features: how columns become numbers",
         "refine request": "a request: how likely are a site's rows under this model",
         "refine reply": "a site's reply to a request: sums over its rows",
+        "masked reply": "a site's reply to a request for a secure sum",
         "refine state": "where the server stands between two refine rounds",
     }
     yield "file", f"{report['file']}, {words[report['kind']]}"
     if "site" in report:
         yield "site", report["site"]
+    if "rows" in report:
         yield "rows", f"{report['rows']:,.10g} (with weights, their sum)"
     if "round" in report:
         yield "round", f"{report['round']} (digest {report['digest']})"

@@ -25,6 +25,7 @@ from otmoe.cli.executors import EXECUTORS
 from otmoe.data.shards import Shard
 from otmoe.estimators.shards import DistributedMoE
 from otmoe.inference.between import Between
+from otmoe.likelihood.fit import MAX_ITER
 from otmoe.model.target import CLASSES, regression_families
 from otmoe.text.sentences import Error
 
@@ -116,6 +117,30 @@ experts = option(
 experts_or_start = option(
     "--experts", type=click.IntRange(min=1), section="Fit", help="Number of experts."
 )
+
+search = several(
+    option(
+        "--starts",
+        "--n-init",
+        "n_init",
+        type=click.IntRange(min=1),
+        section="Fit",
+        help="Starts of the search; by default 9, for classes 20.",
+    ),
+    option(
+        "--max-iter",
+        type=click.IntRange(min=1),
+        section="Fit",
+        help=f"Iterations of a fit, at most; by default {MAX_ITER:,}.",
+    ),
+)
+
+
+def search_of(n_init: int | None, max_iter: int | None) -> dict[str, int]:
+    """Return what is said about the search, under the names of the estimators."""
+    said = {"n_init": n_init, "max_iter": max_iter}
+    return {name: value for name, value in said.items() if value is not None}
+
 
 executor = several(
     option(

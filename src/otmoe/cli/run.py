@@ -15,6 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 from otmoe.aggregation.support import N_SUPPORT
 from otmoe.cli import options
 from otmoe.cli.between import between_lines, between_report
+from otmoe.cli.closing import closing
 from otmoe.cli.common import (
     Command,
     Rounds,
@@ -28,11 +29,15 @@ from otmoe.cli.common import (
     warn,
 )
 from otmoe.cli.executors import open_executor
-from otmoe.cli.tables import candidates_of, candidates_tables, experts_table, listed
+from otmoe.cli.tables import candidates_of, candidates_tables, listed
 from otmoe.cli.words import told, told_by_name
+from otmoe.documents.files import load_model_file
+from otmoe.evaluation.scores import goodness
+from otmoe.evaluation.shards import score_shards
 from otmoe.likelihood.prior import RESTRICTIONS
 from otmoe.text.records import notice_document
 from otmoe.text.sentences import Finding
+from otmoe.workers.gather import Workers
 
 
 @click.command(
@@ -82,6 +87,7 @@ The same data and seed give the same model, whatever the executor and the number
     section="Fit",
     help="Rows of covariates at which models are compared.",
 )
+@options.search
 @options.seed("Fit")
 @options.executor
 @output("Model file to write, JSON.")
@@ -101,6 +107,8 @@ def run(
     refine: int | str,
     personal: str | None,
     n_support: int,
+    n_init: int | None,
+    max_iter: int | None,
     seed: int,
     executor: str,
     address: str | None,
@@ -138,11 +146,14 @@ def run(
             n_support=n_support,
             refine=refine,
             personal=personal,
+            **options.search_of(n_init, max_iter),
             executor=pool,
             n_jobs=n_jobs or os.cpu_count(),
             random_state=seed,
         ).fit_shards(shards, retries=retries, timeout=timeout, on_error=on_error, progress=report)
-    names = [message.site for message in est.local_models_]
+        names = [message.site for message in est.local_models_]
+        fitted = [shard for shard in shards if shard.name in set(names)]
+        score = score_shards(est.model_, fitted, Workers(pool, retries, timeout))
     refined = est.aggregation_.refinement
     about = {
         "made by": "otmoe run",
@@ -154,6 +165,7 @@ def run(
         "rows": est.n_rows_,
         "shards": len(names),
         "sites": few(names),
+        **goodness(score),
     }
     failed = {f.name: Finding.NOT_FITTED(why=str(f.cause)) for f in est.failures_}
     merged = est.aggregation_
@@ -163,6 +175,7 @@ def run(
     for notice in est.warnings_:
         warn(notice)
     found = _report(est, output, perf_counter() - begin)
+    found |= {"measures": score.measures, "null": score.null, "explained": score.explained}
     say(found, as_json, quiet, *_shown(est, found))
 
 
@@ -222,7 +235,7 @@ def _shown(est: Any, found: dict[str, Any]) -> list[Any]:
     return [
         listed(about),
         *candidates_tables(found["candidates"]),
-        experts_table(est.model_, est.aggregation_.mass),
+        *closing(load_model_file(found["output"]), Path(found["output"])),
         *([] if est.personal is None else _differences(est)),
     ]
 

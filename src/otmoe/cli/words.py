@@ -13,6 +13,10 @@ from otmoe.text.sentences import Error, Warn
 SHELL = {
     Warn.SITES_STAND_OUT.code: "{count} of {total} sites stand out, and are in the aggregate all "
     "the same ({reasons}): look at them, or leave them out by --exclude-flagged.",
+    Warn.SITES_DIFFER.code: "{count} of {total} sites are expected to be served better by their "
+    "own models than by the merged one, and by more than chance explains ({names} nats per row): "
+    "one model may be the wrong question; fit personal models beside it (otmoe run --personal "
+    "auto, or otmoe personalise).",
     Error.REPLIES_MISSING.code: "round {round}: no reply from {names}; wait for it, or go on "
     "without (--allow-missing).",
     Error.COLUMN_MISSING.code: "column {column!r} is missing in {count} of {rows} rows; fill the "
@@ -31,6 +35,9 @@ SHELL = {
     Error.NO_SPREAD.code: "how sites differ cannot be said: {sites} sent no scatter of scores; "
     "start again from the refined model, and have them answer with --scatter (or --groups), or "
     "leave them out (--exclude).",
+    Warn.FOUND_ONCE.code: "{agreed} of {searches} independent searches ended in this maximum{gap}: "
+    "raise --starts to be surer of it, or use fewer experts.",
+    Warn.NOT_CONVERGED.code: "the fit {status}: raise --max-iter, or use fewer experts.",
     Error.TARGET_IS_TEXT.code: "the target holds text; give numbers, or fit it with "
     "--family classes.",
 }

@@ -84,6 +84,8 @@ class LocalModel(Document):
         A small mixture of the site's covariates, if it likes to send one.
     support : ndarray of shape (s, d), optional
         Rows of covariates, without y, if the site likes to send some.
+    key : str, optional
+        The site's public key, 64 hexadecimal digits, if it is to take part in secure sums.
 
     Examples
     --------
@@ -115,6 +117,7 @@ class LocalModel(Document):
     grams: Grams | None = None
     sketch: Sketch | None = None
     support: Floats | None = None
+    key: str | None = None
 
     checked: InitVar[bool] = False
 
@@ -256,6 +259,7 @@ class LocalModel(Document):
             **({} if self.grams is None else {"grams": grams_document(self.grams)}),
             **self.support_document(),
             **({"overrides": self.overrides} if self.overrides else {}),
+            **({} if self.key is None else {"key": self.key}),
             "versions": self.versions,
         }
 
@@ -288,5 +292,6 @@ class LocalModel(Document):
             grams=None if record.grams is None else grams_of(record.grams),
             sketch=None if sketch is None else sketch_of(sketch, model.terms[1:]),
             support=None if support is None else np.array(support, np.float64),
+            key=record.key,
             checked=True,
         )

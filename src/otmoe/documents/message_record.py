@@ -9,6 +9,7 @@ import numpy as np
 from otmoe.data.features import FeaturesRecord
 from otmoe.documents.grams import GramsRecord, check_grams
 from otmoe.documents.model import ModelRecord, check_model
+from otmoe.documents.roster import PublicKey
 from otmoe.documents.sketch import SketchRecord, check_sketch
 from otmoe.text.errors import fail
 from otmoe.text.records import (
@@ -55,6 +56,7 @@ class LocalModelRecord(Record):
     sketch: SketchRecord | None = None
     support: Matrix | None = None
     overrides: Map[Line, Line] = {}
+    key: PublicKey | None = None
     versions: Map[Line, Line] = {}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
@@ -14,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from otmoe.arrays.numerics import Array, namespace, to_numpy
 from otmoe.data.identifiers import shared_ids
 from otmoe.documents.message import LocalModel
+from otmoe.federation.keys import Key
 from otmoe.federation.policy.figures import Figures, figures_of
 from otmoe.federation.policy.release import release
 from otmoe.federation.policy.rules import Policy, overrides_of
@@ -237,6 +239,7 @@ class FittedMoE(BaseEstimator):
         policy: Policy | None = None,
         overrides: Mapping[str, str] | None = None,
         random_state: Any = 0,
+        secure: str | os.PathLike[str] | None = None,
     ) -> LocalModel:
         """Return all that this site sends, to be saved or merged with others.
 
@@ -268,6 +271,9 @@ class FittedMoE(BaseEstimator):
         overrides : dict of str, optional
             Rules to set aside for this once, by name, and why; the message says so.
         random_state : int, Generator or None
+        secure : str or path, optional
+            File of the site's private key, which is made if there is none: the message holds the
+            public one, so that the site can take part in secure sums. It needs `otmoe[secure]`.
 
         Returns
         -------
@@ -278,6 +284,8 @@ class FittedMoE(BaseEstimator):
             raise InvalidInput(Error.NO_FIT_TO_SEND)
         model = self.model_
         message = LocalModel.from_fit(self.fit_, site, model.feature_names, model.classes)
+        if secure is not None:
+            message = replace(message, key=Key.at(secure).public)
         if sketch or share:
             if X is None:
                 raise InvalidInput(Error.X_MISSING)

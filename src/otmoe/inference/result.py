@@ -21,6 +21,7 @@ from otmoe.inference.estimates import (
     of_variance,
     quantile,
 )
+from otmoe.inference.matrix import Matrix
 from otmoe.inference.parameters import Parameter, mean_gradient, parameters
 from otmoe.inference.summary import Text, heading, render
 from otmoe.likelihood.agreement import Agreement
@@ -48,7 +49,7 @@ class Inference:
     kind : {"information", "sandwich", "clustered"}
     log_likelihood : float or None
     mass : ndarray of shape (K,), or None
-        Rows each expert answers for.
+        Rows assigned to each expert.
     warnings : tuple of Notice
         What the reader should know.
     n_groups : int, optional
@@ -102,9 +103,8 @@ class Inference:
     @property
     def bic(self) -> float | None:
         """The Bayesian information criterion, if the log-likelihood is known."""
-        if self.log_likelihood is None:
-            return None
-        return -2 * self.log_likelihood + float(np.log(self.n_samples)) * self.rank
+        known = self.log_likelihood
+        return None if known is None else -2 * known + float(np.log(self.n_samples)) * self.rank
 
     @property
     def standard_errors(self) -> StandardErrors:
@@ -301,6 +301,11 @@ class Inference:
             self.warnings,
             level,
         )
+
+    def matrix(self) -> Text:
+        """Return estimates, standard errors in brackets: features down and experts across."""
+        errors = self.covariance.standard_errors(np.eye(self.model.n_parameters))
+        return Matrix.of(self.model, self.mass, errors).readout()
 
     # -- parts --------------------------------------------------------------------------------
 

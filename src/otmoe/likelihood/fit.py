@@ -67,7 +67,7 @@ class Fit:
     n_samples : float
         Sum of the weights.
     mass : ndarray of shape (K,)
-        Rows each expert answers for: its summed responsibilities.
+        Rows assigned to each expert: its summed responsibilities.
     decrement : float
         Squared distance to the maximum in standard errors, as the last Newton step sees it.
     converged : bool

@@ -10,8 +10,10 @@ import numpy as np
 from otmoe.arrays.numerics import Floats
 from otmoe.data.features import FeatureSpec
 from otmoe.documents.aggregation import AggregationRecord, InferenceRecord
+from otmoe.evaluation.scores import EXPLAINED, LOG_LIKELIHOOD, NULL
 from otmoe.inference.between import Between
 from otmoe.inference.estimates import estimates, of_variance
+from otmoe.inference.matrix import Matrix
 from otmoe.inference.parameters import parameters
 from otmoe.model.gate import SoftmaxGate
 from otmoe.model.mixture import MoE
@@ -33,6 +35,8 @@ PARTS = {
     "support": "rows of x",
 }
 """Parts of a message, and what they are called on the page."""
+
+_NUMBER = 19.7  # bytes of a number in JSON, with what separates it from the next
 
 _WIDTH = ("se", "low", "high")
 
@@ -70,6 +74,8 @@ def page_data(
         "model": _model(model, record, features) if merged else None,
         "aggregation": None,
         "between": None if between is None else differences(between, LEVEL),
+        "matrix": _matrix(model, record) if merged else None,
+        "goodness": _goodness(model, about),
         "checks": [],
     }
     if not merged:
@@ -81,10 +87,47 @@ def page_data(
     data["aggregation"] = _aggregation(record) | {
         "mass": None if mass is None else mass.sum(axis=0).tolist(),
         "lost": mean_lost(record),
+        "round_bytes": _round_bytes(model),
     }
     told = None if between is None else finding(between)
     data["checks"] = checks_of(record, mass, () if told is None else (told,))
     return data
+
+
+def _matrix(model: MoE, record: AggregationRecord | None) -> dict[str, Any]:
+    """Return the coefficients with features down and experts across, to read and to take along."""
+    known = None if record is None else record.inference
+    mass = None if record is None else _mass(record)
+    errors = None if known is None else known.standard_errors
+    found = Matrix.of(model, None if mass is None else mass.sum(axis=0), errors)
+    return {
+        "experts": found.n_experts,
+        "share": None if found.share is None else found.share.tolist(),
+        "blocks": [
+            {"heading": block.heading, "terms": list(block.terms), "cells": found.cells(block)}
+            for block in found.blocks
+        ],
+        "csv": found.csv_rows(),
+    }
+
+
+def _round_bytes(model: MoE) -> int:
+    """Return about how many bytes a site sends in a refine round: score and information as text."""
+    P = model.n_parameters
+    return round(_NUMBER * (P * (P + 1) / 2 + P + model.n_experts))
+
+
+def _goodness(model: MoE, about: dict[str, Any]) -> dict[str, Any] | None:
+    """Return how good the model is on the rows of its fit, if the file knows it."""
+    names = (LOG_LIKELIHOOD, NULL, EXPLAINED, "rows")
+    if not all(isinstance(about.get(name), int | float) for name in names):
+        return None
+    log_likelihood, null, explained, rows = (float(about[name]) for name in names)
+    return {
+        "what": "variance" if model.experts.family == "gaussian" else "deviance",
+        "explained": explained,
+        "better": (log_likelihood - null) / rows,
+    }
 
 
 def _mass(record: AggregationRecord) -> Floats | None:
@@ -94,7 +137,7 @@ def _mass(record: AggregationRecord) -> Floats | None:
         return None
     found = np.zeros((len(record.sites), len(known[0][0])))
     for m, site in enumerate(record.sites):
-        if site.mass is not None:  # else it has no say
+        if site.mass is not None:  # else it does not contribute
             found[m] = site.weight * np.sum(site.mass, axis=0)
     return np.asarray(found / found.sum())
 

@@ -38,6 +38,10 @@ class Error(Sentence):
         "tables of how sites differ need pandas: install it with `pip install 'otmoe[pandas]'`, or "
         "read between.coefficients(), between.spreads and between.sites."
     )
+    NO_FEATURE_FRAME = (
+        "a data frame needs pandas: install it with `pip install 'otmoe[pandas]'`, or use X and "
+        "feature_names."
+    )
     PARAMETER_POSITION = (
         "there is no parameter {position}; give a position from 0 to {last}, or a term."
     )
@@ -598,6 +602,92 @@ class Error(Sentence):
         "again."
     )
     NODE_ERROR = "{reason}"
+    # -- secure sums
+    NO_CRYPTOGRAPHY = (
+        "secure sums need the package cryptography: install it with `pip install 'otmoe[secure]'`."
+    )
+    NOT_HEXADECIMAL = "is {value}; give {digits} hexadecimal digits, in lower case."
+    NOT_BASE64 = "is not base64; send the file again as otmoe has written it."
+    NOT_WHOLE_NUMBERS = (
+        "holds {bytes} bytes, and not one or more integers of {size} bytes; send the file again."
+    )
+    CHECKSUM = "is not that of `numbers`: the file was changed on its way; send it again."
+    KEY_EXISTS = (
+        "{file} is there already, and a key is never replaced; give another name, or remove it if "
+        "no rounds need it any more."
+    )
+    NO_KEY = "there is no key {file}; give the file that `otmoe fit --secure` wrote."
+    NOT_A_KEY = "{file} is not a private key; give the file that `otmoe fit --secure` wrote."
+    ROSTER_NO_KEY = (
+        "no public key in the message of {names}; let them fit again with --secure, or leave "
+        "them out."
+    )
+    ROSTER_SMALL = (
+        "has {sites} sites; a sum over fewer than {least} hides no site's part from the others."
+    )
+    ROSTER_SAME_KEY = (
+        "has one key for {one} and {other}; each site has to make its own, so let one fit again."
+    )
+    ROSTER_BAD_KEY = "the roster's key of {site} is none that X25519 can use; do not answer."
+    ROSTER_WITHOUT_ME = (
+        "the roster of the request does not hold {site} with the key of this site ({key}...); "
+        "do not answer, and ask the server which key it has."
+    )
+    ROSTER_CHANGED = (
+        "the request has another roster ({roster}: {names}) than this site has answered before "
+        "({before}); sums over both tell, by their difference, about the sites that are in one of "
+        "them alone, so answer with --new-roster only if these have dropped out or agree."
+    )
+    ROSTER_MISSING = (
+        "there is no roster, so that a reply would be read by itself; start the rounds with "
+        "--secure, or answer without a key."
+    )
+    ROSTER_NOT_IN = (
+        "{site} cannot be left out of the roster ({names}); name one of its sites at least."
+    )
+    SECURE_REQUEST = (
+        "the request asks for masked replies; answer it with the key of this site (--key)."
+    )
+    SECURE_SCATTER = (
+        "the request asks for the scatter, and in a secure sum all sites send the same parts; let "
+        "{site} answer with --scatter, or start the rounds without --sandwich."
+    )
+    SECURE_BETWEEN = (
+        "how sites differ cannot be told from a secure sum, which hides what each says; choose "
+        "one of --between and --secure."
+    )
+    SECURE_WITHOUT_ROUNDS = "secure sums are taken in refine rounds; give refine as well."
+    SECURE_MISSING = (
+        "round {round}: no reply from {names}, and without it the sum of the others means nothing; "
+        "wait for it, or begin again without (`otmoe refine again`)."
+    )
+    QUESTION_AGAIN = (
+        "this site has answered the question {digest} before, for another roster or round; a "
+        "second answer to it could be set against the first, so the server has to ask another one."
+    )
+    ANSWER_CHANGED = (
+        "this site has answered the question {digest} before, from other rows, and two replies "
+        "under the same masks give away their difference; answer with the rows of the first."
+    )
+    REPLY_NOT_MASKED = (
+        "is a plain reply, and the rounds were started with --secure; answer with --key."
+    )
+    REPLY_CONTEXT = (
+        "was masked for another request than that of round {round}; send {site} the request again."
+    )
+    MASKED_SIZE = (
+        "`numbers` holds {length} integers, but the request asks for {wanted}; ask {site} to "
+        "answer again."
+    )
+    MASKS_REMAIN = (
+        "round {round}: the masks of {names} do not cancel, so one of them has used another roster "
+        "or key; compare the fingerprints that `otmoe refine answer` printed."
+    )
+    TOO_LARGE_TO_MASK = (
+        "a sum over the rows is no number or above {most:.3g}, the largest that can be masked; "
+        "look for outlying values of the features."
+    )
+    STATE_ROSTER = "holds other sites than `sites`; fix it."
     ROUNDS_FIELD = 'is {value}; give a number of rounds, or "auto".'
 
     # -- data sets
@@ -761,6 +851,8 @@ class Error(Sentence):
     SHELL_SITE_OF_COLUMN = "--site-column needs --site: say whose rows they are."
     SHELL_TWO_FILES = "--state and --output are one file; give two."
     SHELL_ROUNDS_OVER = "the rounds are over; {status}."
+    SHELL_ONE_FORM = "give one of --csv, --html and --json."
+    SHELL_FORM_OF_FILE = "-o needs --csv or --html, which say what is written."
     SHELL_THREE_FILES = "state, request and model are three files; give each its own name."
     SHELL_FILES_ROWS = "--files is {files}, but there are {rows} rows."
     SHELL_FILES_FOLDER = "{path} is a file; with --files, give the name of a folder."
