@@ -183,4 +183,4 @@ def test_an_estimator_writes_the_key_too(tmp_path):
     one, two = (est.to_message("Lyon", secure=tmp_path / "lyon.key") for _ in range(2))
     assert one.key == two.key is not None and est.to_message("Lyon").key is None
     assert (tmp_path / "lyon.key").stat().st_mode & 0o777 == 0o600
-    assert np.all(one.model.to_vector() == est.model_.to_vector())
+    assert np.all(one.model.to_vector() == est.to_message("Lyon").model.to_vector())

@@ -680,11 +680,12 @@ def test_the_documentation_has_every_field():
     features = FeatureSpec.of_names(["a", "b", "c"])
     rows = np.random.default_rng(0).normal(size=(20, 3))
     brought = {"sketch": Sketch.fit(rows), "support": rows[:2], "key": "ab" * 32}
+    brought["overrides"] = {"rows": "agreed"}
     document = json.loads(local(MODELS["gaussian"], features=features, **brought).to_json())
 
     def paths(value, prefix=""):
         for key, inner in value.items():
-            objects = ("constant_features", "versions", "constant", "units", "status")
+            objects = ("constant_features", "overrides", "versions", "constant", "units", "status")
             nested = isinstance(inner, dict) and key not in objects
             yield from paths(inner, f"{prefix}{key}.") if nested else [prefix + key]
 

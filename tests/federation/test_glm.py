@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from otmoe import MoEClassifier, MoERegressor, aggregate
+from otmoe import MoEClassifier, MoERegressor, Policy, aggregate
 from otmoe.datasets import load_visits
 from otmoe.federation.rounds import begin, reply_to, request_of, step
 from otmoe.inference import refined_inference
@@ -30,7 +30,9 @@ def federated(y, est):
     """Return the inference of sites that have sent a message and answered rounds."""
     sites = {str(name): DATA.site == name for name in np.unique(DATA.site)}
     messages = [
-        est.fit(DATA.X[here], y[here]).to_message(name, DATA.X[here], sketch=True)
+        est.fit(DATA.X[here], y[here]).to_message(
+            name, DATA.X[here], sketch=True, policy=Policy.off()
+        )
         for name, here in sites.items()
     ]
     merged = aggregate(messages, 2000, random_state=0)
