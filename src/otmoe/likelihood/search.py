@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from otmoe.arrays.numerics import on_accelerator
+from otmoe.arrays.numerics import Floats, on_accelerator
 from otmoe.likelihood.agreement import Agreement
 from otmoe.likelihood.iterations import Report, Run, newton_serves, run_em, run_newton
 from otmoe.likelihood.moves import grown, improved, least_loss, led_on
@@ -82,18 +82,25 @@ class Search:
     warm_up: int = WARM_UP
 
     def run(
-        self, start: MoE, report: Callable[[str], Report | None], clock: Clock | None = None
+        self,
+        start: MoE,
+        report: Callable[[str], Report | None],
+        clock: Clock | None = None,
+        known: Floats | None = None,
     ) -> Run:
-        """Return the iterations from a start."""
+        """Return the iterations from a start, near which the information is about `known`."""
         clock = clock or Clock()
         options: dict[str, Any] = {"ridge": self.ridge, "tol": self.tol}
         n_iter = min(self.warm_up, self.max_iter)
-        run = run_em(self.passes, start, max_iter=n_iter, report=report("em"), **options)
+        run, left, model = None, self.max_iter, start
+        if known is None:
+            run = run_em(self.passes, start, max_iter=n_iter, report=report("em"), **options)
+            left, model = left - run.n_iter, run.model
         clock.lap("em")
         options["report"] = report("newton")
-        left = self.max_iter - run.n_iter
-        if newton_serves(run.model):
-            run = run.then(run_newton(self.passes, run.model, max_iter=left, **options))
+        if run is None or newton_serves(model):
+            found = run_newton(self.passes, model, max_iter=left, known=known, **options)
+            run = found if run is None else run.then(found)
         left = self.max_iter - run.n_iter
         if not run.converged and left > 0:  # EM goes on where Newton does not serve
             run = run.then(run_em(self.passes, run.model, max_iter=left, **options))
@@ -130,7 +137,7 @@ def searched(
     rng: np.random.Generator,
     report: Report | None = None,
     smaller: MoE | None = None,
-) -> tuple[MoE, Agreement]:
+) -> tuple[MoE, Agreement, Floats | None]:
     """Return the best maximum, approached on all rows, and how sure that is.
 
     Independent searches set out on few rows, each on its own: one grows a model expert by expert,
@@ -153,6 +160,13 @@ def searched(
         Called as report(searches done, best penalised log-likelihood, as for all rows).
     smaller : MoE, optional
         A standardised model with fewer experts, from which one more search grows.
+
+    Returns
+    -------
+    MoE
+    Agreement
+    ndarray of shape (P, P), optional
+        About the information of all rows, where a sample has led so close that it will do.
     """
     plan, K = plan_for(blank), blank.n_experts
     ground = _Ground(rows, blank, columns, ridge, plan, smaller)
@@ -199,10 +213,16 @@ def searched(
             found = _shaken(stage, _distinct(stage, found), rng)
 
     # 3) what is not clearly worse, on more and more rows
+    known = None
     while not stage.whole:
         if len(stage) >= size:
             size *= _LEAP if settled else _GROWTH
-        stage = ground.stage(size, rng, there=settled or size >= _MOST_ROWS)
+        following = ground.stage(size, rng, there=settled or size >= _MOST_ROWS)
+        at_end = found[0].run.information
+        if settled and following.whole and at_end is not None and len(stage) >= plan.some:
+            known = at_end.matrix * (rows.total_weight / stage.rows.total_weight)
+            break
+        stage = following
         found = _on(stage, found)
         if not settled and ground.shakes(stage):
             found = _shaken(stage, found, rng)
@@ -210,7 +230,7 @@ def searched(
             found = _contenders(stage, found)
     best = found[0]
     behind = best.height - found[1].height if len(found) > 1 else np.inf
-    return best.run.model, Agreement(n_searches, len(best.found_by), float(behind))
+    return best.run.model, Agreement(n_searches, len(best.found_by), float(behind)), known
 
 
 @dataclass(frozen=True)
