@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -15,7 +16,9 @@ import pyarrow as pa
 
 from otmoe.arrays.numerics import Floats
 from otmoe.data.columns import Column, ColumnRecord, check_column, guess
-from otmoe.data.tables import BATCH, as_arrow, names_of
+from otmoe.data.splines import knots_of
+from otmoe.data.tables import BATCH, as_arrow, names_of, numbers
+from otmoe.data.terms import Interaction, Layout, Spline, Term, TermRecord, check_terms, term_of
 from otmoe.text.document import Document
 from otmoe.text.errors import InvalidInput, InvalidType, fail
 from otmoe.text.records import (
@@ -30,10 +33,11 @@ from otmoe.text.strict_json import Limits, shown
 
 
 class FeaturesRecord(Record):
-    """The columns in order, and what to do about a value that is no level of its category."""
+    """The columns in order, terms of them, and what a value is that is no level of its category."""
 
     columns: List[ColumnRecord]
     unknown: Literal["error", "reference"] = "error"
+    terms: List[TermRecord] = []
 
 
 class FeaturesFileRecord(FeaturesRecord):
@@ -60,8 +64,10 @@ def check_features(record: FeaturesRecord, source: str, place: str = "") -> None
         check_column(column, source, f"{place}columns[{i}]")
     columns = [Column.from_record(column) for column in record.columns]
     check_distinct([column.name for column in columns], f"{place}columns", source)
+    check_terms(record.terms, columns, source, f"{place}terms")
     # a number called "wind=N" beside a category "wind" with a level "N"
-    check_distinct([n for c in columns for n in c.feature_names], f"{place}feature_names", source)
+    names = Layout(tuple(columns), tuple(map(term_of, record.terms))).names
+    check_distinct(list(names), f"{place}feature_names", source)
 
 
 @dataclass
@@ -121,6 +127,8 @@ class FeatureSpec(Document):
     columns : tuple of Column
     unknown : {"error", "reference"}
         What a value is that is no level of its category: a mistake, or the reference level.
+    terms : tuple of Spline or Interaction
+        What is computed from the columns' features, and stands behind them.
 
     Examples
     --------
@@ -147,18 +155,28 @@ class FeatureSpec(Document):
 
     columns: tuple[Column, ...]
     unknown: Literal["error", "reference"] = "error"
+    terms: tuple[Term, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "columns", tuple(self.columns))
+        object.__setattr__(self, "terms", tuple(self.terms))
         for column in self.columns:
             if not isinstance(column, Column):
                 raise InvalidType(Error.NOT_A_COLUMN, value=shown(column))
+        for term in self.terms:
+            if not isinstance(term, Spline | Interaction):
+                raise InvalidType(Error.NOT_A_TERM, value=shown(term))
         check_features(typed(FeaturesRecord, self.body(), "features"), "features")
 
     @property
     def feature_names(self) -> tuple[str, ...]:
         """Names of the d encoded features."""
-        return tuple(name for column in self.columns for name in column.feature_names)
+        return self.layout.names
+
+    @cached_property
+    def layout(self) -> Layout:
+        """Where the features of columns and of terms stand."""
+        return Layout(self.columns, self.terms)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -226,6 +244,7 @@ class FeatureSpec(Document):
             if others:
                 tally.unknown.setdefault(column.name, Counter()).update(others)
             j += part.shape[1]
+        self.layout.derive(out)
         tally.n_rows += batch.num_rows
 
     # -- making one --------------------------------------------------------------------------
@@ -243,6 +262,9 @@ class FeatureSpec(Document):
         *,
         center: bool = False,
         max_levels: int = 50,
+        splines: Mapping[str, int] | None = None,
+        interactions: Sequence[tuple[str, str]] = (),
+        missing: Literal["error", "indicator"] = "error",
     ) -> Self:
         """Return a specification that suits some rows.
 
@@ -260,21 +282,70 @@ class FeatureSpec(Document):
             standard deviation there.
         max_levels : int
             A category with more is refused.
+        splines : mapping of str to int, optional
+            Degrees of freedom of the curves of some numbers; 1 would be a straight line. Knots are
+            quantiles of the sample.
+        interactions : sequence of pairs of str
+            Columns whose products are features too.
+        missing : {"error", "indicator"}
+            What a missing value is, in columns of which the sample lacks some: a mistake, or the
+            mean of a number, with a feature that says so, and a level of a category.
         """
+        if missing not in ("error", "indicator"):
+            raise InvalidInput(
+                Error.NOT_ONE_OF, name="missing", value=missing, choices=["error", "indicator"]
+            )
         names = names_of(table) if columns is None else list(columns)
         arrow = as_arrow(table, names)
-        return cls(tuple(guess(arrow.column(n), n, center, max_levels) for n in names))
+        indicator = missing == "indicator"
+        spec = cls(tuple(guess(arrow.column(n), n, center, max_levels, indicator) for n in names))
+        return spec.with_terms(table, splines or {}, interactions)
+
+    def with_terms(
+        self,
+        sample: Any,
+        splines: Mapping[str, int],
+        interactions: Sequence[tuple[str, str]] = (),
+    ) -> Self:
+        """Return the specification with terms behind those it has.
+
+        Parameters
+        ----------
+        sample : pyarrow Table or RecordBatch, frame, or mapping of n values by name
+            Its quantiles are the knots.
+        splines : mapping of str to int
+            Degrees of freedom by number, at least 2.
+        interactions : sequence of pairs of str
+            Names of columns, or ``spline(column)``.
+        """
+        kinds = {column.name: column.kind for column in self.columns}
+        terms: list[Term] = []
+        for name, df in splines.items():
+            if kinds.get(name) != "number":
+                raise InvalidInput(Error.SPLINE_OF_NO_NUMBER, column=shown(name))
+            values = as_arrow(sample, [name]).column(name)
+            x = np.concatenate([numbers(chunk, name) for chunk in values.chunks])
+            terms.append(Spline(name, knots_of(x, df, name)))
+        terms += map(Interaction, interactions)
+        return replace(self, terms=(*self.terms, *terms))
+
+    @property
+    def base(self) -> Self:
+        """The specification without its terms."""
+        return replace(self, terms=()) if self.terms else self
 
     # -- files -------------------------------------------------------------------------------
 
     def body(self) -> dict[str, Any]:
         """Return what the file holds, below its kind and version; models carry the same."""
-        return {"columns": [column.document() for column in self.columns], "unknown": self.unknown}
+        found = {"columns": [c.document() for c in self.columns], "unknown": self.unknown}
+        return found | ({"terms": [term.document() for term in self.terms]} if self.terms else {})
 
     @classmethod
     def from_record(cls, record: FeaturesRecord) -> Self:
         """Return the specification of a checked record."""
-        return cls(tuple(map(Column.from_record, record.columns)), record.unknown)
+        columns = tuple(map(Column.from_record, record.columns))
+        return cls(columns, record.unknown, tuple(map(term_of, record.terms)))
 
     @classmethod
     def from_document(cls, document: dict[str, Any], source: str, limits: Limits) -> Self:

@@ -252,7 +252,7 @@ class FileShard:
                 self.target,
                 self.weight,
                 self.labels,
-                len(spec.feature_names),
+                spec.layout,
                 n_rows,
                 self.groups,
             )
@@ -279,10 +279,10 @@ class FileShard:
         """Cut the features into those that are read at a time."""
         csv = any(kind_of(piece.path) == "csv" for piece in self.pieces)
         if csv or n_rows is None:
-            return [self.features]
+            return [self.features.base]
         columns = self.features.columns
         return [
-            replace(self.features, columns=columns[i : i + _ABREAST])
+            replace(self.features, columns=columns[i : i + _ABREAST], terms=())
             for i in range(0, len(columns), _ABREAST)
         ]
 

@@ -142,6 +142,35 @@ class Error(Sentence):
     )
     SAMPLE_EMPTY = "the sample has no rows; give some."
     WRONG_KIND_OF_COLUMN = "does not go with a {kind}; remove it."
+    NOT_A_TERM = "features: {value} is no term; give a Spline or an Interaction."
+    WRONG_KIND_OF_TERM = "does not go with a term of kind {kind}; remove it."
+    SPLINE_OF_NO_NUMBER = (
+        "a spline is asked of {column}, which is no number among the columns; name one that is."
+    )
+    SPLINE_DF = (
+        "the spline of column {column!r} is asked to have {df} degrees of freedom; give {least} to "
+        "{most}, the slope included."
+    )
+    SPLINE_FEW_VALUES = (
+        "column {column!r} has {values} different values in the sample, too few for a spline with "
+        "{df} degrees of freedom; give fewer degrees, or leave the column as it is."
+    )
+    KNOTS_COUNT = "has {knots} knots; give {least} to {most}."
+    KNOTS_CLOSE = (
+        "has knots that do not increase, or that nearly coincide; list different values in "
+        "increasing order."
+    )
+    INTERACTION_PARTS = (
+        "is {parts}; name two different columns, or a column and a spline listed before."
+    )
+    INTERACTION_UNKNOWN = (
+        "names {name}, which is neither a column nor a spline listed before; add it, or correct "
+        "the name."
+    )
+    MANY_DERIVED = (
+        "make {features} features, and {most} is the limit; take interactions of columns with "
+        "fewer levels."
+    )
     NO_COLUMNS = "is empty; give at least one column."
     FEATURES_INSIDE = "is {kind}; read its features with otmoe.load_features."
     OTHER_DOCUMENT = "is {kind}; give a file of {wanted}."
