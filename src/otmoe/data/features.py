@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal, Self
 
@@ -18,6 +18,7 @@ from otmoe.arrays.numerics import Floats
 from otmoe.data.columns import Column, ColumnRecord, check_column, guess
 from otmoe.data.splines import knots_of
 from otmoe.data.tables import BATCH, as_arrow, names_of, numbers
+from otmoe.data.tally import Tally
 from otmoe.data.terms import Interaction, Layout, Spline, Term, TermRecord, check_terms, term_of
 from otmoe.text.document import Document
 from otmoe.text.errors import InvalidInput, InvalidType, fail
@@ -68,52 +69,6 @@ def check_features(record: FeaturesRecord, source: str, place: str = "") -> None
     # a number called "wind=N" beside a category "wind" with a level "N"
     names = Layout(tuple(columns), tuple(map(term_of, record.terms))).names
     check_distinct(list(names), f"{place}feature_names", source)
-
-
-@dataclass
-class Tally:
-    """What was wrong with the rows read so far, so that one sentence can give the whole count.
-
-    Attributes
-    ----------
-    n_rows : int
-    missing, infinite, negative : Counter
-        Rows by column; a negative weight is wrong, a negative feature is not.
-    unknown : dict
-        Counter of values that are no level, by column.
-    """
-
-    n_rows: int = 0
-    missing: Counter[str] = field(default_factory=Counter)
-    infinite: Counter[str] = field(default_factory=Counter)
-    negative: Counter[str] = field(default_factory=Counter)
-    unknown: dict[str, Counter[str]] = field(default_factory=dict)
-
-    def add(self, name: str, values: Floats) -> None:
-        """Count the missing and the infinite numbers of a column."""
-        finite = np.isfinite(values)
-        if not finite.all():
-            self.missing[name] += int(np.isnan(values).sum())
-            self.infinite[name] += int(np.isinf(values).sum())
-
-    def check(self, missing: str = "error", unknown: str = "error") -> None:
-        """Raise a ValueError about what may not be."""
-        for name, count in self.missing.items():
-            if count == self.n_rows > 0 and missing != "keep":
-                raise InvalidInput(Error.COLUMN_EMPTY, column=name, rows=count)
-            if count and missing == "error":
-                raise InvalidInput(Error.COLUMN_MISSING, column=name, count=count, rows=self.n_rows)
-        for name, count in self.infinite.items():
-            if count:
-                raise InvalidInput(Error.COLUMN_INFINITE, column=name, count=count)
-        for name, count in self.negative.items():
-            if count:
-                raise InvalidInput(Error.COLUMN_NEGATIVE, column=name, count=count)
-        for name, values in self.unknown.items():
-            if values and unknown == "error":
-                most = ", ".join(f"{shown(value)} ({n} rows)" for value, n in values.most_common(3))
-                more = f" and {len(values) - 3} more" if len(values) > 3 else ""
-                raise InvalidInput(Error.COLUMN_LEVELS, column=name, values=most, more=more)
 
 
 @dataclass(frozen=True)
@@ -177,6 +132,29 @@ class FeatureSpec(Document):
     def layout(self) -> Layout:
         """Where the features of columns and of terms stand."""
         return Layout(self.columns, self.terms)
+
+    @property
+    def term_features(self) -> dict[str, tuple[str, ...]]:
+        """The features of each term, for joint tests.
+
+        A spline is the whole curve, the slope included; ``spline(x), nonlinear`` is its departure
+        from a straight line.
+        """
+        layout, names = self.layout, self.feature_names
+        curved = {term.column: term for term in self.terms if isinstance(term, Spline)}
+        found: dict[str, list[int]] = {}
+        for name, place in layout.of_columns.items():
+            if name in curved:
+                bends = layout.of_terms[curved[name].name]
+                found[curved[name].name] = [place[0], *bends]
+                found[f"{curved[name].name}, nonlinear"] = list(bends)
+                if len(place) > 1:
+                    found[names[place[1]]] = [place[1]]
+            else:
+                found[name] = list(place)
+        products = [term.name for term in self.terms if isinstance(term, Interaction)]
+        found |= {name: list(layout.of_terms[name]) for name in products}
+        return {term: tuple(names[j] for j in places) for term, places in found.items()}
 
     @property
     def names(self) -> tuple[str, ...]:

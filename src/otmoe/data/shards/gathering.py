@@ -9,8 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from otmoe.arrays.numerics import Floats, row_blocks
-from otmoe.data.features import FeatureSpec, Tally
+from otmoe.data.features import FeatureSpec
 from otmoe.data.tables import is_text, labels, numbers
+from otmoe.data.tally import Tally
 from otmoe.data.terms import Layout
 from otmoe.text.errors import InvalidInput
 from otmoe.text.sentences import Error

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from otmoe.arrays.numerics import Floats, to_numpy
-from otmoe.data.features import FeatureSpec, Tally
+from otmoe.data.features import FeatureSpec
 from otmoe.data.shards.files import kind_of, named, names_for
 from otmoe.data.shards.gathering import (
     Gathered,
@@ -23,6 +23,7 @@ from otmoe.data.shards.gathering import (
 )
 from otmoe.data.shards.sources import open_source, release
 from otmoe.data.tables import array, as_arrow, is_table, is_text, labels, names_of, texts
+from otmoe.data.tally import Tally
 from otmoe.text.errors import InvalidInput, ShardError
 from otmoe.text.sentences import Error
 

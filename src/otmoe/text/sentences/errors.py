@@ -167,6 +167,31 @@ class Error(Sentence):
         "names {name}, which is neither a column nor a spline listed before; add it, or correct "
         "the name."
     )
+    FORMULA_UNREADABLE = "the formula {formula!r} needs {wanted} at {where}; correct it there."
+    FORMULA_NO_TEXT = "the formula is a {kind}; give text such as 'y ~ a + b | c'."
+    FORMULA_FUNCTION = (
+        "the formula has {name}(...), and spline(column, df) is the only function; compute other "
+        "columns before."
+    )
+    FORMULA_THREE = (
+        "the formula {formula!r} has a product of more than two columns; write products of two."
+    )
+    FORMULA_SQUARE = (
+        "the formula has a product of column {column!r} with itself; write spline({column}) for a "
+        "curve."
+    )
+    FORMULA_TWO_DF = (
+        "the formula has splines of column {column!r} with {df} and with {other} degrees of "
+        "freedom; a column has one set of knots, so give one number."
+    )
+    FORMULA_NO_COLUMNS = "the formula names no column; a model has at least one feature."
+    FORMULA_NO_TARGET = "the formula has no response; write its column and ~ before the features."
+    FORMULA_GATE_ALONE = (
+        "the formula has columns after the bar that experts do not see; name them before it too."
+    )
+    FORMULA_TARGET_TWICE = (
+        "the formula has the response {column!r} among the features; leave it out there."
+    )
     MANY_DERIVED = (
         "make {features} features, and {most} is the limit; take interactions of columns with "
         "fewer levels."
@@ -176,7 +201,14 @@ class Error(Sentence):
     OTHER_DOCUMENT = "is {kind}; give a file of {wanted}."
     COLUMN_EMPTY = "column {column!r} is missing in all {rows} rows; leave it out, or fix it."
     COLUMN_MISSING = (
-        "column {column!r} is missing in {count} of {rows} rows; fill the gaps, or drop these rows."
+        "values are missing in some of {rows} rows: {columns}; drop these rows (missing='drop'), "
+        "or let the features say what stands for them (FeatureSpec.from_sample(..., "
+        "missing='indicator'))."
+    )
+    GAPS_IN_X = (
+        "X contains NaN in some of {rows} rows: {columns}; drop these rows, or encode a table by "
+        "FeatureSpec.from_sample(table, missing='indicator'), which fills in means and adds "
+        "indicators."
     )
     COLUMN_INFINITE = "column {column!r} is infinite in {count} rows; fix them."
     COLUMN_NEGATIVE = (
