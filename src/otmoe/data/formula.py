@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, NoReturn, Self
 
 from otmoe.data.features import FeatureSpec
 from otmoe.data.tables import names_of
@@ -191,11 +191,10 @@ class _Parser:
         self.tokens: list[tuple[str, str, int]] = []
         while text[self.at :].strip():
             found = _TOKEN.match(text, self.at)
-            if found is None:
+            if found is None or found.lastgroup is None:
                 self._fail("a name, a number or one of ~ | + : * ( ) , .", self._start(self.at))
-            self.tokens.append(
-                (str(found.lastgroup), found[found.lastgroup], found.start(found.lastgroup))
-            )
+            kind = found.lastgroup
+            self.tokens.append((kind, found[kind], found.start(kind)))
             self.at = found.end()
         self.next = 0
         self.df: dict[str, int] = {}
@@ -280,7 +279,7 @@ class _Parser:
     def _start(self, at: int) -> int:
         return at + len(self.text[at:]) - len(self.text[at:].lstrip())
 
-    def _fail(self, wanted: str, at: int | None = None) -> Any:
+    def _fail(self, wanted: str, at: int | None = None) -> NoReturn:
         if at is None:
             end = self.next >= len(self.tokens)
             at = len(self.text) if end else self.tokens[self.next][2]

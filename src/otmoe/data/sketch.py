@@ -40,8 +40,8 @@ _PEAK_OF_ONE = 1 / (2 * np.pi)  # variance of the normal distribution with densi
 class Sketch:
     """A mixture of G components with normal numbers, and categories independent of all else.
 
-    Numbers are in the units of the site's columns, before features were centred and scaled. Features
-    that are computed from others, such as those of a spline, are not described but computed.
+    Numbers are in the units of the site's columns, before features were centred and scaled.
+    Features that follow from others, such as those of a spline, are not described but computed.
 
     Attributes
     ----------

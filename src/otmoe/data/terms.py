@@ -257,7 +257,7 @@ def check_terms(
         fail(source, place, Error.MANY_DERIVED, features=derived, most=MOST_DERIVED)
 
 
-def _check_spline(record: TermRecord, kinds: dict[str, str], source: str, path: str) -> None:
+def _check_spline(record: TermRecord, kinds: Mapping[str, str], source: str, path: str) -> None:
     if record.column is None or kinds.get(record.column) != "number":
         fail(source, f"{path}.column", Error.SPLINE_OF_NO_NUMBER, column=shown(record.column))
     knots = record.knots or []
@@ -269,7 +269,7 @@ def _check_spline(record: TermRecord, kinds: dict[str, str], source: str, path: 
 
 
 def _check_interaction(
-    record: TermRecord, kinds: dict[str, str], splines: set[str], source: str, path: str
+    record: TermRecord, kinds: Mapping[str, str], splines: set[str], source: str, path: str
 ) -> None:
     parts = record.of or []
     if len(parts) != 2 or parts[0] == parts[1]:

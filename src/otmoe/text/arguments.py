@@ -143,7 +143,7 @@ def _gaps(X: Any) -> InvalidInput | None:
     if not missing.any():
         return None
     known = [f"x{j}" for j in range(len(missing))] if names is None else list(map(str, names))
-    columns = counted(dict(zip(known, missing.tolist(), strict=True)))
+    columns = counted({name: int(count) for name, count in zip(known, missing, strict=True)})
     return InvalidInput(Error.GAPS_IN_X, rows=len(table), columns=columns)
 
 
