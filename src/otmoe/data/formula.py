@@ -156,6 +156,16 @@ class Formula:
             missing=missing,
         )
 
+    def check(self, features: FeatureSpec, table: Any, roles: Sequence[str] = ()) -> None:
+        """Refuse features from elsewhere that are not those of the formula; knots do not count."""
+        wanted = {*self.columns(table, roles), *(f"spline({name})" for name in self.df)}
+        wanted |= {":".join(pair) for side in self.sides() for pair in side.interactions()}
+        there = {*features.names, *(term.name for term in features.terms)}
+        if wanted != there:
+            name = min(wanted ^ there)
+            who = "formula" if name in wanted else "file of features"
+            raise InvalidInput(Error.FORMULA_OTHER_FEATURES, name=name, who=who)
+
     def gate_features(self, features: FeatureSpec) -> list[str] | Literal["intercept"] | None:
         """Return what the gate sees of the features; None for what experts see."""
         if self.gate is None:

@@ -186,6 +186,9 @@ class Error(Sentence):
     )
     FORMULA_NO_COLUMNS = "the formula names no column; a model has at least one feature."
     FORMULA_NO_TARGET = "the formula has no response; write its column and ~ before the features."
+    FORMULA_OTHER_FEATURES = (
+        "{name!r} is in the {who} alone; make the file of features from the same formula."
+    )
     FORMULA_GATE_ALONE = (
         "the formula has columns after the bar that experts do not see; name them before it too."
     )
@@ -887,6 +890,13 @@ class Error(Sentence):
         "one out."
     )
     SHELL_EXCLUDE_UNKNOWN = "--exclude {site}: no message is from that site; there are {sites}."
+    SHELL_NO_TARGET = "--target is missing; name the column of the response, or give --formula."
+    SHELL_FORMULA_OR = "--formula and {option} are both given; give one of them."
+    SHELL_FORMULA_TARGET = (
+        "--formula has the response {formula!r} and --target is {target!r}; give one of them."
+    )
+    SHELL_SPLINE = "--spline is {value!r}; give a column and degrees of freedom, as in hour:5."
+    SHELL_INTERACTION = "--interaction is {value!r}; give two columns, as in dep:origin."
     SHELL_FEATURES_OR_COLUMNS = "give --features or --columns, not both."
     SHELL_NO_COLUMNS = "{file} says nothing about columns; name them by --columns."
     SHELL_SITE_OR_CUT = "with --site-column the sites are the shards; leave out --cut."
