@@ -307,6 +307,18 @@ class FeatureSpec(Document):
         terms += map(Interaction, interactions)
         return replace(self, terms=(*self.terms, *terms))
 
+    def numbers(self, X: Floats) -> dict[str, Floats]:
+        """Return the columns that are numbers, in their own units, from features (n, d).
+
+        Such as the points that sketches of several sites give: a sample for :meth:`with_terms`.
+        """
+        places = self.layout.of_columns
+        return {
+            column.name: X[:, places[column.name][0]] * column.scale + column.center
+            for column in self.columns
+            if column.kind == "number"
+        }
+
     @property
     def base(self) -> Self:
         """The specification without its terms."""

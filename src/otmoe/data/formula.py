@@ -293,8 +293,8 @@ class _Parser:
         if at is None:
             end = self.next >= len(self.tokens)
             at = len(self.text) if end else self.tokens[self.next][2]
-        where = "its end" if at >= len(self.text) else repr(self.text[at:][:20])
-        raise InvalidInput(Error.FORMULA_UNREADABLE, formula=self.text, wanted=wanted, where=where)
+        found = "its end" if at >= len(self.text) else repr(self.text[at:][:20])
+        raise InvalidInput(Error.FORMULA_UNREADABLE, formula=self.text, wanted=wanted, found=found)
 
 
 def _distinct(factors: Iterable[Factor]) -> tuple[Factor, ...]:

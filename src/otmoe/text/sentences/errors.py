@@ -167,7 +167,7 @@ class Error(Sentence):
         "names {name}, which is neither a column nor a spline listed before; add it, or correct "
         "the name."
     )
-    FORMULA_UNREADABLE = "the formula {formula!r} needs {wanted} at {where}; correct it there."
+    FORMULA_UNREADABLE = "the formula {formula!r} needs {wanted} at {found}; correct it there."
     FORMULA_NO_TEXT = "the formula is a {kind}; give text such as 'y ~ a + b | c'."
     FORMULA_FUNCTION = (
         "the formula has {name}(...), and spline(column, df) is the only function; compute other "
