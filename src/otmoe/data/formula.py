@@ -47,7 +47,7 @@ class Side:
         Those of products are among them: a product comes with its parts.
     products : tuple of pairs of Factor
     rest : bool
-        Whether all columns that are not named belong to it too.
+        Whether all other columns belong to it too.
     """
 
     factors: tuple[Factor, ...] = ()
@@ -68,7 +68,7 @@ class Formula:
     experts have, and ``| 1`` is a gate without features. ``spline(a, 5)`` is a natural cubic spline
     with 5 degrees of freedom, slope included; ``a:b`` is the product of two columns, or of a column
     and a spline, and brings both columns with it; ``a * b`` means the same. ``.`` stands for all
-    columns that are not named. Names that are no words stand in backticks.
+    columns that are not named on its side of the bar. Names that are no words stand in backticks.
 
     Attributes
     ----------
@@ -179,11 +179,10 @@ class Formula:
 
     def _seen(self, side: Side, features: FeatureSpec) -> list[str]:
         """Return the names of the features of a side, in their order."""
-        layout, named = features.layout, {f.column for s in self.sides() for f in s.factors}
+        layout, named = features.layout, {factor.column for factor in side.factors}
         seen: set[int] = set()
         for name, place in layout.of_columns.items():
-            mine = any(factor.column == name for factor in side.factors)
-            if mine or (side.rest and name not in named):
+            if side.rest or name in named:
                 seen.update(place)
         terms = [part for factor in side.factors if factor.curved for part in factor.parts()[1:]]
         for term in [*terms, *(":".join(pair) for pair in side.interactions())]:

@@ -202,21 +202,18 @@ class Inference:
         return wald_test(matrix @ self.model.to_vector() - value, self.covariance.of(matrix))
 
     def terms(self, terms: Mapping[str, Sequence[str]] | None = None) -> tuple[TermTest, ...]:
-        """Test for each term that all its coefficients are zero, by expert and row of the gate.
+        """Test that all coefficients of a term are zero, by expert and row of the gate.
 
         Parameters
         ----------
         terms : mapping of str to sequence of str, optional
-            The features of each term, as ``FeatureSpec.term_features`` has them; by default every
-            feature is a term of its own.
+            The features of each term, as ``FeatureSpec.term_features`` has them.
 
         Returns
         -------
         tuple of TermTest
         """
-        if terms is None:
-            terms = {name: [name] for name in self.model.terms[1:]}
-        return term_tests(self, terms)
+        return term_tests(self.model, self.covariance, terms)
 
     def equal_slopes(self, first: int, second: int) -> WaldTest:
         """Test that two experts have the same coefficients but for the intercept.

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy import stats
 
 from otmoe.arrays.numerics import Floats
+from otmoe.inference.covariance import Covariance
 from otmoe.inference.estimates import WaldTest
-from otmoe.inference.parameters import Parameter
+from otmoe.inference.parameters import Parameter, parameters
+from otmoe.model.mixture import MoE
 from otmoe.text.errors import InvalidInput
 from otmoe.text.sentences import Error
-
-if TYPE_CHECKING:
-    from otmoe.inference.result import Inference
 
 
 @dataclass(frozen=True)
@@ -55,22 +53,27 @@ def wald_test(gap: Floats, covariance: Floats) -> WaldTest:
     return WaldTest(statistic, df, float(stats.chi2.sf(statistic, df)))
 
 
-def term_tests(found: Inference, terms: Mapping[str, Sequence[str]]) -> tuple[TermTest, ...]:
-    """Return a test of each term in each row of the gate and each expert.
+def term_tests(
+    model: MoE, covariance: Covariance, terms: Mapping[str, Sequence[str]] | None = None
+) -> tuple[TermTest, ...]:
+    """Return a test of each term in each row of the gate and each expert (maths 19).
 
     Parameters
     ----------
-    found : Inference
-    terms : mapping of str to sequence of str
-        The features of each term.
+    model : MoE
+    covariance : Covariance
+        Of its free parameters.
+    terms : mapping of str to sequence of str, optional
+        The features of each term; by default every feature is one of its own.
     """
-    known, parameters, value = found.model.terms, found.parameters, found.model.to_vector()
+    known, value = model.terms, model.to_vector()
+    terms = {name: [name] for name in known[1:]} if terms is None else terms
     for features in terms.values():
         for name in features:
             if name not in known:
                 raise InvalidInput(Error.NOT_ONE_OF, name="terms", value=name, choices=list(known))
     sections: dict[Parameter, dict[str, int]] = {}
-    for j, row in enumerate(parameters):
+    for j, row in enumerate(parameters(model)):
         if row.block in ("gate", "expert"):
             section = Parameter(row.block, row.expert, row.against, row.label, "")
             sections.setdefault(section, {})[row.term] = j
@@ -80,7 +83,7 @@ def term_tests(found: Inference, terms: Mapping[str, Sequence[str]]) -> tuple[Te
             mine = [places[name] for name in features if name in places]
             if mine:
                 matrix = np.eye(len(value))[mine]
-                test = wald_test(value[mine], found.covariance.of(matrix))
+                test = wald_test(value[mine], covariance.of(matrix))
                 tests.append(
                     TermTest(
                         section.block,
