@@ -48,7 +48,6 @@ _CASES = (
     ("flights", "splines", 1, "all"),
     ("flights", "splines, products", 1, "all"),
     ("flights", "splines", 2, "departure"),
-    ("flights", "splines, products", 2, "departure"),
     ("air", "boosting", "", ""),
     ("air", "lines", 1, "all"),
     ("air", "splines, products", 1, "all"),
