@@ -26,6 +26,7 @@ from otmoe import (
     load_model,
     save_model,
 )
+from otmoe.data.terms import Interaction
 from otmoe.documents.aggregation import AggregationRecord
 from otmoe.documents.between import BetweenRecord
 from otmoe.model.experts import GaussianExperts, MultinomialExperts, PoissonExperts
@@ -674,9 +675,10 @@ def test_the_example_in_the_documentation_is_a_message():
 def test_the_documentation_has_every_field():
     text = re.sub(r"^## Limits\n.*?^## ", "", DOCS.read_text(encoding="utf-8"), flags=re.S | re.M)
     documented = set(re.findall(r"^\| `([\w.]+)`", text, flags=re.MULTILINE))
-    features = FeatureSpec.of_names(["a", "b", "c"])
+    features = replace(FeatureSpec.of_names(["a", "b"]), terms=(Interaction(("a", "b")),))
     rows = np.random.default_rng(0).normal(size=(20, 3))
-    brought = {"sketch": Sketch.fit(rows), "support": rows[:2], "key": "ab" * 32}
+    sketch = Sketch.fit(rows, features=features)
+    brought = {"sketch": sketch, "support": rows[:2], "key": "ab" * 32}
     document = json.loads(local(MODELS["gaussian"], features=features, **brought).to_json())
 
     def paths(value, prefix=""):
