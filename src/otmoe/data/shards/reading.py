@@ -142,7 +142,7 @@ class ArrayShard:
             raise InvalidInput(Error.NOT_A_MATRIX, name="X", shape=X.shape)
         names = [f"x{j}" for j in range(X.shape[1])]
         if self.features is not None:
-            names = list(self.features.feature_names)
+            names = list(self.features.feature_names)[: self.features.layout.n_base]
         for j, name in enumerate(names):
             tally.add(name, X[:, j])
         tally.n_rows = len(X)
