@@ -362,7 +362,7 @@ def test_a_specification_is_checked_when_it_is_made():
 def test_the_example_in_the_documentation_is_a_specification():
     text = (Path(__file__).parents[2] / "docs" / "shards.md").read_text(encoding="utf-8")
     (example,) = re.findall(r"```json\n(.*?)```", text, flags=re.DOTALL)
-    code, *_ = re.findall(r"```python\n(.*?)```", text.split("Its features are")[1], flags=re.DOTALL)
+    code, *_ = re.findall(r"```python\n(.*?)```", text.split("Its features are")[1], flags=re.S)
     assert FeatureSpec.from_json(example).to_json() == example
     exec(code, scope := {"text": example})
     assert str(scope["X"]).replace("\n", "\n# ") in code
