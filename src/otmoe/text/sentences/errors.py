@@ -209,9 +209,9 @@ class Error(Sentence):
         "missing='indicator'))."
     )
     GAPS_IN_X = (
-        "X contains NaN in some of {rows} rows: {columns}; drop these rows, or encode a table by "
-        "FeatureSpec.from_sample(table, missing='indicator'), which fills in means and adds "
-        "indicators."
+        "Input X contains NaN in some of {rows} rows: {columns}; drop these rows, or encode a "
+        "table by FeatureSpec.from_sample(table, missing='indicator'), which fills in means and "
+        "adds indicators."
     )
     COLUMN_INFINITE = "column {column!r} is infinite in {count} rows; fix them."
     COLUMN_NEGATIVE = (
