@@ -28,6 +28,7 @@ from benchmarks import (
     screening,
     search,
     secure,
+    splines,
     whole_fit,
 )
 from benchmarks.harness import RESULTS, Settings, rewrite, run, show
@@ -52,6 +53,7 @@ ALL = (
     personal.BENCHMARK,
     between.BENCHMARK,
     secure.BENCHMARK,
+    splines.BENCHMARK,
     *defaults.BENCHMARKS,
 )
 ROOT = Path(__file__).parents[1]

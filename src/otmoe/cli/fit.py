@@ -13,6 +13,7 @@ import numpy as np
 from otmoe import shards_from
 from otmoe.arrays.numerics import Floats
 from otmoe.cli import options
+from otmoe.cli.asked import asked_of
 from otmoe.cli.common import (
     Command,
     Failed,
@@ -65,7 +66,8 @@ Where sites have found different maxima, --start lets each fit again from the me
 their new messages describe the same one.""",
 )
 @data
-@options.target()
+@options.target(options.OR_FORMULA, required=False)
+@options.formula
 @options.weight
 @options.spec
 @options.columns
@@ -119,7 +121,8 @@ their new messages describe the same one.""",
 @output("Message to write, JSON.")
 def fit(
     data: tuple[str, ...],
-    target: str,
+    target: str | None,
+    formula: str | None,
     weight: str | None,
     spec: str | None,
     columns: list[str] | None,
@@ -150,10 +153,16 @@ def fit(
         raise usage(Error.SHELL_CLASSES_FAMILY)
     check_output(output, force)
     begin = perf_counter()
-    features = options.features_of(spec, columns)
+    asked = asked_of(data, target, formula, spec, columns, weight)
+    features = asked.features
     origin = None if start is None else load_model_file(start)
     if origin is not None:
-        given = {"--columns": columns, "--experts": experts, "--classes": classes}
+        given = {
+            "--formula": formula,
+            "--columns": columns,
+            "--experts": experts,
+            "--classes": classes,
+        }
         for word, value in {**given, "--starts": n_init}.items():
             if value is not None:
                 raise usage(Error.SHELL_START_OR, option=word)
@@ -169,7 +178,7 @@ def fit(
         raise usage(Error.SHELL_EXPERTS)
     name = checked(site)
     shards = shards_from(
-        list(data), target=target, features=features, weight=weight, missing=missing
+        list(data), target=asked.target, features=features, weight=weight, missing=missing
     )
     shard = joined(shards, name)
     key = Key.at(key_path(output)) if secure else None
@@ -191,6 +200,7 @@ def fit(
                 options={
                     "n_init": n_init,
                     **options.search_of(None, max_iter),
+                    "gate_columns": asked.gate_columns,
                     "n_jobs": -1,
                     "progress": progress,
                 },

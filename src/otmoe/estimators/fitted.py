@@ -12,7 +12,9 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from otmoe.arrays.numerics import Array, namespace, to_numpy
+from otmoe.data.features import FeatureSpec
 from otmoe.data.identifiers import shared_ids
+from otmoe.data.tables import is_table, names_of
 from otmoe.documents.message import LocalModel
 from otmoe.federation.keys import Key
 from otmoe.inference import (
@@ -43,6 +45,9 @@ class FittedMoE(BaseEstimator):
     def _check_rows(self, X: Any) -> Array:
         """Validate rows to be predicted or scored."""
         check_is_fitted(self)
+        spec: FeatureSpec | None = getattr(self, "features_", None)
+        if spec is not None and is_table(X) and names_of(X) != list(spec.feature_names):
+            return spec.encode(X)
         try:
             return validate_data(self, X, dtype=float_types(X), reset=False)
         except ValueError as error:
@@ -259,7 +264,8 @@ class FittedMoE(BaseEstimator):
         if not hasattr(self, "fit_"):
             raise InvalidInput(Error.NO_FIT_TO_SEND)
         names, classes = self.model_.feature_names, self.model_.classes
-        message = LocalModel.from_fit(self.fit_, site, names, classes)
+        features = getattr(self, "features_", None)
+        message = LocalModel.from_fit(self.fit_, site, names, classes, features)
         if secure is not None:
             message = replace(message, key=Key.at(secure).public)
         if not (sketch or share):
