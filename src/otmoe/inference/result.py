@@ -1,3 +1,4 @@
+# Long because all that one asks of a fitted model's uncertainty is one value.
 """A model with the covariance of its parameters: errors, tests, intervals, text (maths 15)."""
 
 from __future__ import annotations
