@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from time import perf_counter
 from typing import Literal
@@ -12,7 +13,7 @@ import numpy as np
 
 from otmoe import shards_from
 from otmoe.arrays.numerics import Floats
-from otmoe.cli import options
+from otmoe.cli import options, policy
 from otmoe.cli.asked import asked_of
 from otmoe.cli.common import (
     Command,
@@ -34,12 +35,16 @@ from otmoe.cli.words import told
 from otmoe.data.features import FeatureSpec
 from otmoe.data.shards import FileShard, joined
 from otmoe.data.shards.memory import checked
-from otmoe.distributed.task import Task, fit_local, labels_of
+from otmoe.distributed.task import Task, fit_rows, labels_of
 from otmoe.documents.compatible import check_compatible
 from otmoe.documents.files import load_model_file
 from otmoe.documents.message_record import MOST_SHARED
 from otmoe.evaluation.prediction import spec_of
 from otmoe.federation.keys import Key
+from otmoe.federation.policy.release import released
+from otmoe.federation.policy.statement import Statement, digest_of
+from otmoe.federation.policy.statement import checked as statement_kind
+from otmoe.federation.policy.verdict import check
 from otmoe.likelihood.fit import MAX_ITER
 from otmoe.model.target import CLASSES, Target
 from otmoe.text.progress import fit_progress
@@ -118,6 +123,14 @@ their new messages describe the same one.""",
     help="Begin at this model instead of searching; features, experts and family are its own.",
 )
 @options.seed("Fit")
+@policy.options
+@option(
+    "--statement",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    section="Policy",
+    help="Write the verdict and its figures, to be signed (.html) or for programs (.json).",
+)
 @output("Message to write, JSON.")
 def fit(
     data: tuple[str, ...],
@@ -139,6 +152,10 @@ def fit(
     max_iter: int | None,
     start: str | None,
     seed: int,
+    policy_file: str | None,
+    override: tuple[str, ...],
+    reason: str | None,
+    statement: Path | None,
     output: Path,
     force: bool,
     as_json: bool,
@@ -147,11 +164,16 @@ def fit(
     """Fit the rows of one site, and write the message that it sends.
 
     All of DATA is one site, read into memory. The message holds the model's coefficients and how
-    the fit went; no value of the response, and no row unless --share says so.
+    the fit went, rounded; it is written only if the site's policy lets it leave.
     """
     if classes is not None and family != CLASSES:
         raise usage(Error.SHELL_CLASSES_FAMILY)
     check_output(output, force)
+    if statement is not None:
+        statement_kind(statement)
+        check_output(statement, force)
+    rules, source = policy.in_force(policy_file)
+    aside = policy.set_aside(override, reason)
     begin = perf_counter()
     asked = asked_of(data, target, formula, spec, columns, weight)
     features = asked.features
@@ -180,7 +202,7 @@ def fit(
     shards = shards_from(
         list(data), target=asked.target, features=features, weight=weight, missing=missing
     )
-    shard = joined(shards, name)
+    shard = replace(joined(shards, name), groups=rules.id)
     key = Key.at(key_path(output)) if secure else None
     response = Target(family)
     if origin is not None:
@@ -191,7 +213,7 @@ def fit(
     with fit_progress(
         screen.is_terminal and not quiet, {"em": MAX_ITER, "newton": MAX_ITER}, screen
     ) as progress:
-        done = fit_local(
+        found = fit_rows(
             Task(
                 shard,
                 seed,
@@ -210,8 +232,33 @@ def fit(
                 start=None if origin is None else origin.model,
             )
         )
-    message = done.message if key is None else replace(done.message, key=key.public)
-    message.save(output)
+    done = found.local
+    made = released(
+        done.message,
+        found.rows,
+        rules,
+        ids=found.groups,
+        columns=[asked.target, *shard.features.names, *([] if weight is None else [weight])],
+        own_names=spec is None and start is None,
+        overrides=aside,
+    )
+    message = made.message if key is None else replace(made.message, key=key.public)
+    about = Statement(
+        site=name,
+        file="",
+        digest="",
+        date=datetime.now(UTC).date().isoformat(),
+        policy=source,
+        rows=message.n_samples,
+        parts=message.sizes,
+        verdict=made.verdict,
+    )
+    if not made.verdict.refused:
+        message.save(output)
+        about = replace(about, file=str(output), digest=digest_of(output.read_bytes()))
+    if statement is not None:
+        about.save(statement)
+    check(made.verdict)
     parts = parts_of(message.document())
     size = output.stat().st_size
     if done.dropped:
@@ -237,6 +284,7 @@ def fit(
         "parts": [vars(part) for part in parts],
         "bytes": size,
         "rows_of_x": shared_rows(message),
+        **policy.verdict_report(made.verdict, source),
         "key": None if key is None else str(key.path),
         "seconds": perf_counter() - begin,
     }
@@ -248,6 +296,7 @@ def fit(
         parts_table(parts),
         total_of(size, parts),
         privacy(message),
+        *policy.verdict_lines(made.verdict, source),
         *(
             []
             if key is None
