@@ -89,6 +89,8 @@ class StateRecord(Record):
     sandwich: bool = False
     between: Literal["auto", "gate", "intercepts"] | None = None  # what may differ between sites
     kept: bool | None = None  # the last step, once sites have looked at it
+    digits: NotNegative = 0.0  # step to which sites round their scores, in standard errors
+    slack: NotNegative = 0.0  # what rounding leaves unsure of the log-likelihood
     sites: Map[Site, Positive]
     rounds: Rounds
     radius: Positive | None  # none: infinite
@@ -210,6 +212,8 @@ class RefineState(Document):
             **({"sandwich": True} if state.sandwich else {}),
             **({} if self.between is None else {"between": self.between}),
             **({} if state.kept is None else {"kept": state.kept}),
+            **({"digits": float(state.digits)} if state.digits else {}),
+            **({"slack": float(state.slack)} if state.slack else {}),
             "sites": dict(self.sites),
             "rounds": state.rounds,
             "radius": float(state.radius) if state.radius != np.inf else None,
@@ -242,6 +246,8 @@ class RefineState(Document):
             tuple((gap.round, gap.site) for gap in record.missing),
             record.sandwich,
             record.kept,
+            record.digits,
+            record.slack,
         )
         rounds = "auto" if record.most_rounds is None else record.most_rounds
         about = features_of(record.features), record.aggregation, record.between

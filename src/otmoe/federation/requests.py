@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -20,7 +21,8 @@ from otmoe.documents.message import LocalModel
 from otmoe.documents.model_file import ModelFile
 from otmoe.documents.reply import RefineReply
 from otmoe.documents.request import RefineRequest
-from otmoe.federation.rounds import reply_from
+from otmoe.federation.policy.border import Border, release_message, release_reply
+from otmoe.federation.policy.rules import Policy
 from otmoe.model.target import CLASSES, Target, regression_families
 from otmoe.text.errors import InvalidInput
 from otmoe.text.records import List, Name, Record, Site, Whole, problem, typed
@@ -121,7 +123,11 @@ class Offer(Record):
     rows_per_parameter : int
         Fewer than these, and nothing leaves: the parameters would tell too much about y.
     explain : bool
-        Whether the server is told why a fit failed; the sentence may quote a value.
+        Whether the server is told the code of an error and the columns it is about; no value is.
+    policy : str, optional
+        File with the site's policy; without it the defaults hold.
+    ledger : str, optional
+        File in which the site keeps what it has answered, by default beside the data.
     """
 
     site: Site
@@ -134,6 +140,14 @@ class Offer(Record):
     groups: Name | None = None
     rows_per_parameter: Count = ROWS_PER_PARAMETER
     explain: bool = True
+    policy: str | None = None
+    ledger: str | None = None
+
+    @property
+    def border(self) -> Border:
+        """What may leave."""
+        policy = Policy() if self.policy is None else Policy.load(self.policy)
+        return Border(policy, None if self.ledger is None else Path(self.ledger))
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], source: str) -> Offer:
@@ -261,7 +275,7 @@ def message_for(request: Request, offer: Offer, start: ModelFile | None = None) 
         )
     )
     _check_rows(fit.n_rows, fit.message.model.n_parameters, offer)
-    return fit.message
+    return release_message(fit.message, shard, target, offer.border)
 
 
 def reply_for(request: Request, asked: RefineRequest, offer: Offer) -> RefineReply:
@@ -283,7 +297,7 @@ def reply_for(request: Request, asked: RefineRequest, offer: Offer) -> RefineRep
     if asked.features != request.spec:
         raise InvalidInput(Error.REQUESTS_DISAGREE)
     shard = replace(_shard(request, offer), groups=offer.groups)
-    reply, rows = reply_from(asked, shard, sandwich=offer.sandwich)
+    reply, rows = release_reply(asked, shard, offer.border, sandwich=offer.sandwich)
     _check_rows(int(rows.X.shape[0]), asked.model.n_parameters, offer)
     return reply
 

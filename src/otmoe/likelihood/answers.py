@@ -28,6 +28,22 @@ class FeatureMoments:
 
 
 @dataclass(frozen=True)
+class Rounding:
+    """How coarse an answer is.
+
+    Attributes
+    ----------
+    digits : float
+        Step of a coefficient, in its standard errors at the site.
+    log_likelihood : float
+        Step of the log-likelihood, in nats.
+    """
+
+    digits: float
+    log_likelihood: float
+
+
+@dataclass(frozen=True)
 class SiteInformation:
     """What a site says about a model.
 
@@ -42,6 +58,8 @@ class SiteInformation:
         Of the site's features; they do not change, so that one round is enough.
     scatter : Scatter, optional
         Of the scores, on the scale of the question: what the sandwich needs beside the information.
+    rounding : Rounding, optional
+        If it was rounded before it left the site.
     """
 
     site: str
@@ -49,6 +67,7 @@ class SiteInformation:
     n_samples: float
     moments: FeatureMoments | None = field(default=None, repr=False)
     scatter: Scatter | None = field(default=None, repr=False)
+    rounding: Rounding | None = field(default=None, repr=False)
 
 
 def site_information(

@@ -98,6 +98,10 @@ class Refinement:
     kept : bool, optional
         Whether the last step was kept once sites had looked at it (:func:`judged`), or taken back;
         none before they have, and where it is too short to matter.
+    digits : float
+        Step to which sites round their scores, in standard errors; 0 for not at all.
+    slack : float
+        What rounding leaves unsure of the log-likelihood of all sites, in nats.
     """
 
     model: MoE
@@ -112,11 +116,17 @@ class Refinement:
     missing: tuple[tuple[int, str], ...] = ()
     sandwich: bool = False
     kept: bool | None = None
+    digits: float = 0.0
+    slack: float = 0.0
 
     @property
     def converged(self) -> bool:
-        """Whether the best model is a thousandth of a standard error from the maximum, or less."""
-        return self.decrement < TOL
+        """Whether the best model is a thousandth of a standard error from the maximum, or less.
+
+        Where sites round their scores, a step is that long on average at the maximum itself: the
+        bound is then four times its square.
+        """
+        return self.decrement < max(TOL, self.model.n_parameters * self.digits**2 / 3)
 
     def is_done(self, rounds: int | str) -> bool:
         """Say whether as many rounds have been answered as were asked for, or enough."""
@@ -201,6 +211,12 @@ def advance(
     pooled = state.pooled or pooled_scaling(answers)
     penalty = replace(state, pooled=pooled).penalty
     best, radius, trace = state.best, state.radius, state.trace
+    coarse = [a.rounding for a in answers if a.rounding is not None]
+    state = replace(
+        state,
+        digits=max([state.digits, *(r.digits for r in coarse)]),
+        slack=max(state.slack, sum(r.log_likelihood for r in coarse)),
+    )
     blocks = predictors_of(here)
     if best is None:
         best = found
@@ -208,8 +224,9 @@ def advance(
         before, step = _point(best, penalty), found.theta - best.theta
         gain = _gain(best, found.theta, found.log_likelihood, penalty)
         promise = float(before.score @ step - 0.5 * step @ before.information @ step)
-        taken = gain >= -_slack(best)
-        if not taken or promise > 100 * _slack(best):  # else rounding is all there is to see
+        slack = _slack(state, best)
+        taken = gain >= -slack
+        if not taken or promise > 100 * slack:  # else rounding is all there is to see
             times = _times(gain, promise, taken)
             long = times * length(before.information, step, blocks)
             radius = max(radius, long) if taken and times > 1 else long
@@ -267,7 +284,7 @@ def judged(state: Refinement, log_likelihood: Mapping[str, float]) -> Refinement
         raise InvalidInput(Error.NO_ROUND_YET)
     here = state.scaling.from_user(state.model)
     gain = _gain(state.best, here.to_vector(), log_likelihood, state.penalty)
-    if gain >= -_slack(state.best):
+    if gain >= -_slack(state, state.best):
         return replace(state, kept=True)
     return replace(
         state, kept=False, model=state.scaling.to_user(here.with_vector(state.best.theta))
@@ -281,9 +298,9 @@ def _gain(best: Best, theta: Floats, log_likelihood: Mapping[str, float], penalt
     return gain - _charge(theta, penalty) + _charge(best.theta, penalty)
 
 
-def _slack(best: Best) -> float:
-    """Return what rounding leaves of a log-likelihood."""
-    return 1e-12 * (1 + abs(best.information.log_likelihood))
+def _slack(state: Refinement, best: Best) -> float:
+    """Return what rounding leaves of a log-likelihood: that of computers, and that of sites."""
+    return state.slack + 1e-12 * (1 + abs(best.information.log_likelihood))
 
 
 def digest(model: MoE, scaling: Scaling) -> str:

@@ -1,0 +1,429 @@
+"""What a site has told before: a file that stays there, and what is not told again (threats.md).
+
+Two answers about rows that differ by one person show that person. So the site keeps, for every
+study, what it has answered, at which model and about which rows. Rows are known by sums of keyed
+hashes in some buckets: enough to count the rows in which two sets differ if these are few, and no
+row can be read from it.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from hashlib import sha256, shake_256
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+import numpy as np
+from pydantic import Field
+
+from otmoe.arrays.numerics import Floats, to_numpy
+from otmoe.data.features import FeatureSpec, FeaturesRecord
+from otmoe.documents.model import (
+    ModelRecord,
+    check_model,
+    features_of,
+    features_part,
+    model_document,
+    model_of,
+)
+from otmoe.federation.policy.rules import Measure, Policy, Rule
+from otmoe.likelihood.rounds import digest
+from otmoe.likelihood.rows import Rows, Scaling
+from otmoe.model.mixture import MoE
+from otmoe.text.document import Document
+from otmoe.text.errors import InvalidInput, fail
+from otmoe.text.outputs import whole
+from otmoe.text.records import Line, List, Map, Record, Version, Whole, typed
+from otmoe.text.sentences import Error
+from otmoe.text.strict_json import UNLIMITED, Limits, to_text
+
+NAME = ".otmoe-ledger.json"
+"""What a ledger is called unless its path is given: it lies beside the data."""
+
+ROWS = "rows"
+"""Where a measure counts the rows by which an answer differs from an earlier one."""
+
+_BUCKETS = 256  # 10 rows fall into 9.8 of them on average; 20 rows into fewer than 10 never
+_KEY = 32  # bytes
+
+Kind = Literal["message", "reply"]
+_COUNT = Annotated[Whole, Field(ge=0)]
+
+
+class RowsRecord(Record):
+    """Rows by their hashes, summed in buckets: all of each row, and y alone."""
+
+    n_rows: _COUNT
+    all: Line
+    target: Line
+
+
+class AnswerRecord(Record):
+    """Something that has left."""
+
+    kind: Kind
+    digest: Line
+    rows: _COUNT
+    features: FeaturesRecord | None = None
+    model: ModelRecord
+    sums: bool
+
+
+class LedgerRecord(Record):
+    """All that a site has answered."""
+
+    otmoe: Literal["ledger"]
+    schema_version: Version
+    key: Line
+    queries: _COUNT
+    rows: List[RowsRecord]
+    studies: Map[Line, List[AnswerRecord]]
+
+
+@dataclass(frozen=True)
+class RowSet:
+    """Rows, known by their hashes.
+
+    Attributes
+    ----------
+    n_rows : int
+    all, target : ndarray of uint64 of shape (256,)
+        Sums of the hashes that fall into each bucket: of x, y and weight, and of y alone.
+    """
+
+    n_rows: int
+    all: Floats = field(repr=False)
+    target: Floats = field(repr=False)
+
+    @classmethod
+    def of(cls, rows: Rows, key: bytes) -> Self:
+        """Return what is kept of some rows.
+
+        Parameters
+        ----------
+        rows : Rows
+        key : bytes
+            Of the ledger.
+        """
+        y = to_numpy(rows.y)
+        columns = [to_numpy(rows.X[:, j]) for j in range(rows.X.shape[1])]
+        columns += [y] if rows.weight is None else [y, to_numpy(rows.weight)]
+        return cls(len(rows), _summed(_hashes(columns, key)), _summed(_hashes([y, _ranks(y)], key)))
+
+    def same(self, other: RowSet) -> bool:
+        """Say whether the rows are the same, with the same features."""
+        return bool(np.all(self.all == other.all))
+
+    def difference(self, other: RowSet) -> int:
+        """Return by how many rows two sets differ; of many, only that they are many.
+
+        Features may be written otherwise and the rows be the same. So the smaller number counts,
+        of rows that differ in anything and of those that differ in y, unless that is none.
+        """
+        target = max(int(np.sum(self.target != other.target)), abs(self.n_rows - other.n_rows))
+        counts = (int(np.sum(self.all != other.all)), target)
+        return min((n for n in counts if n), default=0)
+
+
+def _ranks(y: Floats) -> Floats:
+    """Return how many equal values come before each, (n,): so that counts of classes matter."""
+    order = np.argsort(y, kind="stable")
+    new = np.diff(y[order], prepend=np.nan) != 0
+    starts = np.flatnonzero(new)
+    ranks = np.empty(len(y))
+    ranks[order] = np.arange(len(y)) - np.repeat(starts, np.diff(np.append(starts, len(y))))
+    return ranks
+
+
+def _mixed(x: Floats) -> Floats:
+    """Return 64-bit words in which every bit depends on every bit of x."""
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)
+    return x ^ (x >> np.uint64(31))
+
+
+def _hashes(columns: Sequence[Floats], key: bytes) -> Floats:
+    """Return a keyed hash of each row, (n,)."""
+    keys = np.frombuffer(shake_256(key).digest(8 * (len(columns) + 1)), "<u8")
+    found = np.full(len(columns[0]), keys[0])
+    for k, column in zip(keys[1:], columns, strict=True):
+        bits = (np.asarray(column, np.float64) + 0.0).view(np.uint64)  # one zero, not two
+        found = _mixed(found ^ _mixed(bits ^ k))
+    return found
+
+
+def _summed(hashes: Floats) -> Floats:
+    total = np.zeros(_BUCKETS, np.uint64)
+    np.add.at(total, hashes % np.uint64(_BUCKETS), hashes)
+    return total
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Something that a site has sent.
+
+    Attributes
+    ----------
+    kind : {"message", "reply"}
+    digest : str
+        Of the model it is about, and of the scale of the parameters.
+    rows : int
+        Position of its rows among those of the ledger.
+    model : MoE
+    features : FeatureSpec, optional
+    sums : bool
+        Whether it has sums over rows at the model: a reply has, and a message with Grams.
+    """
+
+    kind: Kind
+    digest: str
+    rows: int
+    model: MoE = field(repr=False)
+    features: FeatureSpec | None = field(default=None, repr=False)
+    sums: bool = True
+
+
+@dataclass(frozen=True)
+class Ledger(Document):
+    """What a site has answered; it never leaves the site.
+
+    Attributes
+    ----------
+    key : bytes
+        Secret of the hashes.
+    queries : int
+        Questions that were asked about these data, answered or not, of all studies together.
+    rows : tuple of RowSet
+        Rows that answers were about.
+    studies : dict of tuple of Answer
+        What was sent, by study.
+
+    Examples
+    --------
+    >>> from otmoe import simulate
+    >>> data = simulate(500, 2, 3, random_state=0)
+    >>> ledger = Ledger().asked()
+    >>> some, all = (RowSet.of(Rows(data.X[i:], data.y[i:]), ledger.key) for i in (1, 0))
+    >>> some.difference(all), all.difference(all)
+    (1, 0)
+    """
+
+    kind: ClassVar[str] = "ledger"
+    called: ClassVar[str] = "ledger"
+
+    key: bytes = field(default_factory=lambda: secrets.token_bytes(_KEY), repr=False)
+    queries: int = 0
+    rows: tuple[RowSet, ...] = field(default=(), repr=False)
+    studies: Mapping[str, tuple[Answer, ...]] = field(default_factory=dict, repr=False)
+
+    def asked(self) -> Self:
+        """Return the ledger with one more question."""
+        return replace(self, queries=self.queries + 1)
+
+    def answers(self, study: str, kind: Kind | None = None) -> tuple[Answer, ...]:
+        """Return what was sent in a study."""
+        return tuple(a for a in self.studies.get(study, ()) if kind in (None, a.kind))
+
+    def repeats(self, study: str, answer: Answer, rows: RowSet) -> bool:
+        """Say whether the same was sent before, about the same rows: it tells nothing new."""
+        return any(
+            (a.kind, a.digest, a.sums) == (answer.kind, answer.digest, answer.sums)
+            and self.rows[a.rows].same(rows)
+            for a in self.answers(study)
+        )
+
+    def with_answer(self, study: str, answer: Answer, rows: RowSet) -> Self:
+        """Return the ledger with something that is going to leave."""
+        if self.repeats(study, answer, rows):
+            return self
+        known = [i for i, other in enumerate(self.rows) if other.same(rows)]
+        place = known[0] if known else len(self.rows)
+        kept = self.rows if known else (*self.rows, rows)
+        mine = (*self.studies.get(study, ()), replace(answer, rows=place))
+        return replace(self, rows=kept, studies={**self.studies, study: mine})
+
+    # -- the file -----------------------------------------------------------------------------
+
+    def body(self) -> dict[str, Any]:
+        """Return what the file holds, below its kind and version."""
+        return {
+            "key": self.key.hex(),
+            "queries": self.queries,
+            "rows": [
+                {"n_rows": r.n_rows, "all": _hex(r.all), "target": _hex(r.target)}
+                for r in self.rows
+            ],
+            "studies": {
+                study: [_answer_document(a) for a in answers]
+                for study, answers in self.studies.items()
+            },
+        }
+
+    @classmethod
+    def from_document(cls, document: dict[str, Any], source: str, limits: Limits) -> Self:
+        """Return the ledger of a parsed document, checked."""
+        record = typed(LedgerRecord, document, source)
+        for study, answers in record.studies.items():
+            for i, answer in enumerate(answers):
+                check_model(answer.model, answer.features, source, limits)
+                if answer.rows >= len(record.rows):
+                    fail(source, f"studies.{study}[{i}].rows", Error.LEDGER_SPOILT)
+        rows = tuple(
+            RowSet(r.n_rows, _words(r.all, source), _words(r.target, source)) for r in record.rows
+        )
+        studies = {s: tuple(map(_answer_of, found)) for s, found in record.studies.items()}
+        return cls(_bytes(record.key, _KEY, source), record.queries, rows, studies)
+
+
+def _hex(words: Floats) -> str:
+    return words.astype("<u8").tobytes().hex()
+
+
+def _bytes(text: str, length: int, source: str) -> bytes:
+    try:
+        found = bytes.fromhex(text)
+    except ValueError:
+        found = b""
+    if len(found) != length:
+        raise InvalidInput(Error.LEDGER_SPOILT, where=source)
+    return found
+
+
+def _words(text: str, source: str) -> Floats:
+    return np.frombuffer(_bytes(text, 8 * _BUCKETS, source), "<u8")
+
+
+def _answer_document(answer: Answer) -> dict[str, Any]:
+    return {
+        "kind": answer.kind,
+        "digest": answer.digest,
+        "rows": answer.rows,
+        **features_part(answer.features),
+        "model": model_document(answer.model),
+        "sums": answer.sums,
+    }
+
+
+def _answer_of(record: AnswerRecord) -> Answer:
+    features, model = features_of(record.features), model_of(record.model)
+    return Answer(record.kind, record.digest, record.rows, model, features, record.sums)
+
+
+def study_of(target: str, features: FeatureSpec | None, model: MoE) -> str:
+    """Return what a study is known by: its target and its columns, however they are coded.
+
+    Levels, centres, families and numbers of experts do not matter: who varies them asks about the
+    same people.
+    """
+    columns = model.terms[1:] if features is None else features.names
+    return sha256(to_text([target, *sorted(columns)]).encode()).hexdigest()[:16]
+
+
+def answer_of(
+    kind: Kind,
+    model: MoE,
+    features: FeatureSpec | None,
+    scaling: Scaling = Scaling(),
+    *,
+    sums: bool = True,
+) -> Answer:
+    """Return what a ledger says about a message or a reply."""
+    return Answer(kind, digest(model, scaling), 0, model, features, sums)
+
+
+def place_of(data: Sequence[str]) -> Path:
+    """Return where the ledger of some data files is unless its path is given: beside the first.
+
+    Parameters
+    ----------
+    data : sequence of str
+        Paths, as :func:`otmoe.data.shards.files.find` returns them. For URLs it is the folder in
+        which the command runs.
+    """
+    return Path(NAME) if "://" in data[0] else Path(data[0]).with_name(NAME)
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Ledger]:
+    """Read a ledger, or begin one, while no other process does.
+
+    Yields
+    ------
+    Ledger
+        To be changed and given to :func:`keep` before the context ends.
+    """
+    with _alone(path):
+        yield Ledger.load(path, UNLIMITED) if path.exists() else Ledger()
+
+
+def keep(ledger: Ledger, path: Path) -> None:
+    """Write a ledger whole, for its owner alone."""
+    with whole(path) as file:
+        os.chmod(file.name, 0o600)
+        file.write(ledger.to_json().encode())
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Wait for other processes that have the same ledger open."""
+    try:
+        import fcntl
+    except ImportError:  # such as on Windows: there two answers at once may be counted as one
+        yield
+        return
+    lock = path.with_name(f"{path.name}.lock")
+    if not lock.parent.is_dir():
+        raise InvalidInput(Error.NO_FOLDER_TO_WRITE, file=path.name, folder=path.parent)
+    try:
+        file = lock.open("w")
+    except OSError as error:
+        raise InvalidInput(Error.LEDGER_UNWRITABLE, path=path, reason=error.strerror) from error
+    with file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+# -- rules -----------------------------------------------------------------------------------------
+
+
+def judged_by_ledger(
+    ledger: Ledger, policy: Policy, study: str, answer: Answer, rows: RowSet
+) -> list[Measure]:
+    """Hold an answer against what was sent before.
+
+    Parameters
+    ----------
+    ledger : Ledger
+        With this question counted.
+    policy : Policy
+    study : str
+    answer : Answer
+        What is about to leave.
+    rows : RowSet
+        What it is about.
+    """
+    found = []
+    if policy.queries is not None:
+        found.append(_most(ledger.queries, policy.queries, "questions about these data"))
+    if ledger.repeats(study, answer, rows):
+        return found
+    limits = {"message": policy.messages, "reply": policy.replies}
+    limit = limits[answer.kind]
+    if limit is not None:
+        sent = len(ledger.answers(study, answer.kind)) + 1
+        names = {"message": "messages of this study", "reply": "replies of this study"}
+        found.append(_most(sent, limit, names[answer.kind]))
+    if policy.rows is not None:
+        differ = [d for d in (rows.difference(other) for other in ledger.rows) if d]
+        least = min(differ, default=policy.rows)
+        outcome: Literal["refuse", "pass"] = "refuse" if least < policy.rows else "pass"
+        found.append(Measure(Rule.LEDGER, least, policy.rows, outcome, ROWS))
+    return found
+
+
+def _most(figure: int, limit: int, where: str) -> Measure:
+    return Measure(Rule.LEDGER, figure, limit, "refuse" if figure > limit else "pass", where)
