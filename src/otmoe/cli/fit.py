@@ -12,7 +12,7 @@ import numpy as np
 
 from otmoe import shards_from
 from otmoe.arrays.numerics import Floats
-from otmoe.cli import options
+from otmoe.cli import options, policy
 from otmoe.cli.common import (
     Command,
     Failed,
@@ -33,11 +33,13 @@ from otmoe.cli.words import told
 from otmoe.data.features import FeatureSpec
 from otmoe.data.shards import FileShard, joined
 from otmoe.data.shards.memory import checked
-from otmoe.distributed.task import Task, fit_local, labels_of
+from otmoe.distributed.task import Task, fit_rows, labels_of
 from otmoe.documents.compatible import check_compatible
 from otmoe.documents.files import load_model_file
 from otmoe.documents.message_record import MOST_SHARED
 from otmoe.evaluation.prediction import spec_of
+from otmoe.federation.policy.release import released
+from otmoe.federation.policy.verdict import check
 from otmoe.likelihood.fit import MAX_ITER
 from otmoe.model.target import CLASSES, Target
 from otmoe.text.progress import fit_progress
@@ -113,6 +115,7 @@ their new messages describe the same one.""",
     help="Begin at this model instead of searching; features, experts and family are its own.",
 )
 @options.seed("Fit")
+@policy.options
 @output("Message to write, JSON.")
 def fit(
     data: tuple[str, ...],
@@ -131,6 +134,9 @@ def fit(
     n_init: int | None,
     start: str | None,
     seed: int,
+    policy_file: str | None,
+    override: tuple[str, ...],
+    reason: str | None,
     output: Path,
     force: bool,
     as_json: bool,
@@ -139,11 +145,13 @@ def fit(
     """Fit the rows of one site, and write the message that it sends.
 
     All of DATA is one site, read into memory. The message holds the model's coefficients and how
-    the fit went; no value of the response, and no row unless --share says so.
+    the fit went, rounded; it is written only if the site's policy lets it leave.
     """
     if classes is not None and family != CLASSES:
         raise usage(Error.SHELL_CLASSES_FAMILY)
     check_output(output, force)
+    rules, source = policy.in_force(policy_file)
+    aside = policy.set_aside(override, reason)
     begin = perf_counter()
     features = options.features_of(spec, columns)
     origin = None if start is None else load_model_file(start)
@@ -166,7 +174,7 @@ def fit(
     shards = shards_from(
         list(data), target=target, features=features, weight=weight, missing=missing
     )
-    shard = joined(shards, name)
+    shard = replace(joined(shards, name), groups=rules.id)
     response = Target(family)
     if origin is not None:
         response = Target.of(origin.model)
@@ -176,7 +184,7 @@ def fit(
     with fit_progress(
         screen.is_terminal and not quiet, {"em": MAX_ITER, "newton": MAX_ITER}, screen
     ) as progress:
-        done = fit_local(
+        found = fit_rows(
             Task(
                 shard,
                 seed,
@@ -193,7 +201,18 @@ def fit(
                 start=None if origin is None else origin.model,
             )
         )
-    message = done.message
+    done = found.local
+    made = released(
+        done.message,
+        found.rows,
+        rules,
+        ids=found.groups,
+        columns=[target, *shard.features.names, *([] if weight is None else [weight])],
+        own_names=spec is None and start is None,
+        overrides=aside,
+    )
+    check(made.verdict)
+    message = made.message
     message.save(output)
     parts = parts_of(message.document())
     size = output.stat().st_size
@@ -220,6 +239,7 @@ def fit(
         "parts": [vars(part) for part in parts],
         "bytes": size,
         "rows_of_x": shared_rows(message),
+        **policy.verdict_report(made.verdict, source),
         "seconds": perf_counter() - begin,
     }
     say(
@@ -230,6 +250,7 @@ def fit(
         parts_table(parts),
         total_of(size, parts),
         privacy(message),
+        *policy.verdict_lines(made.verdict, source),
         f"written to {output}; nothing has been sent",
     )
 

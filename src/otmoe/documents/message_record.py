@@ -54,6 +54,7 @@ class LocalModelRecord(Record):
     grams: GramsRecord | None = None
     sketch: SketchRecord | None = None
     support: Matrix | None = None
+    overrides: Map[Line, Line] = {}
     versions: Map[Line, Line] = {}
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Annotated, Literal, Self
 
 from pydantic import Field
 
-from otmoe.text.records import List, Name, Record, Whole
+from otmoe.text.records import List, Name, Record, Whole, typed
+from otmoe.text.strict_json import named, parse, read
 
 Least = Annotated[Whole, Field(ge=0)]
 Share = Annotated[float, Field(ge=0)]
@@ -25,6 +27,7 @@ class Rule(StrEnum):
     LEVERAGE = "leverage"
     CERTAINTY = "certainty"
     SKETCH = "sketch"
+    SHARE = "share"
     NAMES = "names"
     COLUMNS = "columns"
     QUESTION = "question"
@@ -50,8 +53,11 @@ class Policy(Record):
         Largest share of y that the model knows: R2, or the deviance explained.
     component_rows : int, optional
         Least number of rows behind a component of a sketch.
+    share : int, optional
+        Largest number of rows of x that leave as they are.
     digits : float, optional
-        What is sent is rounded to this fraction of its standard error.
+        What is sent is rounded to this fraction of its standard error, or to what one row could
+        change where that is more.
     names : bool
         Whether constant features and rare levels that are not in the coordinator's file may be
         named.
@@ -72,6 +78,7 @@ class Policy(Record):
     leverage: Share | None = 0.9
     certainty: Share | None = 0.99
     component_rows: Least | None = 10
+    share: Least | None = 0
     digits: Share | None = 0.01
     names: bool = False
     allow: List[Name] = []
@@ -83,9 +90,20 @@ class Policy(Record):
 
     @classmethod
     def off(cls) -> Self:
-        """Return the policy that refuses nothing, for rows that are nobody's."""
+        """Return the policy that refuses nothing and rounds nothing, for rows that are nobody's."""
         numbers = {k for k, f in cls.model_fields.items() if isinstance(f.default, int | float)}
         return cls.model_validate({**dict.fromkeys(numbers), "names": True})
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read a policy from a JSON file; a field that is not there has its default.
+
+        Parameters
+        ----------
+        path : str or path
+        """
+        source = named(path)
+        return typed(cls, parse(read(path), source), source)
 
 
 @dataclass(frozen=True)
@@ -118,11 +136,14 @@ class Verdict:
     measures : tuple of Measure
         One per rule that is on: the worst of its kind.
     overrides : dict
-        Rules that the site has set aside for this once, and why.
+        Broken rules that the site has set aside for this once, and why.
+    people : bool
+        Whether people were counted in place of rows.
     """
 
     measures: tuple[Measure, ...]
-    overrides: dict[Rule, str]
+    overrides: dict[Rule, str] = field(default_factory=dict)
+    people: bool = False
 
     @property
     def refused(self) -> Sequence[Measure]:

@@ -547,6 +547,7 @@ class Error(Sentence):
         "it has {rows} rows for {parameters} parameters, fewer than the {wanted} rows per "
         "parameter it asks for; use fewer experts."
     )
+    POLICY_REFUSES = "the site's policy refuses: {reasons}"
     FEW_GROUPS_TO_SEND = (
         "it has {groups} groups of rows, and the scatter of fewer than {least} shows too much of "
         "single ones; answer without it."
@@ -710,6 +711,7 @@ class Error(Sentence):
     NO_ROUNDS = "there were no refine rounds: leave refine out, or refine first."
 
     # -- the shell
+    SHELL_OVERRIDE = "--override and --reason belong together: say which rule, and why."
     SHELL_NO_SUPPORT = (
         "there is nothing to compare the models at: give rows of covariates by --support, or ask "
         "the sites to fit with --sketch."

@@ -1,0 +1,79 @@
+"""The site's policy in the shell: which one is in force, what it says, what is set aside."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from otmoe.cli.common import Decorator, option, several, usage
+from otmoe.federation.policy.rules import Policy, Rule, Verdict
+from otmoe.federation.policy.verdict import said
+from otmoe.text.sentences import Error
+
+POLICY_FILE = "policy.json"
+"""Read in the working folder where no other file is given."""
+
+options: Decorator = several(
+    option(
+        "--policy",
+        "policy_file",
+        metavar="FILE",
+        envvar="OTMOE_POLICY",
+        section="Policy",
+        help=f"What may leave this site; by default {POLICY_FILE} in this folder, if it is there, "
+        "or what is built in.",
+    ),
+    option(
+        "--override",
+        "override",
+        type=click.Choice([str(rule) for rule in Rule]),
+        multiple=True,
+        section="Policy",
+        help="Set a rule aside for this once; needs --reason, and the file says so.",
+    ),
+    option(
+        "--reason",
+        metavar="WORDS",
+        section="Policy",
+        help="Why; whoever gets the file reads it.",
+    ),
+)
+
+
+def in_force(path: str | None) -> tuple[Policy, str]:
+    """Return the policy in force, and where it is from."""
+    if path is None and Path(POLICY_FILE).is_file():
+        path = POLICY_FILE
+    return (Policy(), "built in") if path is None else (Policy.load(path), path)
+
+
+def set_aside(rules: Sequence[str], reason: str | None) -> dict[Rule, str]:
+    """Return the rules that are set aside, and why."""
+    if bool(rules) != bool(reason and reason.strip()):
+        raise usage(Error.SHELL_OVERRIDE)
+    return {Rule(rule): str(reason) for rule in rules}
+
+
+def verdict_report(verdict: Verdict, source: str) -> dict[str, Any]:
+    """Return a verdict for programs."""
+    return {
+        "verdict": verdict.word,
+        "policy": source,
+        "counted": "people" if verdict.people else "rows",
+        "measures": [vars(m) | {"rule": str(m.rule)} for m in verdict.measures],
+        "overrides": {str(rule): why for rule, why in verdict.overrides.items()},
+    }
+
+
+def verdict_lines(verdict: Verdict, source: str) -> list[str]:
+    """Return a verdict for people: the word, and a sentence for whatever does not pass."""
+    lines = [f"verdict: {verdict.word} (policy: {source}, {len(verdict.measures)} rules)"]
+    for m in verdict.measures:
+        if m.outcome == "warn" or m.rule in verdict.overrides:
+            lines.append(str(said(m, verdict.people)))
+        if m.rule in verdict.overrides:
+            lines.append(f"rule {m.rule} was set aside: {verdict.overrides[m.rule]}")
+    return lines
