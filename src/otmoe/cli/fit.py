@@ -32,13 +32,14 @@ from otmoe.cli.parts import parts_of, parts_table, total_of
 from otmoe.cli.words import told
 from otmoe.data.features import FeatureSpec
 from otmoe.data.shards import FileShard, joined
+from otmoe.data.shards.files import find
 from otmoe.data.shards.memory import checked
 from otmoe.distributed.task import Task, fit_rows, labels_of
 from otmoe.documents.compatible import check_compatible
 from otmoe.documents.files import load_model_file
 from otmoe.documents.message_record import MOST_SHARED
 from otmoe.evaluation.prediction import spec_of
-from otmoe.federation.policy.release import released
+from otmoe.federation.policy.border import Border, release_message
 from otmoe.federation.policy.verdict import check
 from otmoe.likelihood.fit import MAX_ITER
 from otmoe.model.target import CLASSES, Target
@@ -116,6 +117,7 @@ their new messages describe the same one.""",
 )
 @options.seed("Fit")
 @policy.options
+@policy.ledger
 @output("Message to write, JSON.")
 def fit(
     data: tuple[str, ...],
@@ -137,6 +139,7 @@ def fit(
     policy_file: str | None,
     override: tuple[str, ...],
     reason: str | None,
+    ledger: Path | None,
     output: Path,
     force: bool,
     as_json: bool,
@@ -151,7 +154,7 @@ def fit(
         raise usage(Error.SHELL_CLASSES_FAMILY)
     check_output(output, force)
     rules, source = policy.in_force(policy_file)
-    aside = policy.set_aside(override, reason)
+    border = Border(rules, ledger, policy.set_aside(override, reason))
     begin = perf_counter()
     features = options.features_of(spec, columns)
     origin = None if start is None else load_model_file(start)
@@ -175,6 +178,7 @@ def fit(
         list(data), target=target, features=features, weight=weight, missing=missing
     )
     shard = replace(joined(shards, name), groups=rules.id)
+    book = border.place(find(data))
     response = Target(family)
     if origin is not None:
         response = Target.of(origin.model)
@@ -202,14 +206,8 @@ def fit(
             )
         )
     done = found.local
-    made = released(
-        done.message,
-        found.rows,
-        rules,
-        ids=found.groups,
-        columns=[target, *shard.features.names, *([] if weight is None else [weight])],
-        own_names=spec is None and start is None,
-        overrides=aside,
+    made = release_message(
+        found, shard, border, own_names=spec is None and start is None, file=str(output.resolve())
     )
     check(made.verdict)
     message = made.message
@@ -239,6 +237,7 @@ def fit(
         "parts": [vars(part) for part in parts],
         "bytes": size,
         "rows_of_x": shared_rows(message),
+        "ledger": None if book is None else str(book),
         **policy.verdict_report(made.verdict, source),
         "seconds": perf_counter() - begin,
     }
@@ -251,6 +250,7 @@ def fit(
         total_of(size, parts),
         privacy(message),
         *policy.verdict_lines(made.verdict, source),
+        *policy.ledger_lines(book),
         f"written to {output}; nothing has been sent",
     )
 

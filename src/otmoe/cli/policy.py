@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from otmoe.cli.common import Decorator, option, several, usage
+from otmoe.federation.policy.ledger import NAME
 from otmoe.federation.policy.rules import Policy, Rule, Verdict
 from otmoe.federation.policy.verdict import said
 from otmoe.text.sentences import Error
@@ -41,6 +42,20 @@ options: Decorator = several(
         help="Why; whoever gets the file reads it.",
     ),
 )
+
+ledger = option(
+    "--ledger",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    section="Policy",
+    help=f"Where the site keeps what it has answered; by default {NAME} beside the data. It never "
+    "leaves the site.",
+)
+
+
+def ledger_lines(path: Path | None) -> list[str]:
+    """Return where the ledger is, for people."""
+    return [] if path is None else [f"noted in the ledger {path}, which stays here"]
 
 
 def in_force(path: str | None) -> tuple[Policy, str]:

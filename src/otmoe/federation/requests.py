@@ -15,7 +15,8 @@ from otmoe.aggregation.support import N_SUPPORT
 from otmoe.arrays.numerics import Floats
 from otmoe.data.features import FeatureSpec, FeaturesRecord, check_features
 from otmoe.data.shards import ROWS_PER_PARAMETER, FileShard, joined, shards_from
-from otmoe.distributed.task import Task, fit_local
+from otmoe.data.shards.files import find
+from otmoe.distributed.task import Task, fit_rows
 from otmoe.documents.files import load_features
 from otmoe.documents.message import LocalModel
 from otmoe.documents.model_file import ModelFile
@@ -23,6 +24,7 @@ from otmoe.documents.reply import RefineReply
 from otmoe.documents.request import RefineRequest
 from otmoe.federation.policy.border import Border, release_message, release_reply
 from otmoe.federation.policy.rules import Policy
+from otmoe.federation.policy.verdict import check
 from otmoe.model.target import CLASSES, Target, regression_families
 from otmoe.text.errors import InvalidInput
 from otmoe.text.records import List, Name, Record, Site, Whole, problem, typed
@@ -252,7 +254,9 @@ def message_for(request: Request, offer: Offer, start: ModelFile | None = None) 
     -------
     LocalModel
     """
-    shard = _shard(request, offer)
+    border = offer.border
+    border.count(find(offer.data))
+    shard = replace(_shard(request, offer), groups=border.policy.id)
     target = _target(request, shard)
     if start is not None:
         if not offer.refine:
@@ -261,7 +265,7 @@ def message_for(request: Request, offer: Offer, start: ModelFile | None = None) 
             raise InvalidInput(Error.REQUESTS_DISAGREE)
         if not _same_target(Target.of(start.model), target):
             raise InvalidInput(Error.REQUESTS_DISAGREE)
-    fit = fit_local(
+    found = fit_rows(
         Task(
             shard,
             request.seed,
@@ -274,8 +278,10 @@ def message_for(request: Request, offer: Offer, start: ModelFile | None = None) 
             start=None if start is None else start.model,
         )
     )
-    _check_rows(fit.n_rows, fit.message.model.n_parameters, offer)
-    return release_message(fit.message, shard, target, offer.border)
+    _check_rows(found.local.n_rows, found.local.message.model.n_parameters, offer)
+    made = release_message(found, shard, border)
+    check(made.verdict)
+    return made.message
 
 
 def reply_for(request: Request, asked: RefineRequest, offer: Offer) -> RefineReply:
@@ -296,10 +302,12 @@ def reply_for(request: Request, asked: RefineRequest, offer: Offer) -> RefineRep
         raise InvalidInput(Error.NO_REFINING_HERE)
     if asked.features != request.spec:
         raise InvalidInput(Error.REQUESTS_DISAGREE)
+    border = offer.border
+    border.count(find(offer.data))
     shard = replace(_shard(request, offer), groups=offer.groups)
-    reply, rows = release_reply(asked, shard, offer.border, sandwich=offer.sandwich)
-    _check_rows(int(rows.X.shape[0]), asked.model.n_parameters, offer)
-    return reply
+    made = release_reply(asked, shard, border, sandwich=offer.sandwich)
+    _check_rows(int(made.found.X.shape[0]), asked.model.n_parameters, offer)
+    return made.reply
 
 
 def _same_target(one: Target, other: Target) -> bool:

@@ -99,7 +99,8 @@ class Refinement:
         Whether the last step was kept once sites had looked at it (:func:`judged`), or taken back;
         none before they have, and where it is too short to matter.
     digits : float
-        Step to which sites round their scores, in standard errors; 0 for not at all.
+        Step to which sites have rounded the last scores, in standard errors of all rows; 0 for not
+        at all.
     slack : float
         What rounding leaves unsure of the log-likelihood of all sites, in nats.
     """
@@ -211,11 +212,11 @@ def advance(
     pooled = state.pooled or pooled_scaling(answers)
     penalty = replace(state, pooled=pooled).penalty
     best, radius, trace = state.best, state.radius, state.trace
-    coarse = [a.rounding for a in answers if a.rounding is not None]
+    coarse = [(a.n_samples, a.rounding) for a in answers if a.rounding is not None]
     state = replace(
         state,
-        digits=max([state.digits, *(r.digits for r in coarse)]),
-        slack=max(state.slack, sum(r.log_likelihood for r in coarse)),
+        digits=float(np.sqrt(sum(n * r.digits**2 for n, r in coarse) / found.n_samples)),
+        slack=max(state.slack, sum(r.log_likelihood for _, r in coarse)),
     )
     blocks = predictors_of(here)
     if best is None:

@@ -10,15 +10,16 @@ from typing import Literal
 import click
 
 from otmoe import shards_from
-from otmoe.cli import options
+from otmoe.cli import options, policy
 from otmoe.cli.common import Command, check_output, data, option, output, say, warn
 from otmoe.cli.inspect import few_groups, reply_privacy, scatter_words, why_scatter
 from otmoe.cli.parts import parts_of, parts_table, total_of
 from otmoe.data.shards import ROWS_PER_PARAMETER, joined
+from otmoe.data.shards.files import find
 from otmoe.data.shards.memory import checked
 from otmoe.documents.request import RefineRequest
 from otmoe.evaluation.prediction import spec_of
-from otmoe.federation.rounds import reply_from
+from otmoe.federation.policy.border import Border, release_reply
 from otmoe.text.sentences import Warn
 
 
@@ -56,6 +57,8 @@ together: one more matrix, without any label.""",
     section="Reply",
     help="Let the scatter of the rows' scores leave as well, if the request asks for it.",
 )
+@policy.options
+@policy.ledger
 @output("Reply to write, JSON.")
 def answer(
     request: Path,
@@ -66,6 +69,10 @@ def answer(
     missing: Literal["error", "drop"],
     site: str,
     sandwich: bool,
+    policy_file: str | None,
+    override: tuple[str, ...],
+    reason: str | None,
+    ledger: Path | None,
     output: Path,
     force: bool,
     as_json: bool,
@@ -74,11 +81,14 @@ def answer(
     """Answer a REQUEST from the rows of one site.
 
     All of DATA is one site, read into memory. The reply holds sums over its rows: log-likelihood,
-    score and information. No row leaves.
+    score and information, rounded; it is written only if the site's policy lets it leave.
     """
     check_output(output, force)
     begun = perf_counter()
+    rules, source = policy.in_force(policy_file)
+    border = Border(rules, ledger, policy.set_aside(override, reason))
     asked = RefineRequest.load(request)
+    book = border.count(find(data))
     shards = shards_from(
         list(data),
         target=target,
@@ -87,7 +97,8 @@ def answer(
         missing=missing,
     )
     shard = replace(joined(shards, checked(site)), groups=groups)
-    reply, rows = reply_from(asked, shard, sandwich=sandwich)
+    made = release_reply(asked, shard, border, sandwich=sandwich)
+    reply, rows = made.reply, made.found
     reply.save(output)
     parts = parts_of(reply.document())
     size = output.stat().st_size
@@ -115,6 +126,8 @@ def answer(
         "groups": None if scatter is None else scatter.n_scores,
         "parts": [vars(part) for part in parts],
         "bytes": size,
+        "ledger": None if book is None else str(book),
+        **policy.verdict_report(made.verdict, source),
         "seconds": perf_counter() - begun,
     }
     say(
@@ -126,5 +139,7 @@ def answer(
         total_of(size, parts),
         reply_privacy(reply),
         *scatter_words(reply),
+        *policy.verdict_lines(made.verdict, source),
+        *policy.ledger_lines(book),
         f"written to {output}; nothing has been sent",
     )

@@ -77,13 +77,13 @@ def client_app() -> Any:
 
     @app.query()
     def reply(message: Any, context: Any) -> Any:
-        explain, columns, record = True, (), dict[str, str | bytes]()
+        explain, columns, record = True, list[str](), dict[str, str | bytes]()
         try:
             offer = Offer.from_config(context.node_config, "node config")
             explain = offer.explain
             asked = message.content[RECORD]
             request = Request.from_json(asked["request"])
-            columns = (request.target, *request.spec.names)
+            columns = [request.target, *request.spec.names]
             if "refine" in asked:
                 found = reply_for(request, RefineRequest.from_json(asked["refine"]), offer)
                 record["reply"] = found.to_json().encode()

@@ -1,15 +1,15 @@
-"""What leaves a site, and what is refused: figures, questions and ledger held against a policy."""
+"""The border of a site: what leaves is held against policy and ledger, what is asked as well."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from otmoe.data.shards import FileShard, ShardRows
-from otmoe.distributed.task import read, rows_in
-from otmoe.documents.message import LocalModel
+from otmoe.distributed.task import RowsFit, read, rows_in
 from otmoe.documents.reply import RefineReply
 from otmoe.documents.request import RefineRequest
 from otmoe.federation.policy.figures import figures_of
@@ -19,15 +19,17 @@ from otmoe.federation.policy.ledger import (
     RowSet,
     answer_of,
     judged_by_ledger,
+    judged_queries,
     keep,
     opened,
     place_of,
     study_of,
 )
 from otmoe.federation.policy.questions import judged_question
-from otmoe.federation.policy.replies import noise_of, rounded_reply, steps_of
+from otmoe.federation.policy.release import Release, released
+from otmoe.federation.policy.replies import rounded_reply
 from otmoe.federation.policy.rules import Measure, Policy, Rule, Verdict
-from otmoe.federation.policy.verdict import check, judge
+from otmoe.federation.policy.verdict import check, judge, judged_columns
 from otmoe.federation.rounds import reply_from
 from otmoe.likelihood.rows import Rows
 from otmoe.model.target import Target
@@ -50,36 +52,99 @@ class Border:
     ledger: Path | None = None
     overrides: Mapping[Rule, str] = field(default_factory=dict)
 
-    def place(self, shard: FileShard) -> Path | None:
-        """Return where the ledger of some rows is; None if the policy needs none."""
+    def place(self, files: Sequence[str]) -> Path | None:
+        """Return where the ledger of some data files is; None if the policy has no use for one."""
         policy = self.policy
         if {policy.messages, policy.replies, policy.queries, policy.rows} == {None}:
             return None
-        return self.ledger or place_of([piece.path for piece in shard.pieces])
+        return self.ledger or place_of(files)
 
-    def check_columns(self, columns: Iterable[str | None]) -> None:
-        """Refuse columns that are not to be used, before anything is read."""
-        used = {c for c in columns if c is not None}
-        bad = [
-            c
-            for c in used
-            if c in self.policy.deny or self.policy.allow and c not in self.policy.allow
-        ]
-        outcome = "refuse" if bad else "pass"
-        self._check([Measure(Rule.COLUMNS, len(bad), 0, outcome, ", ".join(sorted(bad)))])
+    def count(self, files: Sequence[str]) -> Path | None:
+        """Count a question about some data files, whatever becomes of it; refuse one too many.
 
-    def _check(self, measures: Iterable[Measure], people: bool = False) -> Verdict:
+        Returns
+        -------
+        Path or None
+            Where the ledger is.
+        """
+        path = self.place(files)
+        if path is not None:
+            with opened(path) as ledger:
+                keep(ledger := ledger.asked(), path)
+            check(self.verdict(judged_queries(ledger, self.policy)))
+        return path
+
+    def verdict(self, measures: Iterable[Measure], people: bool = False) -> Verdict:
+        """Return the verdict of some measures, with what is set aside."""
         found = tuple(measures)
         broken = {m.rule for m in found if m.outcome == "refuse"}
-        set_aside = {rule: why for rule, why in self.overrides.items() if rule in broken}
-        verdict = Verdict(found, set_aside, people)
-        check(verdict)
-        return verdict
+        aside = {rule: why for rule, why in self.overrides.items() if rule in broken}
+        return Verdict(found, aside, people)
+
+
+def release_message(
+    found: RowsFit, shard: FileShard, border: Border, *, own_names: bool = False, file: str = ""
+) -> Release:
+    """Hold a message against policy and ledger; the ledger keeps it if it may leave.
+
+    Parameters
+    ----------
+    found : RowsFit
+        The message, and the rows it was made of.
+    shard : FileShard
+        Where they are from.
+    border : Border
+    own_names : bool
+        Whether names of features and levels come from the site's rows, not from the coordinator.
+    file : str
+        Where the message will be: a message that was written there before has not been sent.
+
+    Returns
+    -------
+    Release
+        For the caller to :func:`verdict.check`.
+    """
+    made = released(
+        found.local.message,
+        found.rows,
+        border.policy,
+        ids=found.groups,
+        columns=_columns(shard),
+        own_names=own_names,
+        overrides=border.overrides,
+    )
+    model, features = made.message.model, made.message.features
+    answer = answer_of("message", model, features, sums=made.message.grams is not None, file=file)
+    with _open(border, shard, file) as book:
+        study = study_of(shard.target, features, model)
+        more = book.measures(border.policy, study, answer, found.rows)
+        verdict = border.verdict([*made.verdict.measures, *more], made.verdict.people)
+        if not verdict.refused:
+            book.keep(study, answer, found.rows)
+    kept = {str(rule): why for rule, why in verdict.overrides.items()}
+    return replace(made, message=replace(made.message, overrides=kept), verdict=verdict)
+
+
+@dataclass(frozen=True)
+class Replied:
+    """A reply that may leave.
+
+    Attributes
+    ----------
+    reply : RefineReply
+    verdict : Verdict
+    found : ShardRows
+        The rows that were read for it.
+    """
+
+    reply: RefineReply
+    verdict: Verdict
+    found: ShardRows
 
 
 def release_reply(
     asked: RefineRequest, shard: FileShard, border: Border, *, sandwich: bool = False
-) -> tuple[RefineReply, ShardRows]:
+) -> Replied:
     """Answer a refine request, or refuse to.
 
     Parameters
@@ -90,111 +155,69 @@ def release_reply(
     border : Border
     sandwich : bool
         Whether that of the rows' scores may.
-
-    Returns
-    -------
-    RefineReply
-    ShardRows
-        The rows that were read for it.
     """
-    policy, model = border.policy, asked.model
-    border.check_columns([shard.target, shard.weight, *shard.features.names])
-    with _counted(border, shard) as book:
+    policy, model, features = border.policy, asked.model, asked.features
+    columns = list(judged_columns(policy, _columns(shard)))
+    check(border.verdict(columns))
+    with _open(border, shard) as book:
         reply, found = reply_from(asked, shard, sandwich=sandwich)
         rows = rows_in(found, Target.of(model), shard.name)
-        figures = figures_of(model, rows, features=asked.features, ids=_ids(policy, shard))
-        study = study_of(shard.target, asked.features, model)
-        answer = answer_of("reply", model, asked.features, asked.scaling)
-        steps = None
-        if policy.digits:
-            steps = steps_of(reply.content.information, len(rows), policy.digits)
-        verdict = border._check(
-            [
-                *judge(policy, figures).measures,
-                *judged_question(
-                    policy,
-                    model,
-                    asked.features,
-                    rows,
-                    book.before(study),
-                    0.0 if steps is None else noise_of(steps),
-                ),
-                *book.measures(policy, study, answer, rows),
-            ],
-            figures.people,
-        )
-        if steps is not None:
-            reply = replace(reply, content=rounded_reply(reply.content, model, rows, steps))
-        if verdict.overrides:
-            reply = replace(reply, overrides={str(r): why for r, why in verdict.overrides.items()})
-        book.keep(study, answer, rows)
-    return reply, found
+        figures = figures_of(model, rows, features=features, ids=_ids(policy, shard))
+        study = study_of(shard.target, features, model)
+        answer = answer_of("reply", model, features, asked.scaling)
+        earlier = [] if book.ledger is None else book.ledger.answers(study)
+        question, digits = judged_question(policy, model, features, rows, earlier)
+        measures = [
+            *columns,
+            *judge(policy, figures).measures,
+            *question,
+            *book.measures(policy, study, answer, rows),
+        ]
+        verdict = border.verdict(measures, figures.people)
+        check(verdict)
+        reply = replace(reply, content=rounded_reply(reply.content, model, rows, digits))
+        kept = {str(rule): why for rule, why in verdict.overrides.items()}
+        book.keep(study, replace(answer, digits=digits), rows)
+    return Replied(replace(reply, overrides=kept), verdict, found)
 
 
-def release_message(
-    message: LocalModel, shard: FileShard, target: Target, border: Border
-) -> LocalModel:
-    """Let a message leave, or refuse to.
-
-    Parameters
-    ----------
-    message : LocalModel
-    shard : FileShard
-        The rows it was made of.
-    target : Target
-    border : Border
-    """
-    policy, model = border.policy, message.model
-    border.check_columns([shard.target, shard.weight, *shard.features.names])
-    with _counted(border, shard) as book:
-        rows = rows_in(read(shard), target, shard.name)
-        figures = figures_of(model, rows, features=message.features, ids=_ids(policy, shard))
-        study = study_of(shard.target, message.features, model)
-        answer = answer_of("message", model, message.features, sums=message.grams is not None)
-        border._check(
-            [*judge(policy, figures).measures, *book.measures(policy, study, answer, rows)],
-            figures.people,
-        )
-        book.keep(study, answer, rows)
-    return message
+def _columns(shard: FileShard) -> list[str]:
+    weight = [] if shard.weight is None else [shard.weight]
+    return [shard.target, *shard.features.names, *weight]
 
 
-@dataclass
+def _ids(policy: Policy, shard: FileShard) -> Any:
+    """Return whose each row is, if the policy counts people."""
+    return None if policy.id is None else read(replace(shard, groups=policy.id)).groups
+
+
+@dataclass(frozen=True)
 class _Book:
     """A ledger that is open, or none."""
 
-    ledger: Ledger | None
-    path: Path | None
-
-    def before(self, study: str) -> tuple[Answer, ...]:
-        return () if self.ledger is None else self.ledger.answers(study)
+    ledger: Ledger | None = None
+    path: Path | None = None
 
     def measures(self, policy: Policy, study: str, answer: Answer, rows: Rows) -> list[Measure]:
+        """Hold an answer against what was sent before."""
         if self.ledger is None:
             return []
-        return judged_by_ledger(
-            self.ledger, policy, study, answer, RowSet.of(rows, self.ledger.key)
-        )
+        known = RowSet.of(rows, self.ledger.key)
+        return judged_by_ledger(self.ledger, policy, study, answer, known)
 
     def keep(self, study: str, answer: Answer, rows: Rows) -> None:
+        """Write down what is about to leave."""
         if self.ledger is not None and self.path is not None:
             known = RowSet.of(rows, self.ledger.key)
             keep(self.ledger.with_answer(study, answer, known), self.path)
 
 
 @contextmanager
-def _counted(border: Border, shard: FileShard) -> Iterator[_Book]:
-    """Open the ledger and count a question, whatever becomes of it."""
-    path = border.place(shard)
+def _open(border: Border, shard: FileShard, file: str = "") -> Iterator[_Book]:
+    """Open the ledger of some rows, if there is one."""
+    path = border.place([piece.path for piece in shard.pieces])
     if path is None:
-        yield _Book(None, None)
+        yield _Book()
         return
     with opened(path) as ledger:
-        ledger = ledger.asked()
-        keep(ledger, path)
-        yield _Book(ledger, path)
-
-
-def _ids(policy: Policy, shard: FileShard) -> object:
-    """Return whose each row is, if the policy counts people."""
-    return None if policy.id is None else read(replace(shard, groups=policy.id)).groups
+        yield _Book(ledger.without(file), path)

@@ -37,7 +37,7 @@ from otmoe.model.mixture import MoE
 from otmoe.text.document import Document
 from otmoe.text.errors import InvalidInput, fail
 from otmoe.text.outputs import whole
-from otmoe.text.records import Line, List, Map, Record, Version, Whole, typed
+from otmoe.text.records import Line, List, Map, Name, Record, Version, Whole, typed
 from otmoe.text.sentences import Error
 from otmoe.text.strict_json import UNLIMITED, Limits, to_text
 
@@ -49,6 +49,7 @@ ROWS = "rows"
 
 _BUCKETS = 256  # 10 rows fall into 9.8 of them on average; 20 rows into fewer than 10 never
 _KEY = 32  # bytes
+_PLAIN = Scaling()
 
 Kind = Literal["message", "reply"]
 _COUNT = Annotated[Whole, Field(ge=0)]
@@ -71,6 +72,8 @@ class AnswerRecord(Record):
     features: FeaturesRecord | None = None
     model: ModelRecord
     sums: bool
+    digits: Annotated[float, Field(ge=0)] = 0.0
+    file: Name = ""
 
 
 class LedgerRecord(Record):
@@ -177,6 +180,10 @@ class Answer:
     features : FeatureSpec, optional
     sums : bool
         Whether it has sums over rows at the model: a reply has, and a message with Grams.
+    digits : float
+        Step to which the sums were rounded, in standard errors.
+    file : str
+        Where a message was written.
     """
 
     kind: Kind
@@ -185,6 +192,8 @@ class Answer:
     model: MoE = field(repr=False)
     features: FeatureSpec | None = field(default=None, repr=False)
     sums: bool = True
+    digits: float = 0.0
+    file: str = ""
 
 
 @dataclass(frozen=True)
@@ -235,6 +244,20 @@ class Ledger(Document):
             and self.rows[a.rows].same(rows)
             for a in self.answers(study)
         )
+
+    def without(self, file: str) -> Self:
+        """Return the ledger without a message that is about to be overwritten: it was not sent."""
+        if not file:
+            return self
+        kept = {
+            study: tuple(a for a in answers if a.file != file)
+            for study, answers in self.studies.items()
+        }
+        # Rows of which nothing was sent are nobody's concern; positions stay as they are.
+        used = {a.rows for answers in kept.values() for a in answers}
+        nothing = np.zeros(_BUCKETS, np.uint64)
+        rows = [r if i in used else RowSet(0, nothing, nothing) for i, r in enumerate(self.rows)]
+        return replace(self, rows=tuple(rows), studies=kept)
 
     def with_answer(self, study: str, answer: Answer, rows: RowSet) -> Self:
         """Return the ledger with something that is going to leave."""
@@ -305,12 +328,15 @@ def _answer_document(answer: Answer) -> dict[str, Any]:
         **features_part(answer.features),
         "model": model_document(answer.model),
         "sums": answer.sums,
+        **({"digits": answer.digits} if answer.digits else {}),
+        **({"file": answer.file} if answer.file else {}),
     }
 
 
 def _answer_of(record: AnswerRecord) -> Answer:
     features, model = features_of(record.features), model_of(record.model)
-    return Answer(record.kind, record.digest, record.rows, model, features, record.sums)
+    about = record.digest, record.rows, model, features, record.sums
+    return Answer(record.kind, *about, record.digits, record.file)
 
 
 def study_of(target: str, features: FeatureSpec | None, model: MoE) -> str:
@@ -327,12 +353,13 @@ def answer_of(
     kind: Kind,
     model: MoE,
     features: FeatureSpec | None,
-    scaling: Scaling = Scaling(),
+    scaling: Scaling = _PLAIN,
     *,
     sums: bool = True,
+    file: str = "",
 ) -> Answer:
     """Return what a ledger says about a message or a reply."""
-    return Answer(kind, digest(model, scaling), 0, model, features, sums)
+    return Answer(kind, digest(model, scaling), 0, model, features, sums, file=file)
 
 
 def place_of(data: Sequence[str]) -> Path:
@@ -390,6 +417,13 @@ def _alone(path: Path) -> Iterator[None]:
 # -- rules -----------------------------------------------------------------------------------------
 
 
+def judged_queries(ledger: Ledger, policy: Policy) -> list[Measure]:
+    """Hold the number of questions against a policy."""
+    if policy.queries is None:
+        return []
+    return [_most(ledger.queries, policy.queries, "questions about these data")]
+
+
 def judged_by_ledger(
     ledger: Ledger, policy: Policy, study: str, answer: Answer, rows: RowSet
 ) -> list[Measure]:
@@ -398,7 +432,6 @@ def judged_by_ledger(
     Parameters
     ----------
     ledger : Ledger
-        With this question counted.
     policy : Policy
     study : str
     answer : Answer
@@ -406,9 +439,7 @@ def judged_by_ledger(
     rows : RowSet
         What it is about.
     """
-    found = []
-    if policy.queries is not None:
-        found.append(_most(ledger.queries, policy.queries, "questions about these data"))
+    found: list[Measure] = []
     if ledger.repeats(study, answer, rows):
         return found
     limits = {"message": policy.messages, "reply": policy.replies}
@@ -418,7 +449,7 @@ def judged_by_ledger(
         names = {"message": "messages of this study", "reply": "replies of this study"}
         found.append(_most(sent, limit, names[answer.kind]))
     if policy.rows is not None:
-        differ = [d for d in (rows.difference(other) for other in ledger.rows) if d]
+        differ = [d for d in (rows.difference(other) for other in ledger.rows if other.n_rows) if d]
         least = min(differ, default=policy.rows)
         outcome: Literal["refuse", "pass"] = "refuse" if least < policy.rows else "pass"
         found.append(Measure(Rule.LEDGER, least, policy.rows, outcome, ROWS))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from scipy import linalg
@@ -17,54 +17,20 @@ from otmoe.model.mixture import MoE
 
 _SINGULAR = 1e-9  # curvature over the largest that counts as none
 
-
-@dataclass(frozen=True)
-class _Steps:
-    """Steps to which a reply is rounded, in standard errors.
-
-    Attributes
-    ----------
-    digits : float
-        Of what is not solved for: log-likelihood, mass, moments.
-    score : float
-        Of the score: smaller by the root of the least curvature, so that no coefficient moves by
-        more than `digits` in its own standard errors, however features hang together.
-    matrix : float
-        Of the information and the scatter, over the root of their diagonal.
-    """
-
-    digits: float
-    score: float
-    matrix: float
+COARSER = (1, 2, 5, 10)
+"""Times the digits of the policy to which a reply is rounded before it is refused."""
 
 
-def steps_of(information: Information, n_rows: int, digits: float) -> _Steps:
-    """Return how finely a reply has to be rounded to lose no more than `digits`.
-
-    Parameters
-    ----------
-    information : Information
-    n_rows : int
-    digits : float
-        A fraction of a standard error.
-    """
-    matrix = information.matrix
-    unit = np.sqrt(np.abs(np.diagonal(matrix)))
-    some = unit > 0
-    scaled = matrix[np.ix_(some, some)] / np.outer(unit[some], unit[some])
-    values = np.abs(linalg.eigvalsh(scaled)) if len(scaled) else np.ones(1)
-    least = min(float(np.min(values, initial=1.0, where=values > _SINGULAR)), 1.0)
-    entries = min(1 / np.sqrt(n_rows), least / np.sqrt(len(unit)))
-    return _Steps(digits, digits * np.sqrt(least), digits * entries)
+def noise_of(digits: float) -> float:
+    """Return the variance of the rounding of a sum over rows, over that of the sum."""
+    return digits**2 / 12
 
 
-def noise_of(steps: _Steps) -> float:
-    """Return the variance of the rounding of the score, over that of the score."""
-    return steps.score**2 / 12
-
-
-def rounded_reply(found: SiteInformation, model: MoE, rows: Rows, steps: _Steps) -> SiteInformation:
+def rounded_reply(found: SiteInformation, model: MoE, rows: Rows, digits: float) -> SiteInformation:
     """Return what a site replies, with fewer digits.
+
+    The score is rounded in directions in which its entries are independent, so that no coefficient
+    moves by more than the digits in its own standard errors, however features hang together.
 
     Parameters
     ----------
@@ -73,32 +39,43 @@ def rounded_reply(found: SiteInformation, model: MoE, rows: Rows, steps: _Steps)
         That is asked about, on the user's scale.
     rows : Rows
         On the user's scale.
-    steps : _Steps
+    digits : float
+        A fraction of a standard error; 0 for no rounding.
     """
+    if not digits:
+        return found
     sums, n = found.information, len(rows)
     unit = np.sqrt(np.abs(np.diagonal(sums.matrix)))
-    likelihood = steps.digits * _spread(model, rows) * np.sqrt(n)
+    unit = np.where(unit > 0, unit, 1.0)
+    values, vectors = linalg.eigh(sums.matrix / np.outer(unit, unit))
+    values = np.abs(values)
+    some = values > _SINGULAR * values.max()
+    entries = digits * min(1 / np.sqrt(n), values[some].min() / np.sqrt(len(unit)))
+    likelihood = digits * _spread(model, rows) * np.sqrt(n)
+    root = unit[:, None] * vectors[:, some] * np.sqrt(values[some])
+    back = vectors[:, some] / unit[:, None] / np.sqrt(values[some])
+    score = root @ rounded(back.T @ sums.score, np.array(digits))
     information = Information(
-        float(rounded(np.float64(sums.log_likelihood), np.float64(likelihood))),
-        rounded(sums.score, steps.score * unit),
-        _rounded_matrix(sums.matrix, steps.matrix),
-        _rounded_mass(sums.mass, found.n_samples, steps.digits),
+        float(rounded(np.array(sums.log_likelihood), np.array(likelihood))),
+        score,
+        _rounded_matrix(sums.matrix, entries),
+        _rounded_mass(sums.mass, found.n_samples, digits),
     )
     moments, scatter = found.moments, found.scatter
     if moments is not None:
         sd = np.sqrt(moments.var)
         moments = FeatureMoments(
-            rounded(moments.mean, steps.digits * sd / np.sqrt(n)),
-            np.maximum(rounded(moments.var, steps.digits * moments.var * np.sqrt(2 / n)), 0.0),
+            rounded(moments.mean, digits * sd / np.sqrt(n)),
+            rounded(moments.var, digits * moments.var * np.sqrt(2 / n)),
         )
     if scatter is not None:
-        scatter = _rounded_scatter(scatter, information.score, steps.matrix)
+        scatter = _rounded_scatter(scatter, entries)
     return replace(
         found,
         information=information,
         moments=moments,
         scatter=scatter,
-        rounding=Rounding(steps.digits, likelihood),
+        rounding=Rounding(digits, likelihood),
     )
 
 
@@ -136,7 +113,7 @@ def _rounded_mass(mass: Floats, total: float, digits: float) -> Floats:
     return found
 
 
-def _rounded_scatter(scatter: Scatter, score: Floats, step: float) -> Scatter:
+def _rounded_scatter(scatter: Scatter, step: float) -> Scatter:
     """Return a scatter that is still one of scores with this sum: its diagonal is rounded up."""
     unit = np.sqrt(np.diagonal(scatter.matrix))
     matrix = _rounded_matrix(scatter.matrix, step)

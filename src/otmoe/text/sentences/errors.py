@@ -548,6 +548,13 @@ class Error(Sentence):
         "parameter it asks for; use fewer experts."
     )
     POLICY_REFUSES = "the site's policy refuses: {reasons}"
+    LEDGER_SPOILT = (
+        "is not as a ledger was written; put it aside, and answer nothing that was answered before."
+    )
+    LEDGER_UNWRITABLE = (
+        "cannot write the ledger {path}: {reason}; name a file that can be written, by --ledger or "
+        "`ledger` in the node config."
+    )
     FEW_GROUPS_TO_SEND = (
         "it has {groups} groups of rows, and the scatter of fewer than {least} shows too much of "
         "single ones; answer without it."
