@@ -16,7 +16,7 @@ from otmoe.documents.model import (
     versions_used,
 )
 from otmoe.documents.sums import Round, ScalingRecord, check_scaling, scaling_document, scaling_of
-from otmoe.likelihood.rounds import digest
+from otmoe.likelihood.answers import digest
 from otmoe.likelihood.rows import Scaling
 from otmoe.model.mixture import MoE
 from otmoe.text.document import Document

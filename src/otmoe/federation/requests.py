@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -14,7 +13,7 @@ from otmoe.aggregation import METHODS
 from otmoe.aggregation.support import N_SUPPORT
 from otmoe.arrays.numerics import Floats
 from otmoe.data.features import FeatureSpec, FeaturesRecord, check_features
-from otmoe.data.shards import ROWS_PER_PARAMETER, FileShard, joined, shards_from
+from otmoe.data.shards import FileShard, joined, shards_from
 from otmoe.data.shards.files import find
 from otmoe.distributed.task import Task, fit_rows
 from otmoe.documents.files import load_features
@@ -22,12 +21,12 @@ from otmoe.documents.message import LocalModel
 from otmoe.documents.model_file import ModelFile
 from otmoe.documents.reply import RefineReply
 from otmoe.documents.request import RefineRequest
-from otmoe.federation.policy.border import Border, release_message, release_reply
-from otmoe.federation.policy.rules import Policy
+from otmoe.federation.offers import Offer
+from otmoe.federation.policy.border import release_message, release_reply
 from otmoe.federation.policy.verdict import check
 from otmoe.model.target import CLASSES, Target, regression_families
 from otmoe.text.errors import InvalidInput
-from otmoe.text.records import List, Name, Record, Site, Whole, problem, typed
+from otmoe.text.records import List, Name, Record, Whole, problem, typed
 from otmoe.text.sentences import Error
 from otmoe.text.strict_json import parse, shown
 
@@ -101,61 +100,6 @@ class Request(Record):
     def from_json(cls, text: str | bytes) -> Request:
         """Read a request, or raise a :class:`~otmoe.text.errors.MessageError`."""
         return typed(cls, parse(text, "request"), "request")
-
-
-class Offer(Record):
-    """What a site brings, and what may leave it, whatever the server asks for.
-
-    Attributes
-    ----------
-    site : str
-        Its name.
-    data : str
-        Its rows: a file, a folder or a pattern.
-    sketch, grams : bool
-        Whether these parts may leave.
-    share : int
-        How many rows of x may leave.
-    refine : bool
-        Whether the site answers rounds: sums over its rows, again and again, or a second message.
-    sandwich : bool
-        Whether the scatter of the rows' scores may be in these answers.
-    groups : str, optional
-        Column with the label of the group of each row: the scatter of the groups' scores may be.
-    rows_per_parameter : int
-        Fewer than these, and nothing leaves: the parameters would tell too much about y.
-    explain : bool
-        Whether the server is told the code of an error and the columns it is about; no value is.
-    policy : str, optional
-        File with the site's policy; without it the defaults hold.
-    ledger : str, optional
-        File in which the site keeps what it has answered, by default beside the data.
-    """
-
-    site: Site
-    data: str
-    sketch: bool = False
-    grams: bool = False
-    share: Count = 0
-    refine: bool = False
-    sandwich: bool = False
-    groups: Name | None = None
-    rows_per_parameter: Count = ROWS_PER_PARAMETER
-    explain: bool = True
-    policy: str | None = None
-    ledger: str | None = None
-
-    @property
-    def border(self) -> Border:
-        """What may leave."""
-        policy = Policy() if self.policy is None else Policy.load(self.policy)
-        return Border(policy, None if self.ledger is None else Path(self.ledger))
-
-    @classmethod
-    def from_config(cls, config: Mapping[str, Any], source: str) -> Offer:
-        """Read what is ours of a configuration; a hyphen may stand for an underscore."""
-        given = {key.replace("-", "_"): value for key, value in config.items()}
-        return typed(cls, {k: v for k, v in given.items() if k in cls.model_fields}, source)
 
 
 class Plan(Record):

@@ -8,14 +8,13 @@ answers travel.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from hashlib import sha256
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from otmoe.arrays.newton import NewtonPoint, bounded_step, length
 from otmoe.arrays.numerics import Floats
-from otmoe.likelihood.answers import SiteInformation
+from otmoe.likelihood.answers import SiteInformation, pooled_scaling
 from otmoe.likelihood.grouped import Scatter
 from otmoe.likelihood.information import Information, predictors_of
 from otmoe.likelihood.rows import Scaling
@@ -304,17 +303,6 @@ def _slack(state: Refinement, best: Best) -> float:
     return state.slack + 1e-12 * (1 + abs(best.information.log_likelihood))
 
 
-def digest(model: MoE, scaling: Scaling) -> str:
-    """Return a hash of a question, by which answers to another one are told.
-
-    It is that of the parameters on the user's scale and of the standardisation, bit by bit.
-    """
-    experts = (getattr(model.experts, part.name) for part in fields(model.experts))
-    arrays = (model.gate.coef, *experts, scaling.x_center, scaling.x_scale)
-    text = b"".join(np.asarray(a, "<f8").tobytes() for a in arrays if a is not None)
-    return sha256(text).hexdigest()[:16]
-
-
 def _point(best: Best, penalty: Floats) -> NewtonPoint:
     return NewtonPoint(
         0.0,
@@ -333,20 +321,6 @@ def _scatter(answers: Sequence[SiteInformation]) -> tuple[Scatter | None, tuple[
     if len(sent) < len(answers):
         return None, tuple(a.site for a in answers if a.scatter is None)
     return sum(sent[1:], start=sent[0]), ()
-
-
-def pooled_scaling(answers: Sequence[SiteInformation]) -> Scaling:
-    """Return the standardisation of the rows of all sites that sent their moments."""
-    known = [(a.n_samples, a.moments) for a in answers if a.moments is not None]
-    if not known:
-        raise InvalidInput(Error.NO_MOMENTS)
-    n = np.array([rows for rows, _ in known])
-    means = np.array([moments.mean for _, moments in known])
-    mean = np.average(means, axis=0, weights=n)
-    within = np.average([moments.var for _, moments in known], axis=0, weights=n)
-    between = np.average((means - mean) ** 2, axis=0, weights=n)
-    sd = np.sqrt(within + between)
-    return Scaling(mean, np.where(sd > 1e-10 * np.abs(mean), sd, 1.0))
 
 
 def _penalty(model: MoE, scaling: Scaling, pooled: Scaling, ridge: Ridge) -> Floats:

@@ -25,7 +25,8 @@ from otmoe.documents.reply import RefineReply
 from otmoe.documents.request import RefineRequest
 from otmoe.documents.state import RefineState
 from otmoe.federation.flower import app as flower
-from otmoe.federation.requests import Offer, Request, message_for
+from otmoe.federation.offers import Offer
+from otmoe.federation.requests import Request, message_for
 from otmoe.federation.rounds import begin, request_of, step
 from otmoe.inference.between import between_sites
 from otmoe.likelihood.fit import em

@@ -10,13 +10,14 @@ from commandline import call, fine
 from numpy.testing import assert_allclose
 from refusals import refused
 
-from otmoe import FeatureSpec, LocalModel, aggregate, simulate
+from otmoe import FeatureSpec, aggregate, simulate
 from otmoe.data.columns import Column
 from otmoe.documents.request import RefineRequest
+from otmoe.federation.offers import Offer
 from otmoe.federation.policy.ledger import answer_of
 from otmoe.federation.policy.questions import Told, judged_question, steepness
 from otmoe.federation.policy.rules import Policy, Rule
-from otmoe.federation.requests import Offer, Request, message_for, reply_for
+from otmoe.federation.requests import Request, message_for, reply_for
 from otmoe.federation.rounds import begin, request_of, step
 from otmoe.likelihood.rows import Rows, Scaling
 from otmoe.model.experts import GaussianExperts
@@ -162,7 +163,7 @@ def test_a_question_has_the_experts_the_features_and_the_family_of_the_message(r
 
     assert broken(truth, SPEC) == []
     two = truth.take([0, 1])
-    assert broken(two, SPEC) == ["the difference in the number of experts"]
+    assert "the difference in the number of experts" in broken(two, SPEC)
     other = FeatureSpec((Column("age", center=1.0), Column("dose")))
     (why,) = broken(truth, other)
     assert "other features" in why
@@ -268,10 +269,8 @@ def test_honest_rounds_are_answered_to_the_end(tmp_path, softness):
     loose = [o.model_copy(update=site) for o in offers.values()]
     while not plain.done:
         plain = step(plain, [reply_for(asked, request_of(plain), o) for o in loose])
-    # what rounding costs, in standard errors
-    errors = plain.inference().table().se
-    moved = state.refinement.model.to_vector() - plain.refinement.model.to_vector()
-    assert np.max(np.abs(moved) / errors) < 1e-2
-    assert np.max(np.abs(moved)) > 0
-    assert_allclose(state.inference().table().se, errors, rtol=1e-2)
-    assert LocalModel.from_json(sent[0].to_json()) == sent[0]
+    # what rounding costs, in standard errors: of coefficients, and of standard errors themselves
+    coarse, exact = (found.inference().table() for found in (state, plain))
+    moved = [abs(a.estimate - b.estimate) / b.se for a, b in zip(coarse, exact, strict=True)]
+    assert 0 < np.nanmax(moved) < 1e-2  # a hard gate has no standard error
+    assert_allclose([e.se for e in coarse], [e.se for e in exact], rtol=1e-2)

@@ -34,9 +34,9 @@ from otmoe.federation.flower.nodes import (
     words,
 )
 from otmoe.federation.flower.rounds import refine
+from otmoe.federation.offers import Offer
 from otmoe.federation.policy.told import told
 from otmoe.federation.requests import (
-    Offer,
     Plan,
     Request,
     classes_as,
@@ -60,7 +60,7 @@ _MAKER = "otmoe.federation.flower.app"
 def client_app() -> Any:
     """Return the ClientApp of a site: it replies with the site's message, or to a refine request.
 
-    The node config of the SuperNode has the fields of :class:`otmoe.federation.requests.Offer`:
+    The node config of the SuperNode has the fields of :class:`otmoe.federation.offers.Offer`:
     the site's name, where its rows are, and what may leave.
 
     Returns

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from otmoe.data.shards import FileShard, ShardRows
 from otmoe.distributed.task import RowsFit, read, rows_in
@@ -14,12 +14,10 @@ from otmoe.documents.reply import RefineReply
 from otmoe.documents.request import RefineRequest
 from otmoe.federation.policy.figures import figures_of
 from otmoe.federation.policy.ledger import (
+    ROWS,
     Answer,
     Ledger,
-    RowSet,
     answer_of,
-    judged_by_ledger,
-    judged_queries,
     keep,
     opened,
     place_of,
@@ -28,11 +26,55 @@ from otmoe.federation.policy.ledger import (
 from otmoe.federation.policy.questions import judged_question
 from otmoe.federation.policy.release import Release, released
 from otmoe.federation.policy.replies import rounded_reply
+from otmoe.federation.policy.rowsets import RowSet
 from otmoe.federation.policy.rules import Measure, Policy, Rule, Verdict
 from otmoe.federation.policy.verdict import check, judge, judged_columns
 from otmoe.federation.rounds import reply_from
 from otmoe.likelihood.rows import Rows
 from otmoe.model.target import Target
+
+
+def judged_queries(ledger: Ledger, policy: Policy) -> list[Measure]:
+    """Hold the number of questions against a policy."""
+    if policy.queries is None:
+        return []
+    return [_most(ledger.queries, policy.queries, "questions about these data")]
+
+
+def judged_by_ledger(
+    ledger: Ledger, policy: Policy, study: str, answer: Answer, rows: RowSet
+) -> list[Measure]:
+    """Hold an answer against what was sent before.
+
+    Parameters
+    ----------
+    ledger : Ledger
+    policy : Policy
+    study : str
+    answer : Answer
+        What is about to leave.
+    rows : RowSet
+        What it is about.
+    """
+    found: list[Measure] = []
+    if ledger.repeats(study, answer, rows):
+        return found
+    limits = {"message": policy.messages, "reply": policy.replies}
+    limit = limits[answer.kind]
+    if limit is not None:
+        sent = len(ledger.answers(study, answer.kind)) + 1
+        names = {"message": "messages of this study", "reply": "replies of this study"}
+        found.append(_most(sent, limit, names[answer.kind]))
+    if policy.rows is not None:
+        differ = [d for d in (rows.difference(other) for other in ledger.rows if other.n_rows) if d]
+        least = min(differ, default=policy.rows)
+        outcome: Literal["refuse", "pass"] = "refuse" if least < policy.rows else "pass"
+        found.append(Measure(Rule.LEDGER, least, policy.rows, outcome, ROWS))
+    return found
+
+
+def _most(figure: int, limit: int, where: str) -> Measure:
+    return Measure(Rule.LEDGER, figure, limit, "refuse" if figure > limit else "pass", where)
 
 
 @dataclass(frozen=True)
@@ -116,7 +158,7 @@ def release_message(
     model, features = made.message.model, made.message.features
     answer = answer_of("message", model, features, sums=made.message.grams is not None, file=file)
     with _open(border, shard, file) as book:
-        study = study_of(shard.target, features, model)
+        study = study_of(shard.name, shard.target, features, model)
         more = book.measures(border.policy, study, answer, found.rows)
         verdict = border.verdict([*made.verdict.measures, *more], made.verdict.people)
         if not verdict.refused:
@@ -163,7 +205,7 @@ def release_reply(
         reply, found = reply_from(asked, shard, sandwich=sandwich)
         rows = rows_in(found, Target.of(model), shard.name)
         figures = figures_of(model, rows, features=features, ids=_ids(policy, shard))
-        study = study_of(shard.target, features, model)
+        study = study_of(shard.name, shard.target, features, model)
         answer = answer_of("reply", model, features, asked.scaling)
         earlier = [] if book.ledger is None else book.ledger.answers(study)
         question, digits = judged_question(policy, model, features, rows, earlier)

@@ -1,9 +1,7 @@
 """What a site has told before: a file that stays there, and what is not told again (threats.md).
 
 Two answers about rows that differ by one person show that person. So the site keeps, for every
-study, what it has answered, at which model and about which rows. Rows are known by sums of keyed
-hashes in some buckets: enough to count the rows in which two sets differ if these are few, and no
-row can be read from it.
+study, what it has answered, at which model and about which rows (:class:`RowSet`).
 """
 
 from __future__ import annotations
@@ -13,14 +11,14 @@ import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from hashlib import sha256, shake_256
+from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field
 
-from otmoe.arrays.numerics import Floats, to_numpy
+from otmoe.arrays.numerics import Floats
 from otmoe.data.features import FeatureSpec, FeaturesRecord
 from otmoe.documents.model import (
     ModelRecord,
@@ -30,9 +28,9 @@ from otmoe.documents.model import (
     model_document,
     model_of,
 )
-from otmoe.federation.policy.rules import Measure, Policy, Rule
-from otmoe.likelihood.rounds import digest
-from otmoe.likelihood.rows import Rows, Scaling
+from otmoe.federation.policy.rowsets import BUCKETS, RowSet
+from otmoe.likelihood.answers import digest
+from otmoe.likelihood.rows import Scaling
 from otmoe.model.mixture import MoE
 from otmoe.text.document import Document
 from otmoe.text.errors import InvalidInput, fail
@@ -47,7 +45,6 @@ NAME = ".otmoe-ledger.json"
 ROWS = "rows"
 """Where a measure counts the rows by which an answer differs from an earlier one."""
 
-_BUCKETS = 256  # 10 rows fall into 9.8 of them on average; 20 rows into fewer than 10 never
 _KEY = 32  # bytes
 _PLAIN = Scaling()
 
@@ -85,84 +82,6 @@ class LedgerRecord(Record):
     queries: _COUNT
     rows: List[RowsRecord]
     studies: Map[Line, List[AnswerRecord]]
-
-
-@dataclass(frozen=True)
-class RowSet:
-    """Rows, known by their hashes.
-
-    Attributes
-    ----------
-    n_rows : int
-    all, target : ndarray of uint64 of shape (256,)
-        Sums of the hashes that fall into each bucket: of x, y and weight, and of y alone.
-    """
-
-    n_rows: int
-    all: Floats = field(repr=False)
-    target: Floats = field(repr=False)
-
-    @classmethod
-    def of(cls, rows: Rows, key: bytes) -> Self:
-        """Return what is kept of some rows.
-
-        Parameters
-        ----------
-        rows : Rows
-        key : bytes
-            Of the ledger.
-        """
-        y = to_numpy(rows.y)
-        columns = [to_numpy(rows.X[:, j]) for j in range(rows.X.shape[1])]
-        columns += [y] if rows.weight is None else [y, to_numpy(rows.weight)]
-        return cls(len(rows), _summed(_hashes(columns, key)), _summed(_hashes([y, _ranks(y)], key)))
-
-    def same(self, other: RowSet) -> bool:
-        """Say whether the rows are the same, with the same features."""
-        return bool(np.all(self.all == other.all))
-
-    def difference(self, other: RowSet) -> int:
-        """Return by how many rows two sets differ; of many, only that they are many.
-
-        Features may be written otherwise and the rows be the same. So the smaller number counts,
-        of rows that differ in anything and of those that differ in y, unless that is none.
-        """
-        target = max(int(np.sum(self.target != other.target)), abs(self.n_rows - other.n_rows))
-        counts = (int(np.sum(self.all != other.all)), target)
-        return min((n for n in counts if n), default=0)
-
-
-def _ranks(y: Floats) -> Floats:
-    """Return how many equal values come before each, (n,): so that counts of classes matter."""
-    order = np.argsort(y, kind="stable")
-    new = np.diff(y[order], prepend=np.nan) != 0
-    starts = np.flatnonzero(new)
-    ranks = np.empty(len(y))
-    ranks[order] = np.arange(len(y)) - np.repeat(starts, np.diff(np.append(starts, len(y))))
-    return ranks
-
-
-def _mixed(x: Floats) -> Floats:
-    """Return 64-bit words in which every bit depends on every bit of x."""
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)
-    return x ^ (x >> np.uint64(31))
-
-
-def _hashes(columns: Sequence[Floats], key: bytes) -> Floats:
-    """Return a keyed hash of each row, (n,)."""
-    keys = np.frombuffer(shake_256(key).digest(8 * (len(columns) + 1)), "<u8")
-    found = np.full(len(columns[0]), keys[0])
-    for k, column in zip(keys[1:], columns, strict=True):
-        bits = (np.asarray(column, np.float64) + 0.0).view(np.uint64)  # one zero, not two
-        found = _mixed(found ^ _mixed(bits ^ k))
-    return found
-
-
-def _summed(hashes: Floats) -> Floats:
-    total = np.zeros(_BUCKETS, np.uint64)
-    np.add.at(total, hashes % np.uint64(_BUCKETS), hashes)
-    return total
 
 
 @dataclass(frozen=True)
@@ -213,12 +132,8 @@ class Ledger(Document):
 
     Examples
     --------
-    >>> from otmoe import simulate
-    >>> data = simulate(500, 2, 3, random_state=0)
-    >>> ledger = Ledger().asked()
-    >>> some, all = (RowSet.of(Rows(data.X[i:], data.y[i:]), ledger.key) for i in (1, 0))
-    >>> some.difference(all), all.difference(all)
-    (1, 0)
+    >>> Ledger().asked().queries
+    1
     """
 
     kind: ClassVar[str] = "ledger"
@@ -255,7 +170,7 @@ class Ledger(Document):
         }
         # Rows of which nothing was sent are nobody's concern; positions stay as they are.
         used = {a.rows for answers in kept.values() for a in answers}
-        nothing = np.zeros(_BUCKETS, np.uint64)
+        nothing = np.zeros(BUCKETS, np.uint64)
         rows = [r if i in used else RowSet(0, nothing, nothing) for i, r in enumerate(self.rows)]
         return replace(self, rows=tuple(rows), studies=kept)
 
@@ -317,7 +232,7 @@ def _bytes(text: str, length: int, source: str) -> bytes:
 
 
 def _words(text: str, source: str) -> Floats:
-    return np.frombuffer(_bytes(text, 8 * _BUCKETS, source), "<u8")
+    return np.frombuffer(_bytes(text, 8 * BUCKETS, source), "<u8")
 
 
 def _answer_document(answer: Answer) -> dict[str, Any]:
@@ -339,14 +254,14 @@ def _answer_of(record: AnswerRecord) -> Answer:
     return Answer(record.kind, *about, record.digits, record.file)
 
 
-def study_of(target: str, features: FeatureSpec | None, model: MoE) -> str:
-    """Return what a study is known by: its target and its columns, however they are coded.
+def study_of(site: str, target: str, features: FeatureSpec | None, model: MoE) -> str:
+    """Return what a study is known by: site, target and columns, however they are coded.
 
     Levels, centres, families and numbers of experts do not matter: who varies them asks about the
     same people.
     """
     columns = model.terms[1:] if features is None else features.names
-    return sha256(to_text([target, *sorted(columns)]).encode()).hexdigest()[:16]
+    return sha256(to_text([site, target, *sorted(columns)]).encode()).hexdigest()[:16]
 
 
 def answer_of(
@@ -412,49 +327,3 @@ def _alone(path: Path) -> Iterator[None]:
     with file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
-
-
-# -- rules -----------------------------------------------------------------------------------------
-
-
-def judged_queries(ledger: Ledger, policy: Policy) -> list[Measure]:
-    """Hold the number of questions against a policy."""
-    if policy.queries is None:
-        return []
-    return [_most(ledger.queries, policy.queries, "questions about these data")]
-
-
-def judged_by_ledger(
-    ledger: Ledger, policy: Policy, study: str, answer: Answer, rows: RowSet
-) -> list[Measure]:
-    """Hold an answer against what was sent before.
-
-    Parameters
-    ----------
-    ledger : Ledger
-    policy : Policy
-    study : str
-    answer : Answer
-        What is about to leave.
-    rows : RowSet
-        What it is about.
-    """
-    found: list[Measure] = []
-    if ledger.repeats(study, answer, rows):
-        return found
-    limits = {"message": policy.messages, "reply": policy.replies}
-    limit = limits[answer.kind]
-    if limit is not None:
-        sent = len(ledger.answers(study, answer.kind)) + 1
-        names = {"message": "messages of this study", "reply": "replies of this study"}
-        found.append(_most(sent, limit, names[answer.kind]))
-    if policy.rows is not None:
-        differ = [d for d in (rows.difference(other) for other in ledger.rows if other.n_rows) if d]
-        least = min(differ, default=policy.rows)
-        outcome: Literal["refuse", "pass"] = "refuse" if least < policy.rows else "pass"
-        found.append(Measure(Rule.LEDGER, least, policy.rows, outcome, ROWS))
-    return found
-
-
-def _most(figure: int, limit: int, where: str) -> Measure:
-    return Measure(Rule.LEDGER, figure, limit, "refuse" if figure > limit else "pass", where)
