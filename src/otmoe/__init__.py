@@ -17,6 +17,7 @@ from otmoe.estimators import (
     MoEClassifier,
     MoERegressor,
 )
+from otmoe.federation.policy.rules import Policy
 from otmoe.inference import Inference, observed_inference
 from otmoe.model.mixture import MoE
 from otmoe.reporting import report
@@ -42,6 +43,7 @@ __all__ = [
     "MoE",
     "MoEClassifier",
     "MoERegressor",
+    "Policy",
     "Selection",
     "Sketch",
     "__version__",

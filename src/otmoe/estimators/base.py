@@ -11,9 +11,12 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import validate_data
 
 from otmoe.arrays.numerics import Array, to_numpy
+from otmoe.arrays.threads import threads
 from otmoe.data.identifiers import shared_ids
 from otmoe.estimators.fitted import FittedMoE
+from otmoe.federation.policy.figures import Figures, figures_of
 from otmoe.likelihood.fit import Fit, em
+from otmoe.likelihood.rows import Rows
 from otmoe.model.mixture import MoE
 from otmoe.model.target import Target
 from otmoe.text.arguments import (
@@ -70,8 +73,21 @@ class BaseMoE(FittedMoE):
                 smaller=getattr(self, "_smaller", None),
                 progress=progress,
             )
+        self._figures = self._looked_at(X, y, weight, check_offset(offset, X), fit)
         self._keep(fit)
         return self
+
+    def _looked_at(
+        self, X: Array, y: Array, weight: Array | None, offset: Array | None, fit: Fit
+    ) -> Figures | None:
+        """Return what the parameters rest on, while the rows are here: a message is held to it.
+
+        Rows on a device would have to be copied: there :meth:`to_message` takes them again.
+        """
+        if not isinstance(X, np.ndarray):
+            return None
+        with threads(self.n_jobs) as pool:
+            return figures_of(fit.model, Rows(X, y, weight, offset, pool=pool))
 
     def _keep(self, fit: Fit) -> None:
         """Store a fit and say, in one warning, what the user should know about it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from otmoe.arrays.numerics import Array, namespace, to_numpy
 from otmoe.data.identifiers import shared_ids
 from otmoe.documents.message import LocalModel
+from otmoe.federation.policy.figures import Figures, figures_of
+from otmoe.federation.policy.release import release
+from otmoe.federation.policy.rules import Policy, Rule
+from otmoe.federation.policy.verdict import check
 from otmoe.inference import (
     Inference,
     Kind,
@@ -23,9 +28,11 @@ from otmoe.inference import (
     observed_inference,
 )
 from otmoe.likelihood.fit import Fit
+from otmoe.likelihood.rows import Rows
 from otmoe.model.mixture import MoE
 from otmoe.text.arguments import as_table, check_offset, check_weight, explained, float_types
 from otmoe.text.errors import InferenceError, InvalidInput
+from otmoe.text.records import adds_up
 from otmoe.text.sentences import Error
 
 if TYPE_CHECKING:
@@ -220,15 +227,21 @@ class FittedMoE(BaseEstimator):
         self,
         site: str,
         X: Any = None,
+        y: Any = None,
         *,
         sketch: bool | int = False,
         share: int = 0,
         sample_weight: Any = None,
+        offset: Any = None,
+        ids: Any = None,
+        policy: Policy | None = None,
+        overrides: Mapping[str, str] | None = None,
         random_state: Any = 0,
     ) -> LocalModel:
         """Return all that this site sends, to be saved or merged with others.
 
-        Nothing about single rows, unless asked for by `share`.
+        What the site's policy does not let leave is refused, with the rule, the figure and what to
+        do about it; what leaves is rounded.
 
         Parameters
         ----------
@@ -236,13 +249,24 @@ class FittedMoE(BaseEstimator):
             Name of the site, up to 200 characters.
         X : array-like of shape (n, d), optional
             The rows of the fit, which are not kept after it; for a sketch or for sharing.
+        y : array-like of shape (n,), optional
+            Their response, where people are to be counted, or the rows were on a device.
         sketch : bool or int
             Whether to send a :class:`~otmoe.data.sketch.Sketch` of X, from which points can be
             drawn at which models are compared; or of how many components at most, instead of four.
         share : int
             Number of rows of X to send for the same purpose, drawn at random.
         sample_weight : array-like of shape (n,), optional
-            The weights of the fit, for the sketch.
+            The weights of the fit.
+        offset : array-like of shape (n,), optional
+            That of the fit, if y is given.
+        ids : array-like of shape (n,), optional
+            Whose each row is: people are counted in place of rows; needs X and y.
+        policy : Policy, optional
+            What may leave; by default the rules that are built in. ``Policy.off()`` refuses and
+            rounds nothing: for rows that are nobody's.
+        overrides : dict of str, optional
+            Rules to set aside for this once, by name, and why; the message says so.
         random_state : int, Generator or None
 
         Returns
@@ -252,19 +276,41 @@ class FittedMoE(BaseEstimator):
         check_is_fitted(self)
         if not hasattr(self, "fit_"):
             raise InvalidInput(Error.NO_FIT_TO_SEND)
-        names, classes = self.model_.feature_names, self.model_.classes
-        message = LocalModel.from_fit(self.fit_, site, names, classes)
-        if not (sketch or share):
+        model = self.model_
+        message = LocalModel.from_fit(self.fit_, site, model.feature_names, model.classes)
+        if sketch or share:
+            if X is None:
+                raise InvalidInput(Error.X_MISSING)
+            message = message.with_support(
+                self._check_rows(X),
+                sketch=sketch,
+                share=share,
+                sample_weight=sample_weight,
+                random_state=random_state,
+            )
+        policy = Policy() if policy is None else policy
+        if policy == Policy.off():
             return message
-        if X is None:
-            raise InvalidInput(Error.X_MISSING)
-        return message.with_support(
-            self._check_rows(X),
-            sketch=sketch,
-            share=share,
-            sample_weight=sample_weight,
-            random_state=random_state,
+        figures = self._rest_on(X, y, sample_weight, offset, ids)
+        aside = {Rule(rule): why for rule, why in (overrides or {}).items()}
+        made = release(message, figures, policy, columns=model.terms[1:], overrides=aside)
+        check(made.verdict)
+        return made.message
+
+    def _rest_on(self, X: Any, y: Any, sample_weight: Any, offset: Any, ids: Any) -> Figures:
+        """Return what the parameters rest on: from the rows, if they are given, or from the fit."""
+        if X is None or y is None:
+            found: Figures | None = getattr(self, "_figures", None)
+            if ids is not None or found is None:
+                raise InvalidInput(Error.ROWS_FOR_POLICY)
+            return found
+        X = self._check_rows(X)
+        rows = Rows(
+            X, self._check_target(y, X), check_weight(sample_weight, X), check_offset(offset, X)
         )
+        if not adds_up(rows.total_weight, float(self.fit_.n_samples)):
+            raise InvalidInput(Error.OTHER_ROWS, rows=rows.total_weight, fitted=self.fit_.n_samples)
+        return figures_of(self.model_, rows, ids=ids)
 
     # -- reading ------------------------------------------------------------------------------
 

@@ -202,7 +202,7 @@ class _Levels:
             if features is None
             else tuple(f"{c.name}={c.reference}" for c in features.columns if c.kind == "category")
         )
-        labels = ("",)
+        labels: tuple[str, ...] = ("",)
         if model.experts.classifies:
             C = model.experts.n_classes_of(model.experts.coef.shape)
             labels = tuple(map(str, range(C) if model.classes is None else model.classes))

@@ -8,6 +8,12 @@ from typing import Any
 
 from otmoe.documents.message import LocalModel
 from otmoe.federation.policy.figures import Figures, figures_of
+from otmoe.federation.policy.rounding import (
+    rounded_grams,
+    rounded_log_likelihood,
+    rounded_model,
+    rounded_sketch,
+)
 from otmoe.federation.policy.rules import Policy, Rule, Verdict
 from otmoe.federation.policy.verdict import judge
 from otmoe.likelihood.rows import Rows
@@ -78,4 +84,23 @@ def release(
     if own_names and not policy.names:
         message = replace(message, constant={})
     kept = {str(rule): why for rule, why in verdict.overrides.items()}
-    return Release(replace(message, overrides=kept), verdict, figures)
+    message = replace(_rounded(message, figures, policy.digits), overrides=kept)
+    return Release(message, verdict, figures)
+
+
+def _rounded(message: LocalModel, figures: Figures, digits: float | None) -> LocalModel:
+    """Return a message of fewer digits, as many as the policy says."""
+    if digits is None:
+        return message
+    model, n, scaling = message.model, figures.rows, figures.scaling
+    grams, sketch = message.grams, message.sketch
+    if grams is not None:
+        levels = [term in figures.levels for term in model.terms[1:]]
+        grams = rounded_grams(grams, scaling, levels)
+    return replace(
+        message,
+        model=rounded_model(model, scaling, figures.curvature, n, figures.expert_rows, digits),
+        log_likelihood=rounded_log_likelihood(message.log_likelihood, n, digits),
+        grams=grams,
+        sketch=None if sketch is None else rounded_sketch(sketch, n, digits),
+    )

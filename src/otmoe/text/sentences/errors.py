@@ -547,6 +547,10 @@ class Error(Sentence):
         "it has {rows} rows for {parameters} parameters, fewer than the {wanted} rows per "
         "parameter it asks for; use fewer experts."
     )
+    ROWS_FOR_POLICY = (
+        "the site's policy has to see the rows of the fit: give to_message their X and y, or "
+        "policy=Policy.off() if they are nobody's."
+    )
     POLICY_REFUSES = "the site's policy refuses: {reasons}"
     LEDGER_SPOILT = (
         "is not as a ledger was written; put it aside, and answer nothing that was answered before."
