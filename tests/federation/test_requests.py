@@ -13,6 +13,7 @@ from otmoe import FeatureSpec, LocalModel, shards_from, simulate
 from otmoe.distributed.task import Task, fit_local
 from otmoe.documents.request import RefineRequest
 from otmoe.federation.offers import Offer
+from otmoe.federation.policy.rules import Policy
 from otmoe.federation.requests import Request, configured, message_for, reply_for
 from otmoe.likelihood.rows import Scaling
 from otmoe.text.errors import MessageError
@@ -44,7 +45,7 @@ def offer(folder, **fields):
 
 def written(folder, **rules):
     """Return a file with a policy."""
-    path = folder.parent / f"{'-'.join(rules)}.json"
+    path = folder.parent / f"{len(list(folder.parent.iterdir()))}.json"
     path.write_text(json.dumps(rules))
     return str(path)
 
@@ -54,7 +55,8 @@ def test_the_answer_is_what_a_local_fit_of_all_files_writes(folder):
     shard = replace(one, name="Lyon", pieces=one.pieces + two.pieces)
     fit = fit_local(Task(shard, 0, 2, options={"n_init": 3}))
     assert fit.n_rows == 600
-    assert message_for(request(), offer(folder)).to_json() == fit.message.to_json()
+    everything = offer(folder, policy=written(folder, **Policy.off().model_dump()))
+    assert message_for(request(), everything).to_json() == fit.message.to_json()
 
 
 def test_the_answer_is_what_the_command_line_writes(folder, tmp_path):

@@ -201,6 +201,7 @@ def message_for(request: Request, offer: Offer, start: ModelFile | None = None) 
     border = offer.border
     border.count(find(offer.data))
     shard = replace(_shard(request, offer), groups=border.policy.id)
+    border.check_columns(shard)
     target = _target(request, shard)
     if start is not None:
         if not offer.refine:

@@ -62,7 +62,7 @@ def judged_by_ledger(
     limits = {"message": policy.messages, "reply": policy.replies}
     limit = limits[answer.kind]
     if limit is not None:
-        sent = len(ledger.answers(study, answer.kind)) + 1
+        sent = ledger.sent(study, answer.kind) + 1
         names = {"message": "messages of this study", "reply": "replies of this study"}
         found.append(_most(sent, limit, names[answer.kind]))
     if policy.rows is not None:
@@ -115,6 +115,10 @@ class Border:
                 keep(ledger := ledger.asked(), path)
             check(self.verdict(judged_queries(ledger, self.policy)))
         return path
+
+    def check_columns(self, shard: FileShard) -> None:
+        """Refuse columns that are not to be used, before they are read."""
+        check(self.verdict(judged_columns(self.policy, _columns(shard))))
 
     def verdict(self, measures: Iterable[Measure], people: bool = False) -> Verdict:
         """Return the verdict of some measures, with what is set aside."""
@@ -199,8 +203,7 @@ def release_reply(
         Whether that of the rows' scores may.
     """
     policy, model, features = border.policy, asked.model, asked.features
-    columns = list(judged_columns(policy, _columns(shard)))
-    check(border.verdict(columns))
+    border.check_columns(shard)
     with _open(border, shard) as book:
         reply, found = reply_from(asked, shard, sandwich=sandwich)
         rows = rows_in(found, Target.of(model), shard.name)
@@ -210,8 +213,7 @@ def release_reply(
         earlier = [] if book.ledger is None else book.ledger.answers(study)
         question, digits = judged_question(policy, model, features, rows, earlier)
         measures = [
-            *columns,
-            *judge(policy, figures).measures,
+            *judge(policy, figures, columns=_columns(shard)).measures,
             *question,
             *book.measures(policy, study, answer, rows),
         ]

@@ -1,4 +1,4 @@
-"""What a site has told before: a file that stays there, and what is not told again (threats.md).
+"""What a site has told before: a file that stays there, and what is not told again (docs/threats.md).
 
 Two answers about rows that differ by one person show that person. So the site keeps, for every
 study, what it has answered, at which model and about which rows (:class:`RowSet`).
@@ -114,6 +114,11 @@ class Answer:
     digits: float = 0.0
     file: str = ""
 
+    @property
+    def what(self) -> tuple[str, str, bool]:
+        """What tells it from others about the same rows."""
+        return self.kind, self.digest, self.sums
+
 
 @dataclass(frozen=True)
 class Ledger(Document):
@@ -155,10 +160,12 @@ class Ledger(Document):
     def repeats(self, study: str, answer: Answer, rows: RowSet) -> bool:
         """Say whether the same was sent before, about the same rows: it tells nothing new."""
         return any(
-            (a.kind, a.digest, a.sums) == (answer.kind, answer.digest, answer.sums)
-            and self.rows[a.rows].same(rows)
-            for a in self.answers(study)
+            answer.what == a.what and self.rows[a.rows].same(rows) for a in self.answers(study)
         )
+
+    def sent(self, study: str, kind: Kind) -> int:
+        """Return how many different messages, or replies, were sent in a study."""
+        return len({(a.what, a.rows) for a in self.answers(study, kind)})
 
     def without(self, file: str) -> Self:
         """Return the ledger without a message that is about to be overwritten: it was not sent."""
@@ -176,12 +183,13 @@ class Ledger(Document):
 
     def with_answer(self, study: str, answer: Answer, rows: RowSet) -> Self:
         """Return the ledger with something that is going to leave."""
-        if self.repeats(study, answer, rows):
-            return self
         known = [i for i, other in enumerate(self.rows) if other.same(rows)]
         place = known[0] if known else len(self.rows)
         kept = self.rows if known else (*self.rows, rows)
-        mine = (*self.studies.get(study, ()), replace(answer, rows=place))
+        answer, before = replace(answer, rows=place), self.studies.get(study, ())
+        if any((a.what, a.rows, a.file) == (answer.what, place, answer.file) for a in before):
+            return self
+        mine = (*before, answer)
         return replace(self, rows=kept, studies={**self.studies, study: mine})
 
     # -- the file -----------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Questions are suspects: what a refine request may ask of a site's rows (maths 21).
+"""Questions are suspects: what a refine request may ask of a site's rows (docs/threats.md).
 
 A reply has sums over rows, weighted by the responsibilities of the model that is asked about. Who
 chooses the model chooses the weights: an expert with a gate like a thin slab gets one row. So the

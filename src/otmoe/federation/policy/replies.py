@@ -1,4 +1,4 @@
-"""Replies with fewer digits: as many as their standard errors justify (maths 21)."""
+"""Replies with fewer digits: as many as their standard errors justify (docs/threats.md)."""
 
 from __future__ import annotations
 
