@@ -1,4 +1,4 @@
-"""What a site has told before: a file that stays there, and what is not told again (docs/threats.md).
+"""What a site has told before: a file that stays there (docs/threats.md).
 
 Two answers about rows that differ by one person show that person. So the site keeps, for every
 study, what it has answered, at which model and about which rows (:class:`RowSet`).
