@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from time import perf_counter
 from typing import Literal
@@ -40,6 +41,8 @@ from otmoe.documents.files import load_model_file
 from otmoe.documents.message_record import MOST_SHARED
 from otmoe.evaluation.prediction import spec_of
 from otmoe.federation.policy.border import Border, release_message
+from otmoe.federation.policy.statement import Statement, digest_of
+from otmoe.federation.policy.statement import checked as statement_kind
 from otmoe.federation.policy.verdict import check
 from otmoe.likelihood.fit import MAX_ITER
 from otmoe.model.target import CLASSES, Target
@@ -118,6 +121,13 @@ their new messages describe the same one.""",
 @options.seed("Fit")
 @policy.options
 @policy.ledger
+@option(
+    "--statement",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    section="Policy",
+    help="Write the verdict and its figures, to be signed (.html) or for programs (.json).",
+)
 @output("Message to write, JSON.")
 def fit(
     data: tuple[str, ...],
@@ -140,6 +150,7 @@ def fit(
     override: tuple[str, ...],
     reason: str | None,
     ledger: Path | None,
+    statement: Path | None,
     output: Path,
     force: bool,
     as_json: bool,
@@ -153,6 +164,9 @@ def fit(
     if classes is not None and family != CLASSES:
         raise usage(Error.SHELL_CLASSES_FAMILY)
     check_output(output, force)
+    if statement is not None:
+        statement_kind(statement)
+        check_output(statement, force)
     rules, source = policy.in_force(policy_file)
     border = Border(rules, ledger, policy.set_aside(override, reason))
     begin = perf_counter()
@@ -209,9 +223,23 @@ def fit(
     made = release_message(
         found, shard, border, own_names=spec is None and start is None, file=str(output.resolve())
     )
-    check(made.verdict)
     message = made.message
-    message.save(output)
+    about = Statement(
+        site=name,
+        file="",
+        digest="",
+        date=datetime.now(UTC).date().isoformat(),
+        policy=source,
+        rows=message.n_samples,
+        parts=message.sizes,
+        verdict=made.verdict,
+    )
+    if not made.verdict.refused:
+        message.save(output)
+        about = replace(about, file=str(output), digest=digest_of(output.read_bytes()))
+    if statement is not None:
+        about.save(statement)
+    check(made.verdict)
     parts = parts_of(message.document())
     size = output.stat().st_size
     if done.dropped:

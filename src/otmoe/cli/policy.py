@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import isnan
 from pathlib import Path
 from typing import Any
 
 import click
 
 from otmoe.cli.common import Decorator, option, several, usage
+from otmoe.cli.tables import table_of
 from otmoe.federation.policy.ledger import NAME
 from otmoe.federation.policy.rules import Policy, Rule, Verdict
+from otmoe.federation.policy.statement import VERDICTS, asked_of, limit_of, outcome_of, shown
 from otmoe.federation.policy.verdict import said
 from otmoe.text.sentences import Error
 
@@ -83,12 +86,19 @@ def verdict_report(verdict: Verdict, source: str) -> dict[str, Any]:
     }
 
 
-def verdict_lines(verdict: Verdict, source: str) -> list[str]:
-    """Return a verdict for people: the word, and a sentence for whatever does not pass."""
-    lines = [f"verdict: {verdict.word} (policy: {source}, {len(verdict.measures)} rules)"]
+def verdict_lines(verdict: Verdict, source: str) -> list[Any]:
+    """Return a verdict for people: the figures, the word, a sentence for what does not pass."""
+    rows = (
+        [asked_of(m, verdict), shown(m.figure), limit_of(m), outcome_of(m, verdict)]
+        for m in verdict.measures
+    )
+    lines: list[Any] = [
+        table_of(["question", "found", "allowed", "outcome"], rows, {"question"}),
+        f"Verdict: {verdict.word.upper()} (policy: {source}). {VERDICTS[verdict.word]}",
+    ]
     for m in verdict.measures:
-        if m.outcome == "warn" or m.rule in verdict.overrides:
+        if m.outcome != "pass" and not isnan(m.figure):
             lines.append(str(said(m, verdict.people)))
         if m.rule in verdict.overrides:
-            lines.append(f"rule {m.rule} was set aside: {verdict.overrides[m.rule]}")
+            lines.append(f"Rule {m.rule} was set aside: {verdict.overrides[m.rule]}")
     return lines

@@ -16,7 +16,7 @@ from otmoe.data.identifiers import shared_ids
 from otmoe.documents.message import LocalModel
 from otmoe.federation.policy.figures import Figures, figures_of
 from otmoe.federation.policy.release import release
-from otmoe.federation.policy.rules import Policy, Rule
+from otmoe.federation.policy.rules import Policy, overrides_of
 from otmoe.federation.policy.verdict import check
 from otmoe.inference import (
     Inference,
@@ -292,7 +292,7 @@ class FittedMoE(BaseEstimator):
         if policy == Policy.off():
             return message
         figures = self._rest_on(X, y, sample_weight, offset, ids)
-        aside = {Rule(rule): why for rule, why in (overrides or {}).items()}
+        aside = overrides_of(overrides or {})
         made = release(message, figures, policy, columns=model.terms[1:], overrides=aside)
         check(made.verdict)
         return made.message

@@ -16,7 +16,7 @@ from otmoe import FeatureSpec, LocalModel, simulate
 from otmoe.documents.reply import RefineReply
 from otmoe.documents.request import RefineRequest
 from otmoe.federation.policy.border import judged_by_ledger
-from otmoe.federation.policy.ledger import NAME, Ledger, answer_of, keep, opened, study_of
+from otmoe.federation.policy.ledger import NAME, ROWS, Ledger, answer_of, keep, opened, study_of
 from otmoe.federation.policy.rowsets import BUCKETS, RowSet
 from otmoe.federation.policy.rules import Policy
 from otmoe.likelihood.rows import Rows, Scaling
@@ -165,7 +165,7 @@ def test_a_study_is_its_site_its_target_and_its_columns_however_they_are_coded(d
 def test_rows_that_differ_by_few_are_refused_in_every_study(data):
     ledger, _, reply, _ = answered(data)
     fewer = known(data.X[1:], data.y[1:])
-    assert broken(ledger, "another", reply, fewer) == [("rows", 1)]
+    assert broken(ledger, "another", reply, fewer) == [(ROWS, 1)]
     assert broken(ledger, "another", reply, fewer, rows=None) == []
     assert broken(ledger, "another", reply, known(data.X[100:], data.y[100:])) == []
 

@@ -65,11 +65,10 @@ def judged_by_ledger(
         sent = ledger.sent(study, answer.kind) + 1
         names = {"message": "messages of this study", "reply": "replies of this study"}
         found.append(_most(sent, limit, names[answer.kind]))
-    if policy.rows is not None:
-        differ = [d for d in (rows.difference(other) for other in ledger.rows if other.n_rows) if d]
-        least = min(differ, default=policy.rows)
-        outcome: Literal["refuse", "pass"] = "refuse" if least < policy.rows else "pass"
-        found.append(Measure(Rule.LEDGER, least, policy.rows, outcome, ROWS))
+    differ = [d for d in (rows.difference(other) for other in ledger.rows if other.n_rows) if d]
+    if policy.rows is not None and differ:
+        outcome: Literal["refuse", "pass"] = "refuse" if min(differ) < policy.rows else "pass"
+        found.append(Measure(Rule.LEDGER, min(differ), policy.rows, outcome, ROWS))
     return found
 
 

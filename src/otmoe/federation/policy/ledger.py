@@ -42,7 +42,7 @@ from otmoe.text.strict_json import UNLIMITED, Limits, to_text
 NAME = ".otmoe-ledger.json"
 """What a ledger is called unless its path is given: it lies beside the data."""
 
-ROWS = "rows"
+ROWS = "rows that differ from an earlier answer"
 """Where a measure counts the rows by which an answer differs from an earlier one."""
 
 _KEY = 32  # bytes

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Annotated, Literal, Self
 
 from pydantic import Field
 
+from otmoe.text.errors import InvalidInput
 from otmoe.text.records import List, Name, Record, Whole, typed
-from otmoe.text.strict_json import named, parse, read
+from otmoe.text.sentences import Error
+from otmoe.text.strict_json import named, parse, read, shown
 
 Least = Annotated[Whole, Field(ge=0)]
 Share = Annotated[float, Field(ge=0)]
@@ -32,6 +34,14 @@ class Rule(StrEnum):
     COLUMNS = "columns"
     QUESTION = "question"
     LEDGER = "ledger"
+
+
+def overrides_of(reasons: Mapping[str, str]) -> dict[Rule, str]:
+    """Return rules that are set aside by their names, and why."""
+    for name in reasons:
+        if name not in set(Rule):
+            raise InvalidInput(Error.RULE_UNKNOWN, at="overrides", value=shown(name))
+    return {Rule(name): why for name, why in reasons.items()}
 
 
 class Policy(Record):

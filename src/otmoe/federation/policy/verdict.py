@@ -7,6 +7,7 @@ from typing import Literal
 
 import numpy as np
 
+from otmoe.documents.message import LocalModel
 from otmoe.federation.policy.figures import Figures
 from otmoe.federation.policy.ledger import ROWS
 from otmoe.federation.policy.rules import Measure, Policy, Rule, Verdict
@@ -66,6 +67,40 @@ def judge(
     return Verdict(tuple(measures), kept, figures.people)
 
 
+def judge_message(policy: Policy, message: LocalModel) -> Verdict:
+    """Hold a message against a policy, without its rows: what it does not show is not known."""
+    rows, weight = message.n_samples, message.sketch
+    measures = []
+    if policy.rows is not None:
+        measures.append(_least(Rule.ROWS, rows, policy.rows))
+    if policy.parameters is not None:
+        measures.append(_of_parameters(policy, message.model.n_parameters, rows, "rows"))
+    if policy.component_rows is not None and weight is not None:
+        least = float(weight.weight.min()) * rows
+        measures.append(_least(Rule.SKETCH, least, policy.component_rows))
+    if policy.share is not None and message.support is not None:
+        measures.append(_most(Rule.SHARE, len(message.support), policy.share))
+    limits = {
+        Rule.EXPERT_ROWS: policy.expert_rows,
+        Rule.CELLS: policy.cell,
+        Rule.LEVERAGE: policy.leverage,
+        Rule.CERTAINTY: policy.certainty,
+    }
+    measures += [
+        Measure(rule, np.nan, float(limit), "warn")
+        for rule, limit in limits.items()
+        if limit is not None
+    ]
+    aside = {Rule(r): why for r, why in message.overrides.items() if r in Rule._value2member_map_}
+    return Verdict(tuple(measures), aside)
+
+
+def unseen(verdict: Verdict) -> Notice | None:
+    """Return the rules whose figures a message does not show, as a notice."""
+    rules = [str(m.rule) for m in verdict.measures if np.isnan(m.figure)]
+    return Finding.POLICY_UNSEEN(rules=", ".join(rules)) if rules else None
+
+
 def judged_columns(policy: Policy, columns: Iterable[str]) -> Iterator[Measure]:
     """Hold columns against a policy."""
     if not (policy.allow or policy.deny):
@@ -79,13 +114,7 @@ def _of_figures(policy: Policy, found: Figures) -> Iterator[Measure]:
     if policy.rows is not None:
         yield _least(Rule.ROWS, found.rows, policy.rows)
     if policy.parameters is not None:
-        where = f"{found.parameters:,} parameters for {found.rows:,} {_what(found.people)}"
-        ratio = found.parameters / found.rows
-        warn = np.inf if policy.parameters_warn is None else policy.parameters_warn
-        measure = _most(Rule.PARAMETERS, ratio, policy.parameters, where)
-        if measure.outcome == "pass" and ratio > warn:
-            measure = Measure(Rule.PARAMETERS, ratio, warn, "warn", where)
-        yield measure
+        yield _of_parameters(policy, found.parameters, found.rows, _what(found.people))
     each = policy.expert_rows_per_coefficient
     if policy.expert_rows is not None or each is not None:
         k = int(np.argmin(found.expert_rows))
@@ -102,6 +131,15 @@ def _of_figures(policy: Policy, found: Figures) -> Iterator[Measure]:
         yield _least(Rule.SKETCH, found.component_rows, policy.component_rows)
     if policy.share is not None and found.shared:
         yield _most(Rule.SHARE, found.shared, policy.share)
+
+
+def _of_parameters(policy: Policy, parameters: int, rows: float, what: str) -> Measure:
+    limit = np.inf if policy.parameters is None else policy.parameters
+    warn = np.inf if policy.parameters_warn is None else policy.parameters_warn
+    where, ratio = f"{parameters:,} parameters for {rows:,.10g} {what}", parameters / rows
+    if warn < ratio <= limit:
+        return Measure(Rule.PARAMETERS, ratio, warn, "warn", where)
+    return _most(Rule.PARAMETERS, ratio, limit, where)
 
 
 _ROUNDING = 1e-9  # relative: a sum of 60 responsibilities of 1 is 60

@@ -551,7 +551,6 @@ class Error(Sentence):
         "the site's policy has to see the rows of the fit: give to_message their X and y, or "
         "policy=Policy.off() if they are nobody's."
     )
-    POLICY_REFUSES = "the site's policy refuses: {reasons}"
     LEDGER_SPOILT = (
         "is not as a ledger was written; put it aside, and answer nothing that was answered before."
     )
@@ -559,6 +558,10 @@ class Error(Sentence):
         "cannot write the ledger {path}: {reason}; name a file that can be written, by --ledger or "
         "`ledger` in the node config."
     )
+    STATEMENT_NAME = "the statement {path} has to end in .html (to be signed) or .json."
+    OTHER_STATEMENT = "it is no statement about this message; write one with `otmoe fit`."
+    RULE_UNKNOWN = "is {value}, which is no rule of a policy; docs/policy.md has them all."
+    POLICY_REFUSES = "the site's policy says do not send: {reasons}"
     FEW_GROUPS_TO_SEND = (
         "it has {groups} groups of rows, and the scatter of fewer than {least} shows too much of "
         "single ones; answer without it."

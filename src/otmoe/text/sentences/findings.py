@@ -94,6 +94,10 @@ class Finding(Sentence):
         "rule rows: it rests on {figure:g} {what}, and the policy asks for at least {limit:g}; "
         "wait for more, or join another site."
     )
+    POLICY_UNSEEN = (
+        "the rules {rules} are about the rows, which a message does not show: the statement that "
+        "`otmoe fit --statement` writes has their figures."
+    )
     POLICY_PARAMETERS = (
         "rule parameters: {where} are {figure:.2f} parameters for each of the {what}, and the "
         "policy allows at most {limit:g}; use fewer experts or fewer features."
