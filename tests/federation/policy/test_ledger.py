@@ -2,6 +2,7 @@
 
 import json
 import stat
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -119,14 +120,24 @@ def test_a_spoilt_ledger_is_not_believed(data, place, value):
 
 
 def test_a_ledger_that_cannot_be_written_is_named(tmp_path):
-    (tmp_path / "ledger.json.lock").mkdir()
-    with (
-        refused("ledger_unwritable", path=tmp_path / "ledger.json"),
-        opened(tmp_path / "ledger.json"),
-    ):
-        pass
+    path = tmp_path / "ledger.json"
+    path.mkdir()
+    refused("ledger_unwritable", path=path).by(keep, Ledger(), path)
     with refused("no_folder_to_write"), opened(tmp_path / "nowhere" / "ledger.json"):
         pass
+
+
+def count(path):
+    with opened(path) as ledger:
+        keep(ledger.asked(), path)
+
+
+def test_questions_at_the_same_time_are_all_counted(tmp_path):
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(count, [tmp_path / "ledger.json"] * 40))
+    with opened(tmp_path / "ledger.json") as ledger:
+        assert ledger.queries == 40
+    assert [path.name for path in tmp_path.iterdir()] == ["ledger.json"]
 
 
 # -- rules -----------------------------------------------------------------------------------------

@@ -33,7 +33,7 @@ from otmoe.likelihood.answers import digest
 from otmoe.likelihood.rows import Scaling
 from otmoe.model.mixture import MoE
 from otmoe.text.document import Document
-from otmoe.text.errors import InvalidInput, fail
+from otmoe.text.errors import InvalidInput, NotThere, fail
 from otmoe.text.outputs import whole
 from otmoe.text.records import Line, List, Map, Name, Record, Version, Whole, typed
 from otmoe.text.sentences import Error
@@ -312,26 +312,27 @@ def opened(path: Path) -> Iterator[Ledger]:
 
 def keep(ledger: Ledger, path: Path) -> None:
     """Write a ledger whole, for its owner alone."""
-    with whole(path) as file:
-        os.chmod(file.name, 0o600)
-        file.write(ledger.to_json().encode())
+    try:
+        with whole(path) as file:
+            os.chmod(file.name, 0o600)
+            file.write(ledger.to_json().encode())
+    except OSError as error:
+        raise InvalidInput(Error.LEDGER_UNWRITABLE, path=path, reason=error.strerror) from error
 
 
 @contextmanager
 def _alone(path: Path) -> Iterator[None]:
-    """Wait for other processes that have the same ledger open."""
+    """Wait for other processes that have a ledger of this folder open."""
+    if not path.parent.is_dir():
+        raise NotThere(Error.NO_FOLDER_TO_WRITE, file=path.name, folder=path.parent)
     try:
         import fcntl
     except ImportError:  # such as on Windows: there two answers at once may be counted as one
         yield
         return
-    lock = path.with_name(f"{path.name}.lock")
-    if not lock.parent.is_dir():
-        raise InvalidInput(Error.NO_FOLDER_TO_WRITE, file=path.name, folder=path.parent)
+    folder = os.open(path.parent, os.O_RDONLY)
     try:
-        file = lock.open("w")
-    except OSError as error:
-        raise InvalidInput(Error.LEDGER_UNWRITABLE, path=path, reason=error.strerror) from error
-    with file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+        fcntl.flock(folder, fcntl.LOCK_EX)
         yield
+    finally:
+        os.close(folder)
