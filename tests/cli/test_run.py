@@ -451,7 +451,7 @@ def test_json_is_one_object_and_nothing_else(args, command):
         ("predict", "otmoe.cli.predict.load_model_file"),
         ("features", "otmoe.cli.features.sample_rows"),
         ("simulate", "otmoe.cli.simulate.write_batches"),
-        ("fit", "otmoe.cli.fit.fit_local"),
+        ("fit", "otmoe.cli.fit.fit_rows"),
         ("aggregate", "otmoe.cli.aggregate.draw_features"),
         ("inspect", "otmoe.cli.inspect.open_document"),
         ("evaluate", "otmoe.cli.evaluate.evaluate_files"),

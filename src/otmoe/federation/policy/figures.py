@@ -196,7 +196,7 @@ class _Levels:
             two[some] = np.all((part == low[some]) | (part == high[some]), axis=0)
         known, _ = layout(features)
         columns = np.flatnonzero(two)
-        terms = model.terms[1:]
+        terms = model.terms[1:] if features is None else features.feature_names
         categories = (
             ()
             if features is None
