@@ -20,6 +20,7 @@ from benchmarks import (
     merging,
     out_of_core,
     personal,
+    policy,
     reduction,
     refine,
     report,
@@ -47,6 +48,7 @@ ALL = (
     constants.BENCHMARK,
     clustered.BENCHMARK,
     personal.BENCHMARK,
+    policy.BENCHMARK,
     between.BENCHMARK,
     *defaults.BENCHMARKS,
 )

@@ -1,6 +1,7 @@
 """Questions that single out people: they work with the policy off, and are refused by default."""
 
 import json
+import os
 from dataclasses import replace
 
 import numpy as np
@@ -12,6 +13,7 @@ from refusals import refused
 
 from otmoe import FeatureSpec, aggregate, simulate
 from otmoe.data.columns import Column
+from otmoe.datasets import load_beijing
 from otmoe.documents.request import RefineRequest
 from otmoe.federation.offers import Offer
 from otmoe.federation.policy.ledger import answer_of
@@ -274,3 +276,26 @@ def test_honest_rounds_are_answered_to_the_end(tmp_path, softness):
     moved = [abs(a.estimate - b.estimate) / b.se for a, b in zip(coarse, exact, strict=True)]
     assert 0 < np.nanmax(moved) < 1e-2  # a hard gate has no standard error
     assert_allclose([e.se for e in coarse], [e.se for e in exact], rtol=1e-2)
+
+
+@pytest.mark.skipif("OTMOE_DATA" not in os.environ, reason="OTMOE_DATA says where the tables are")
+def test_honest_rounds_of_stations_are_answered(tmp_path):
+    data = load_beijing()
+    names = list(data.feature_names)
+    frame = pd.DataFrame(data.X, columns=names).assign(y=data.y, site=data.site)[data.train]
+    spec = FeatureSpec.from_sample(frame, names, center=True)
+    asked = request(experts=2, features=spec.body(), sketch=True)
+    offers = {}
+    for name, rows in list(frame.groupby("site"))[:3]:
+        (tmp_path / name).mkdir()
+        rows[::8].to_parquet(tmp_path / name / "rows.parquet")
+        config = {"site": name, "data": str(tmp_path / name), "refine": True, "sketch": True}
+        offers[name] = Offer.from_config(config, "node config")
+    sent = [message_for(asked, o) for o in offers.values()]
+    merged = aggregate(sent, 1000, random_state=0)
+    scaling = Scaling.of(spec.encode(frame[::50]))
+    sites = {m.site: m.n_samples for m in sent}
+    state = begin(merged.model, sites, scaling, features=spec)
+    while not state.done:
+        state = step(state, [reply_for(asked, request_of(state), o) for o in offers.values()])
+    assert state.refinement.converged and state.refinement.rounds < 15

@@ -1,4 +1,4 @@
-"""What the parameters of a model rest on: the figures that a policy is held against (maths 21)."""
+"""What the parameters of a model rest on: figures to be held against a policy (docs/policy.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fewer digits: what is sent is rounded to what one row could change, or to less (maths 21)."""
+"""Fewer digits: what is sent is rounded to what one row could change (docs/policy.md)."""
 
 from __future__ import annotations
 
