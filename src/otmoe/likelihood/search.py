@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from otmoe.arrays.numerics import on_accelerator
 from otmoe.likelihood.agreement import Agreement
 from otmoe.likelihood.iterations import Report, Run, newton_serves, run_em, run_newton
 from otmoe.likelihood.moves import grown, improved, least_loss, led_on
@@ -38,6 +39,7 @@ _KEPT = 5  # candidates that go on to the next stage, at most
 _EACH = 2  # of them from each search
 _PATIENCE = 6  # shakes in turn that may end no higher
 _MOST_ROWS = 100_000  # on which it is shaken
+_PLENTY = 1_000_000  # rows on an accelerator from which all come next
 _ESSENTIAL = 0.2  # spreads (as in moves) that dropping any expert must cost for no move to be tried
 
 
@@ -200,7 +202,7 @@ def searched(
     while not stage.whole:
         if len(stage) >= size:
             size *= _LEAP if settled else _GROWTH
-        stage = ground.stage(size, rng)
+        stage = ground.stage(size, rng, there=settled or size >= _MOST_ROWS)
         found = _on(stage, found)
         if not settled and ground.shakes(stage):
             found = _shaken(stage, found, rng)
@@ -222,12 +224,18 @@ class _Ground:
     plan: Plan
     smaller: MoE | None
 
-    def stage(self, size: int, rng: np.random.Generator) -> Stage:
-        """Return so many rows in memory and standardised, or all where these are not many more."""
-        if size < 0.7 * len(self.rows):
+    def stage(self, size: int, rng: np.random.Generator, there: bool = False) -> Stage:
+        """Return so many rows in memory and standardised, or all where these are not many more.
+
+        Rows on an accelerator may stay there, if candidates are not moved or shaken.
+        """
+        far, n = on_accelerator(self.rows.X), len(self.rows)
+        if far and there and size < 0.7 * n and size <= _PLENTY:
+            return Stage.there(self.rows, size, self.ridge, rng)
+        if size < 0.7 * n and not (far and there):
             return Stage.of_some(self.rows, size, self.ridge, rng)
-        if len(self.rows) <= self.plan.some:
-            return Stage.of_some(self.rows, len(self.rows), self.ridge, rng)
+        if n <= (_MOST_ROWS if far else self.plan.some):
+            return Stage.of_some(self.rows, n, self.ridge, rng)
         return Stage(self.rows, self.ridge, whole=True)
 
     def shakes(self, stage: Stage) -> bool:
@@ -313,12 +321,12 @@ def _distinct(stage: Stage, found: list[Candidate]) -> list[Candidate]:
 def _contenders(stage: Stage, found: list[Candidate]) -> list[Candidate]:
     """Return the best candidate and those that more rows might prefer, by a paired comparison."""
     best = found[0]
-    here = stage.posterior(best.run.model).log_density
+    here = stage.log_density(best.run.model)
     kept = [best]
     for candidate in found[1:]:
         if len(kept) == _KEPT or stage.value(candidate.run) == -np.inf:
             break
-        there = stage.posterior(candidate.run.model).log_density
+        there = stage.log_density(candidate.run.model)
         noise = np.std(stage.weight * (here - there)) * np.sqrt(len(stage))
         if best.height - candidate.height <= _CLEAR * noise:
             kept.append(candidate)
