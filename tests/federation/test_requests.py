@@ -148,10 +148,10 @@ def test_a_request_is_read_with_suspicion(field, value, code, facts):
     refused(f"{code} {field}", MessageError, **facts).by(request, **{field: value})
 
 
-def test_features_of_a_request_are_checked():
+def test_features_of_a_request_are_checked(folder):
     twice = {"columns": SPEC.body()["columns"] * 2, "unknown": "error"}
     with refused("second_time features.columns[2]", value='"age"'):
-        message_for(request(features=twice), Offer(site="Lyon", data="."))
+        message_for(request(features=twice), offer(folder))
 
 
 def test_an_offer_needs_a_site_and_says_no_to_all_else_by_default():
