@@ -23,7 +23,7 @@ from otmoe.federation.policy.rules import Measure, Policy, Rule
 from otmoe.likelihood.rows import Block, Moments, Rows
 from otmoe.model.mixture import MoE, Posterior
 
-# Honest rounds stay far below all three; `python -m benchmarks questions` has the figures.
+# Honest rounds stay far below all three: `python -m benchmarks.questions` has the figures.
 STEP = 3.0
 """Nats per row by which the model that is asked about may fit worse than the site's own."""
 
