@@ -34,6 +34,7 @@ from otmoe.cli.parts import parts_of, parts_table, total_of
 from otmoe.cli.words import told
 from otmoe.data.features import FeatureSpec
 from otmoe.data.shards import FileShard, joined
+from otmoe.data.shards.files import find
 from otmoe.data.shards.memory import checked
 from otmoe.distributed.task import Task, fit_rows, labels_of
 from otmoe.documents.compatible import check_compatible
@@ -41,7 +42,7 @@ from otmoe.documents.files import load_model_file
 from otmoe.documents.message_record import MOST_SHARED
 from otmoe.evaluation.prediction import spec_of
 from otmoe.federation.keys import Key
-from otmoe.federation.policy.release import released
+from otmoe.federation.policy.border import Border, release_message
 from otmoe.federation.policy.statement import Statement, digest_of
 from otmoe.federation.policy.statement import checked as statement_kind
 from otmoe.federation.policy.verdict import check
@@ -124,6 +125,7 @@ their new messages describe the same one.""",
 )
 @options.seed("Fit")
 @policy.options
+@policy.ledger
 @option(
     "--statement",
     type=click.Path(path_type=Path),
@@ -155,6 +157,7 @@ def fit(
     policy_file: str | None,
     override: tuple[str, ...],
     reason: str | None,
+    ledger: Path | None,
     statement: Path | None,
     output: Path,
     force: bool,
@@ -173,7 +176,7 @@ def fit(
         statement_kind(statement)
         check_output(statement, force)
     rules, source = policy.in_force(policy_file)
-    aside = policy.set_aside(override, reason)
+    border = Border(rules, ledger, policy.set_aside(override, reason))
     begin = perf_counter()
     asked = asked_of(data, target, formula, spec, columns, weight)
     features = asked.features
@@ -204,6 +207,7 @@ def fit(
     )
     shard = replace(joined(shards, name), groups=rules.id)
     key = Key.at(key_path(output)) if secure else None
+    book = border.place(find(data))
     response = Target(family)
     if origin is not None:
         response = Target.of(origin.model)
@@ -233,14 +237,8 @@ def fit(
             )
         )
     done = found.local
-    made = released(
-        done.message,
-        found.rows,
-        rules,
-        ids=found.groups,
-        columns=[asked.target, *shard.features.names, *([] if weight is None else [weight])],
-        own_names=spec is None and start is None,
-        overrides=aside,
+    made = release_message(
+        found, shard, border, own_names=spec is None and start is None, file=str(output.resolve())
     )
     message = made.message if key is None else replace(made.message, key=key.public)
     about = Statement(
@@ -284,6 +282,7 @@ def fit(
         "parts": [vars(part) for part in parts],
         "bytes": size,
         "rows_of_x": shared_rows(message),
+        "ledger": None if book is None else str(book),
         **policy.verdict_report(made.verdict, source),
         "key": None if key is None else str(key.path),
         "seconds": perf_counter() - begin,
@@ -302,6 +301,7 @@ def fit(
             if key is None
             else [f"the private key is in {key.path}; keep it, and send it nowhere"]
         ),
+        *policy.ledger_lines(book),
         f"written to {output}; nothing has been sent",
     )
 

@@ -619,6 +619,13 @@ class Error(Sentence):
         "the site's policy has to see the rows of the fit: give to_message their X and y, or "
         "policy=Policy.off() if they are nobody's."
     )
+    LEDGER_SPOILT = (
+        "is not as a ledger was written; put it aside, and answer nothing that was answered before."
+    )
+    LEDGER_UNWRITABLE = (
+        "cannot write the ledger {path}: {reason}; name a file that can be written, by --ledger or "
+        "`ledger` in the node config."
+    )
     STATEMENT_NAME = "the statement {path} has to end in .html (to be signed) or .json."
     OTHER_STATEMENT = "it is no statement about this message; write one with `otmoe fit`."
     RULE_UNKNOWN = "is {value}, which is no rule of a policy; docs/policy.md has them all."
