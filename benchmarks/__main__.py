@@ -29,6 +29,7 @@ from benchmarks import (
     screening,
     search,
     secure,
+    splines,
     whole_fit,
 )
 from benchmarks.harness import RESULTS, Settings, rewrite, run, show
@@ -54,6 +55,7 @@ ALL = (
     policy.BENCHMARK,
     between.BENCHMARK,
     secure.BENCHMARK,
+    splines.BENCHMARK,
     *defaults.BENCHMARKS,
 )
 ROOT = Path(__file__).parents[1]

@@ -224,7 +224,7 @@ def test_a_fit_that_did_not_converge_is_a_warning(sent, monkeypatch):
 def test_dropped_rows_are_counted(whole):
     pq.write_table(changed(whole, "x1", [None, *range(899)]), "m.parquet")
     args = ["m.parquet", *FIT, *LYON, "-o", "m.json", "--json"]
-    fails("fit", *args, code="column_missing", column="x1", count=1, rows=900)
+    fails("fit", *args, code="column_missing", columns="1 of column 'x1'", rows=900)
     result = fine("fit", *args, "--missing", "drop")
     assert json.loads(result.stdout)["dropped"] == 1
     assert f"warning: {Warn.ROWS_DROPPED(rows=1)}" in result.stderr
@@ -339,9 +339,12 @@ def test_a_broken_file_is_named(data, command):
 @pytest.mark.parametrize("command", ["run", "evaluate"])
 def test_rows_without_a_site(data, command):
     data(lambda t: changed(t, "hospital", [None, None, *t.column("hospital").to_pylist()[2:]]))
-    code = {"run": "site_missing", "evaluate": "column_missing"}[command]
+    wrong = {
+        "run": {"code": "site_missing", "column": "hospital", "count": 2},
+        "evaluate": {"code": "column_missing", "columns": "2 of column 'hospital'"},
+    }[command]
     args = [*READING[command], "--site-column", "hospital"]
-    assert "b.parquet" in fails(*args, code=code, column="hospital", count=2)
+    assert "b.parquet" in fails(*args, **wrong)
     if command == "evaluate":
         found = fine(*args, "--missing", "drop", "--json")
         assert json.loads(found.stdout)["dropped"] == 2
@@ -596,7 +599,7 @@ def test_a_draw_of_the_support_is_fair_and_repeats(whole):
     assert abs(hits.var() / (200 * (1 / 9) * (8 / 9)) - 1) < 0.2
     gaps = changed(whole, "x0", [None, *whole.column("x0").to_pylist()[1:]])
     pq.write_table(gaps, "gaps.parquet")
-    refused("column_missing", count=1, rows=900).by(draw_features, "gaps.parquet", spec, 100)
+    refused("column_missing", rows=900).by(draw_features, "gaps.parquet", spec, 100)
     assert draw_features("gaps.parquet", spec, 10_000, missing="drop")[1] == 899
 
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any, Literal
 
 import click
 
 from otmoe import FeatureSpec
 from otmoe.cli import options
 from otmoe.cli.common import Command, Names, check_output, data, option, output, say, usage
+from otmoe.data.formula import Formula
 from otmoe.data.shards import sample_rows
+from otmoe.data.terms import Spline
 from otmoe.text.sentences import Error
 
 
@@ -19,11 +23,18 @@ from otmoe.text.sentences import Error
 Example:
   otmoe features data --target y -o features.json
   otmoe run data --target y --experts 2 --features features.json -o model.json
+  otmoe features data --target late --spline hour:5 --interaction dep:origin -o features.json
 
 Look at the file before you use it: a level that is in no sampled row is not in it.""",
 )
 @data
-@options.target("The response, which is no feature.")
+@options.target("The response, which is no feature.", required=False)
+@option(
+    "--formula",
+    metavar="TEXT",
+    section="Columns",
+    help="Columns, splines and interactions at once, as in 'y ~ spline(hour, 5) + dep:origin'.",
+)
 @option("--weight", metavar="COLUMN", section="Columns", help="Case weights, no feature either.")
 @option("--site-column", metavar="COLUMN", section="Columns", help="The site, no feature either.")
 @option(
@@ -39,6 +50,32 @@ Look at the file before you use it: a level that is in no sampled row is not in 
     help="Subtract a number's mean in the sample, divide by its standard deviation.",
 )
 @option(
+    "--spline",
+    "splines",
+    multiple=True,
+    metavar="COLUMN:DF",
+    section="Terms",
+    help="Let a number be a curve: a natural cubic spline of so many degrees of freedom; may be "
+    "given several times.",
+)
+@option(
+    "--interaction",
+    "interactions",
+    multiple=True,
+    metavar="COLUMN:COLUMN",
+    section="Terms",
+    help="Products of two columns' features; may be given several times.",
+)
+@option(
+    "--missing",
+    type=click.Choice(["error", "indicator"]),
+    default="error",
+    show_default=True,
+    section="Encoding",
+    help="Columns with missing values: leave it to --missing of later commands, or fill in the "
+    "mean, with a feature that says where; of a category, make it a level.",
+)
+@option(
     "--max-levels",
     type=click.IntRange(min=2),
     default=50,
@@ -49,11 +86,15 @@ Look at the file before you use it: a level that is in no sampled row is not in 
 @output("File to write, JSON.")
 def features(
     data: tuple[str, ...],
-    target: str,
+    target: str | None,
+    formula: str | None,
     weight: str | None,
     site_column: str | None,
     columns: list[str] | None,
     center: bool,
+    splines: tuple[str, ...],
+    interactions: tuple[str, ...],
+    missing: Literal["error", "indicator"],
     max_levels: int,
     output: Path,
     force: bool,
@@ -65,13 +106,30 @@ def features(
     Numbers, true and false stay numbers; text becomes a category.
     """
     check_output(output, force)
+    parsed = None if formula is None else Formula.parse(formula)
+    target = target or (None if parsed is None else parsed.target)
+    if target is None:
+        raise usage(Error.SHELL_NO_TARGET)
     sample = sample_rows(data)
-    roles = {target, weight, site_column}
-    if columns is None:
-        columns = [name for name in sample.column_names if name not in roles]
-    elif roles & set(columns):
-        raise usage(Error.SHELL_ROLES)
-    spec = FeatureSpec.from_sample(sample, columns, center=center, max_levels=max_levels)
+    roles = [name for name in (target, weight, site_column) if name is not None]
+    how: dict[str, Any] = {"center": center, "max_levels": max_levels, "missing": missing}
+    if parsed is not None:
+        for word, value in {
+            "--columns": columns,
+            "--spline": splines,
+            "--interaction": interactions,
+        }.items():
+            if value:
+                raise usage(Error.SHELL_FORMULA_OR, option=word)
+        spec = replace(parsed, target=target).features(sample, roles=roles, **how)
+    else:
+        if columns is None:
+            columns = [name for name in sample.column_names if name not in roles]
+        elif set(roles) & set(columns):
+            raise usage(Error.SHELL_ROLES)
+        how["splines"] = dict(map(_spline, splines))
+        how["interactions"] = list(map(_interaction, interactions))
+        spec = FeatureSpec.from_sample(sample, columns, **how)
     spec.save(output)
     report = {
         "command": "features",
@@ -79,6 +137,7 @@ def features(
         "sampled_rows": sample.num_rows,
         "columns": len(spec.names),
         "features": len(spec.feature_names),
+        "terms": [term.name for term in spec.terms],
     }
     categories = [c for c in spec.columns if c.kind == "category"]
     say(
@@ -88,4 +147,34 @@ def features(
         f"{len(spec.names)} columns, {len(spec.feature_names)} features, from "
         f"{sample.num_rows:,} rows; written to {output}",
         *(f"  {c.name}: {', '.join(c.levels)} (reference {c.reference})" for c in categories),
+        *term_lines(spec),
     )
+
+
+def term_lines(spec: FeatureSpec) -> list[str]:
+    """Return a line for each term, and for each column that says what missing values are."""
+    lines = []
+    for term in spec.terms:
+        if isinstance(term, Spline):
+            knots = ", ".join(f"{knot:g}" for knot in term.knots)
+            lines.append(f"  {term.name}: {term.df} degrees of freedom, knots {knots}")
+        else:
+            lines.append(f"  {term.name}: {len(spec.layout.of_terms[term.name])} products")
+    for column in spec.columns:
+        if column.impute is not None:
+            lines.append(f"  {column.name}: {column.impute:g} where it is missing, with a feature")
+    return lines
+
+
+def _spline(value: str) -> tuple[str, int]:
+    name, colon, df = value.rpartition(":")
+    if not colon or not name or not df.isdecimal():
+        raise usage(Error.SHELL_SPLINE, value=value)
+    return name, int(df)
+
+
+def _interaction(value: str) -> tuple[str, str]:
+    parts = value.split(":")
+    if len(parts) != 2 or not all(parts):
+        raise usage(Error.SHELL_INTERACTION, value=value)
+    return parts[0], parts[1]

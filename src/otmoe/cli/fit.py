@@ -14,6 +14,7 @@ import numpy as np
 from otmoe import shards_from
 from otmoe.arrays.numerics import Floats
 from otmoe.cli import options, policy
+from otmoe.cli.asked import asked_of
 from otmoe.cli.common import (
     Command,
     Failed,
@@ -33,6 +34,7 @@ from otmoe.cli.parts import parts_of, parts_table, total_of
 from otmoe.cli.words import told
 from otmoe.data.features import FeatureSpec
 from otmoe.data.shards import FileShard, joined
+from otmoe.data.shards.files import find
 from otmoe.data.shards.memory import checked
 from otmoe.distributed.task import Task, fit_rows, labels_of
 from otmoe.documents.compatible import check_compatible
@@ -40,7 +42,7 @@ from otmoe.documents.files import load_model_file
 from otmoe.documents.message_record import MOST_SHARED
 from otmoe.evaluation.prediction import spec_of
 from otmoe.federation.keys import Key
-from otmoe.federation.policy.release import released
+from otmoe.federation.policy.border import Border, release_message
 from otmoe.federation.policy.statement import Statement, digest_of
 from otmoe.federation.policy.statement import checked as statement_kind
 from otmoe.federation.policy.verdict import check
@@ -70,7 +72,8 @@ Where sites have found different maxima, --start lets each fit again from the me
 their new messages describe the same one.""",
 )
 @data
-@options.target()
+@options.target(options.OR_FORMULA, required=False)
+@options.formula
 @options.weight
 @options.spec
 @options.columns
@@ -122,6 +125,7 @@ their new messages describe the same one.""",
 )
 @options.seed("Fit")
 @policy.options
+@policy.ledger
 @option(
     "--statement",
     type=click.Path(path_type=Path),
@@ -132,7 +136,8 @@ their new messages describe the same one.""",
 @output("Message to write, JSON.")
 def fit(
     data: tuple[str, ...],
-    target: str,
+    target: str | None,
+    formula: str | None,
     weight: str | None,
     spec: str | None,
     columns: list[str] | None,
@@ -152,6 +157,7 @@ def fit(
     policy_file: str | None,
     override: tuple[str, ...],
     reason: str | None,
+    ledger: Path | None,
     statement: Path | None,
     output: Path,
     force: bool,
@@ -170,12 +176,18 @@ def fit(
         statement_kind(statement)
         check_output(statement, force)
     rules, source = policy.in_force(policy_file)
-    aside = policy.set_aside(override, reason)
+    border = Border(rules, ledger, policy.set_aside(override, reason))
     begin = perf_counter()
-    features = options.features_of(spec, columns)
+    asked = asked_of(data, target, formula, spec, columns, weight)
+    features = asked.features
     origin = None if start is None else load_model_file(start)
     if origin is not None:
-        given = {"--columns": columns, "--experts": experts, "--classes": classes}
+        given = {
+            "--formula": formula,
+            "--columns": columns,
+            "--experts": experts,
+            "--classes": classes,
+        }
         for word, value in {**given, "--starts": n_init}.items():
             if value is not None:
                 raise usage(Error.SHELL_START_OR, option=word)
@@ -191,10 +203,11 @@ def fit(
         raise usage(Error.SHELL_EXPERTS)
     name = checked(site)
     shards = shards_from(
-        list(data), target=target, features=features, weight=weight, missing=missing
+        list(data), target=asked.target, features=features, weight=weight, missing=missing
     )
     shard = replace(joined(shards, name), groups=rules.id)
     key = Key.at(key_path(output)) if secure else None
+    book = border.place(find(data))
     response = Target(family)
     if origin is not None:
         response = Target.of(origin.model)
@@ -213,6 +226,7 @@ def fit(
                 options={
                     "n_init": n_init,
                     **options.search_of(None, max_iter),
+                    "gate_columns": asked.gate_columns,
                     "n_jobs": -1,
                     "progress": progress,
                 },
@@ -223,14 +237,8 @@ def fit(
             )
         )
     done = found.local
-    made = released(
-        done.message,
-        found.rows,
-        rules,
-        ids=found.groups,
-        columns=[target, *shard.features.names, *([] if weight is None else [weight])],
-        own_names=spec is None and start is None,
-        overrides=aside,
+    made = release_message(
+        found, shard, border, own_names=spec is None and start is None, file=str(output.resolve())
     )
     message = made.message if key is None else replace(made.message, key=key.public)
     about = Statement(
@@ -274,6 +282,7 @@ def fit(
         "parts": [vars(part) for part in parts],
         "bytes": size,
         "rows_of_x": shared_rows(message),
+        "ledger": None if book is None else str(book),
         **policy.verdict_report(made.verdict, source),
         "key": None if key is None else str(key.path),
         "seconds": perf_counter() - begin,
@@ -292,6 +301,7 @@ def fit(
             if key is None
             else [f"the private key is in {key.path}; keep it, and send it nowhere"]
         ),
+        *policy.ledger_lines(book),
         f"written to {output}; nothing has been sent",
     )
 

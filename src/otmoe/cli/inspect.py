@@ -14,6 +14,7 @@ from otmoe import FeatureSpec, LocalModel
 from otmoe.cli import policy
 from otmoe.cli.between import between_lines, between_report
 from otmoe.cli.common import Command, few, option, say, speech
+from otmoe.cli.features import term_lines
 from otmoe.cli.parts import parts_of, parts_table, total_of
 from otmoe.cli.tables import listed, table_of
 from otmoe.cli.words import told
@@ -180,6 +181,8 @@ def inspect(
             lines += between_lines(between) + [str(warning) for warning in between.warnings]
     if spec is not None:
         report |= {"columns": list(spec.names), "features": list(spec.feature_names)}
+        report["terms"] = [term.name for term in spec.terms]
+        lines += term_lines(spec)
     if isinstance(found, LocalModel):
         report |= _of_message(found)
         told_by = _verdict(found, file, policy_file, statement)

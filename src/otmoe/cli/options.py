@@ -97,6 +97,14 @@ columns = option(
     section="Columns",
     help="The features instead; by default all other columns.",
 )
+formula = option(
+    "--formula",
+    metavar="TEXT",
+    section="Columns",
+    help="The response, what experts see and, after a bar, what the gate sees, as in "
+    "'y ~ spline(hour, 5) + origin | hour'. Levels and knots are those of --features, or of the "
+    "first rows.",
+)
 site_column = option(
     "--site-column",
     metavar="COLUMN",
@@ -186,9 +194,12 @@ executor = several(
 )
 
 
-def target(words: str = "The response.") -> Decorator:
+def target(words: str = "The response.", required: bool = True) -> Decorator:
     """Return the option that names the response."""
-    return option("--target", metavar="COLUMN", required=True, section="Columns", help=words)
+    return option("--target", metavar="COLUMN", required=required, section="Columns", help=words)
+
+
+OR_FORMULA = "The response; it may stand in --formula instead."
 
 
 def missing(section: str = "Rows") -> Decorator:

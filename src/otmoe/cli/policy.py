@@ -11,6 +11,7 @@ import click
 
 from otmoe.cli.common import Decorator, option, several, usage
 from otmoe.cli.tables import table_of
+from otmoe.federation.policy.ledger import NAME
 from otmoe.federation.policy.rules import Policy, Rule, Verdict
 from otmoe.federation.policy.statement import VERDICTS, asked_of, limit_of, outcome_of, shown
 from otmoe.federation.policy.verdict import said
@@ -44,6 +45,20 @@ options: Decorator = several(
         help="Why; whoever gets the file reads it.",
     ),
 )
+
+ledger = option(
+    "--ledger",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    section="Policy",
+    help=f"Where the site keeps what it has answered; by default {NAME} beside the data. It never "
+    "leaves the site.",
+)
+
+
+def ledger_lines(path: Path | None) -> list[str]:
+    """Return where the ledger is, for people."""
+    return [] if path is None else [f"noted in the ledger {path}, which stays here"]
 
 
 def in_force(path: str | None) -> tuple[Policy, str]:

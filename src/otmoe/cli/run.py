@@ -14,6 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from otmoe.aggregation.support import N_SUPPORT
 from otmoe.cli import options
+from otmoe.cli.asked import asked_of
 from otmoe.cli.between import between_lines, between_report
 from otmoe.cli.closing import closing
 from otmoe.cli.common import (
@@ -52,7 +53,8 @@ Examples:
 The same data and seed give the same model, whatever the executor and the number of workers.""",
 )
 @data
-@options.target()
+@options.target(options.OR_FORMULA, required=False)
+@options.formula
 @options.weight
 @options.site_column
 @options.spec
@@ -94,7 +96,8 @@ The same data and seed give the same model, whatever the executor and the number
 @options.model_only
 def run(
     data: tuple[str, ...],
-    target: str,
+    target: str | None,
+    formula: str | None,
     weight: str | None,
     site_column: str | None,
     spec: str | None,
@@ -131,8 +134,10 @@ def run(
     options.check_where(site_column, cut, executor, address)
     check_output(output, force)
     begin = perf_counter()
-    features = options.features_of(spec, columns)
-    shards = options.shards_of(data, target, features, weight, site_column, cut, missing)
+    asked = asked_of(data, target, formula, spec, columns, weight, site_column)
+    shards = options.shards_of(
+        data, asked.target, asked.features, weight, site_column, cut, missing
+    )
     with (
         open_executor(executor, address, n_jobs, retries) as pool,
         progress("shards", quiet, len(shards)) as report,
@@ -142,6 +147,7 @@ def run(
         est = options.estimator_of(
             family,
             n_experts=experts,
+            gate_features=asked.gate,
             method=method,
             n_support=n_support,
             refine=refine,
@@ -157,7 +163,8 @@ def run(
     refined = est.aggregation_.refinement
     about = {
         "made by": "otmoe run",
-        "target": target,
+        "target": asked.target,
+        **({} if formula is None else {"formula": formula}),
         "method": method,
         **({"chosen": est.aggregation_.method} if est.aggregation_.candidates else {}),
         "refine rounds": 0 if refined is None else refined.rounds,

@@ -19,8 +19,9 @@ SHELL = {
     "auto, or otmoe personalise).",
     Error.REPLIES_MISSING.code: "round {round}: no reply from {names}; wait for it, or go on "
     "without (--allow-missing).",
-    Error.COLUMN_MISSING.code: "column {column!r} is missing in {count} of {rows} rows; fill the "
-    "gaps, or drop these rows by --missing drop.",
+    Error.COLUMN_MISSING.code: "values are missing in some of {rows} rows: {columns}; drop these "
+    "rows (--missing drop), or let the features say what stands for them (otmoe features --missing "
+    "indicator).",
     Error.NO_GRAMS.code: "site {site!r}{others} sent no Grams, and --method gram needs them from "
     "every site: ask for them (otmoe fit --grams), or use --method reduction.",
     Error.MANY_LEVELS.code: "column {column!r} has {levels} different values, and --max-levels is "

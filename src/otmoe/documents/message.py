@@ -276,7 +276,7 @@ class LocalModel(Document):
         """Return the message of a parsed document, checked."""
         record = checked_record(document, source, limits)
         model = model_of(record.model)
-        sketch, support = record.sketch, record.support
+        sketch, support, features = record.sketch, record.support, features_of(record.features)
         return cls(
             site=record.site,
             model=model,
@@ -288,9 +288,9 @@ class LocalModel(Document):
             constant=record.constant_features,
             versions=record.versions,
             overrides=record.overrides,
-            features=features_of(record.features),
+            features=features,
             grams=None if record.grams is None else grams_of(record.grams),
-            sketch=None if sketch is None else sketch_of(sketch, model.terms[1:]),
+            sketch=None if sketch is None else sketch_of(sketch, model.terms[1:], features),
             support=None if support is None else np.array(support, np.float64),
             key=record.key,
             checked=True,

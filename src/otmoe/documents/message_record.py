@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from otmoe.data.features import FeaturesRecord
+from otmoe.data.features import FeatureSpec, FeaturesRecord
 from otmoe.documents.grams import GramsRecord, check_grams
 from otmoe.documents.model import ModelRecord, check_model
 from otmoe.documents.roster import PublicKey
@@ -68,7 +68,10 @@ def checked_record(document: dict[str, Any], source: str, limits: Limits) -> Loc
     if record.grams is not None:
         _check_grams(record.grams, record, source)
     if record.sketch is not None:
-        check_sketch(record.sketch, _names(record.model), source)
+        names = _names(record.model)
+        if record.features is not None:
+            names = names[: FeatureSpec.from_record(record.features).layout.n_base]
+        check_sketch(record.sketch, names, source)
     if record.support is not None:
         _check_support(record.support, len(_names(record.model)), source)
     return record

@@ -13,7 +13,9 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from otmoe.arrays.numerics import Array, namespace, to_numpy
+from otmoe.data.features import FeatureSpec
 from otmoe.data.identifiers import shared_ids
+from otmoe.data.tables import is_table, names_of
 from otmoe.documents.message import LocalModel
 from otmoe.federation.keys import Key
 from otmoe.federation.policy.figures import Figures, figures_of
@@ -50,6 +52,9 @@ class FittedMoE(BaseEstimator):
     def _check_rows(self, X: Any) -> Array:
         """Validate rows to be predicted or scored."""
         check_is_fitted(self)
+        spec: FeatureSpec | None = getattr(self, "features_", None)
+        if spec is not None and is_table(X) and names_of(X) != list(spec.feature_names):
+            return spec.encode(X)
         try:
             return validate_data(self, X, dtype=float_types(X), reset=False)
         except ValueError as error:
@@ -282,8 +287,8 @@ class FittedMoE(BaseEstimator):
         check_is_fitted(self)
         if not hasattr(self, "fit_"):
             raise InvalidInput(Error.NO_FIT_TO_SEND)
-        model = self.model_
-        message = LocalModel.from_fit(self.fit_, site, model.feature_names, model.classes)
+        model, features = self.model_, getattr(self, "features_", None)
+        message = LocalModel.from_fit(self.fit_, site, model.feature_names, model.classes, features)
         if secure is not None:
             message = replace(message, key=Key.at(secure).public)
         if sketch or share:

@@ -11,11 +11,12 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
-from otmoe.data.features import FeatureSpec, Tally
+from otmoe.data.features import FeatureSpec
 from otmoe.data.shards.files import find, named, names_for
 from otmoe.data.shards.gathering import target_values, weights
 from otmoe.data.shards.sources import open_source
 from otmoe.data.tables import labels
+from otmoe.data.tally import Tally
 from otmoe.evaluation.prediction import spec_of
 from otmoe.evaluation.scores import Score, score_rows
 from otmoe.model.mixture import MoE

@@ -12,11 +12,12 @@ from otmoe.arrays.newton import RANK_TOLERANCE
 from otmoe.arrays.numerics import Array, Floats
 from otmoe.arrays.threads import threads
 from otmoe.likelihood.agreement import Agreement
+from otmoe.likelihood.ascent import FEW, WARM_UP, Ascent, Clock
 from otmoe.likelihood.checks import LOOKED_AT, degeneracies
 from otmoe.likelihood.information import Information
 from otmoe.likelihood.iterations import Report, Run
 from otmoe.likelihood.rows import Rows, Scaling
-from otmoe.likelihood.search import FEW, WARM_UP, Clock, Search, searched
+from otmoe.likelihood.search import searched
 from otmoe.likelihood.stage import Stage
 from otmoe.likelihood.statistics import RowPasses, on_floor
 from otmoe.model.experts import FAMILIES, Experts
@@ -193,20 +194,20 @@ def em(
             return progress and (lambda i, value: progress(stage, i, value + constant))
 
         # 1) where the highest maximum is, found on some of the rows
-        agreement, warm_up = None, WARM_UP
+        agreement, known, warm_up = None, None, WARM_UP
         if init is not None:
             start = scaling.from_user(init)
         else:
             fewer = None if smaller is None else scaling.from_user(smaller)
-            start, agreement = searched(
+            start, agreement, known = searched(
                 rows, blank, gate_columns, ridge, n_init, rng, report("starts"), fewer
             )
             warm_up = FEW
         clock.lap("starts")
 
         # 2) to it, on all rows
-        search = Search(RowPasses(rows), ridge, max_iter, tol, rows.total_weight, warm_up)
-        run = search.run(start, report, clock)
+        search = Ascent(RowPasses(rows), ridge, max_iter, tol, rows.total_weight, warm_up)
+        run = search.run(start, report, clock, known)
 
     return finished(
         run,
@@ -224,7 +225,7 @@ def em(
 
 def finished(
     run: Run,
-    search: Search,
+    search: Ascent,
     scaling: Scaling,
     correlation: Floats,
     base: float,
@@ -240,7 +241,7 @@ def finished(
     Parameters
     ----------
     run : Run
-    search : Search
+    search : Ascent
     scaling : Scaling
     correlation : ndarray of shape (p, p)
         Of the standardised design, intercept first.

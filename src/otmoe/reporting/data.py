@@ -9,7 +9,7 @@ import numpy as np
 
 from otmoe.arrays.numerics import Floats
 from otmoe.data.features import FeatureSpec
-from otmoe.documents.aggregation import AggregationRecord, InferenceRecord
+from otmoe.documents.aggregation import AggregationRecord, CovariatesRecord, InferenceRecord
 from otmoe.evaluation.scores import EXPLAINED, LOG_LIKELIHOOD, NULL
 from otmoe.inference.between import Between
 from otmoe.inference.estimates import estimates, of_variance
@@ -39,6 +39,7 @@ PARTS = {
 _NUMBER = 19.7  # bytes of a number in JSON, with what separates it from the next
 
 _WIDTH = ("se", "low", "high")
+_STEPS = 41  # values of a number at which the features that follow it are told
 
 
 def page_data(
@@ -186,6 +187,10 @@ def _model(
             for row in rows
         ],
         "units": None if features is None else _units(features),
+        "n_base": model.n_features if features is None else features.layout.n_base,
+        "followers": {}
+        if features is None or record is None
+        else _followers(features, record.covariates),
         "level": LEVEL,
         "has_intervals": found is not None,
         "intervals_from": None if found is None else _source(found),
@@ -205,9 +210,37 @@ def _source(found: InferenceRecord) -> str:
 
 def _units(features: FeatureSpec) -> list[tuple[float, float]]:
     """Return centre and scale of every feature; (0, 1) where it is the column's own value."""
-    return [
-        (column.center, column.scale) for column in features.columns for _ in column.feature_names
-    ]
+    found = [(0.0, 1.0)] * len(features.feature_names)
+    for column in features.columns:
+        found[features.layout.of_columns[column.name][0]] = (column.center, column.scale)
+    return found
+
+
+def _followers(
+    features: FeatureSpec, covariates: CovariatesRecord | None
+) -> dict[int, dict[str, Any]]:
+    """Return, for numbers that other features follow, values and what these are there.
+
+    The other columns are at their means.
+    """
+    layout = features.layout
+    if covariates is None or not features.terms:
+        return {}
+    middle = np.array(covariates.mean)[: layout.n_base]
+    found = {}
+    for column in features.columns:
+        j = layout.of_columns[column.name][0]
+        if column.kind == "category":
+            continue
+        X = np.empty((_STEPS, layout.n_features))
+        X[:, : layout.n_base] = middle
+        X[:, j] = np.linspace(covariates.low[j], covariates.high[j], _STEPS)
+        layout.derive(X)
+        moved = [i for i in range(layout.n_base, layout.n_features) if np.ptp(X[:, i]) > 0]
+        if moved:
+            others = {i: X[:, i].tolist() for i in moved}
+            found[j] = {"values": X[:, j].tolist(), "others": others}
+    return found
 
 
 def _known(value: float) -> float | None:

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator
 
+from otmoe.federation.policy.ledger import ROWS
 from otmoe.federation.policy.rules import Measure, Rule, Verdict
 from otmoe.federation.policy.verdict import said
 from otmoe.text.errors import InvalidInput
@@ -34,6 +35,8 @@ ASKED = {
     Rule.SHARE: ("How many rows of the covariates are copied into it?", "at most"),
     Rule.NAMES: ("How many rows have the rarest level that it names?", "at least"),
     Rule.COLUMNS: ("How many columns does it use that may not be used?", "at most"),
+    Rule.QUESTION: ("How far is the question from what was agreed on?", "at most"),
+    Rule.LEDGER: ("How much was told before?", "at most"),
 }
 """What each rule asks, in words for whoever has to let a message pass."""
 
@@ -232,6 +235,8 @@ def outcome_of(measure: Measure, verdict: Verdict) -> str:
 
 def limit_of(measure: Measure) -> str:
     """Return what is allowed, in words."""
+    if measure.rule == Rule.LEDGER and measure.where == ROWS:
+        return f"at least {measure.limit:g}"
     return f"{ASKED.get(measure.rule, ('', ''))[1]} {measure.limit:g}".strip()
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from otmoe.documents.message import LocalModel
 from otmoe.federation.policy.figures import Figures
+from otmoe.federation.policy.ledger import ROWS
 from otmoe.federation.policy.rules import Measure, Policy, Rule, Verdict
 from otmoe.text.errors import InvalidInput
 from otmoe.text.notices import Notice
@@ -25,6 +26,8 @@ _SAID = {
     Rule.SHARE: Finding.POLICY_SHARE,
     Rule.NAMES: Finding.POLICY_NAMES,
     Rule.COLUMNS: Finding.POLICY_COLUMNS,
+    Rule.QUESTION: Finding.POLICY_QUESTION,
+    Rule.LEDGER: Finding.POLICY_LEDGER,
 }
 
 
@@ -53,7 +56,7 @@ def judge(
     overrides : dict of str, optional
         Rules that the site sets aside for this once, and why.
     """
-    measures = [*_of_columns(policy, columns), *_of_figures(policy, figures)]
+    measures = [*judged_columns(policy, columns), *_of_figures(policy, figures)]
     if own_names and not policy.names and figures.levels:
         some = {name: n for name, n in figures.levels.items() if n > 0}
         if some and policy.cell is not None:
@@ -98,7 +101,8 @@ def unseen(verdict: Verdict) -> Notice | None:
     return Finding.POLICY_UNSEEN(rules=", ".join(rules)) if rules else None
 
 
-def _of_columns(policy: Policy, columns: Iterable[str]) -> Iterator[Measure]:
+def judged_columns(policy: Policy, columns: Iterable[str]) -> Iterator[Measure]:
+    """Hold columns against a policy."""
     if not (policy.allow or policy.deny):
         return
     used = list(dict.fromkeys(columns))
@@ -163,6 +167,8 @@ def said(measure: Measure, people: bool = False) -> Notice:
     sentence = _SAID[measure.rule]
     if measure.outcome == "warn":
         sentence = Finding.POLICY_PARAMETERS_WARN
+    if measure.rule == Rule.LEDGER and measure.where == ROWS:
+        sentence = Finding.POLICY_LEDGER_ROWS
     return sentence(
         figure=measure.figure, limit=measure.limit, where=measure.where, what=_what(people)
     )

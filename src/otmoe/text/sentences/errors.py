@@ -146,12 +146,76 @@ class Error(Sentence):
     )
     SAMPLE_EMPTY = "the sample has no rows; give some."
     WRONG_KIND_OF_COLUMN = "does not go with a {kind}; remove it."
+    NOT_A_TERM = "features: {value} is no term; give a Spline or an Interaction."
+    WRONG_KIND_OF_TERM = "does not go with a term of kind {kind}; remove it."
+    SPLINE_OF_NO_NUMBER = (
+        "a spline is asked of {column}, which is no number among the columns; name one that is."
+    )
+    SPLINE_DF = (
+        "the spline of column {column!r} is asked to have {df} degrees of freedom; give {least} to "
+        "{most}, the slope included."
+    )
+    SPLINE_FEW_VALUES = (
+        "column {column!r} has {values} different values in the sample, too few for a spline with "
+        "{df} degrees of freedom; give fewer degrees, or leave the column as it is."
+    )
+    KNOTS_COUNT = "has {knots} knots; give {least} to {most}."
+    KNOTS_CLOSE = (
+        "has knots that do not increase, or that nearly coincide; list different values in "
+        "increasing order."
+    )
+    INTERACTION_PARTS = (
+        "is {parts}; name two different columns, or a column and a spline listed before."
+    )
+    INTERACTION_UNKNOWN = (
+        "names {name}, which is neither a column nor a spline listed before; add it, or correct "
+        "the name."
+    )
+    FORMULA_UNREADABLE = "the formula {formula!r} needs {wanted} at {found}; correct it there."
+    FORMULA_NO_TEXT = "the formula is a {kind}; give text such as 'y ~ a + b | c'."
+    FORMULA_FUNCTION = (
+        "the formula has {name}(...), and spline(column, df) is the only function; compute other "
+        "columns before."
+    )
+    FORMULA_THREE = (
+        "the formula {formula!r} has a product of more than two columns; write products of two."
+    )
+    FORMULA_SQUARE = (
+        "the formula has a product of column {column!r} with itself; write spline({column}) for a "
+        "curve."
+    )
+    FORMULA_TWO_DF = (
+        "the formula has splines of column {column!r} with {df} and with {other} degrees of "
+        "freedom; a column has one set of knots, so give one number."
+    )
+    FORMULA_NO_COLUMNS = "the formula names no column; a model has at least one feature."
+    FORMULA_NO_TARGET = "the formula has no response; write its column and ~ before the features."
+    FORMULA_OTHER_FEATURES = (
+        "{name!r} is in the {who} alone; make the file of features from the same formula."
+    )
+    FORMULA_GATE_ALONE = (
+        "the formula has columns after the bar that experts do not see; name them before it too."
+    )
+    FORMULA_TARGET_TWICE = (
+        "the formula has the response {column!r} among the features; leave it out there."
+    )
+    MANY_DERIVED = (
+        "make {features} features, and {most} is the limit; take interactions of columns with "
+        "fewer levels."
+    )
     NO_COLUMNS = "is empty; give at least one column."
     FEATURES_INSIDE = "is {kind}; read its features with otmoe.load_features."
     OTHER_DOCUMENT = "is {kind}; give a file of {wanted}."
     COLUMN_EMPTY = "column {column!r} is missing in all {rows} rows; leave it out, or fix it."
     COLUMN_MISSING = (
-        "column {column!r} is missing in {count} of {rows} rows; fill the gaps, or drop these rows."
+        "values are missing in some of {rows} rows: {columns}; drop these rows (missing='drop'), "
+        "or let the features say what stands for them (FeatureSpec.from_sample(..., "
+        "missing='indicator'))."
+    )
+    GAPS_IN_X = (
+        "Input X contains NaN in some of {rows} rows: {columns}; drop these rows, or encode a "
+        "table by FeatureSpec.from_sample(table, missing='indicator'), which fills in means and "
+        "adds indicators."
     )
     COLUMN_INFINITE = "column {column!r} is infinite in {count} rows; fix them."
     COLUMN_NEGATIVE = (
@@ -555,6 +619,13 @@ class Error(Sentence):
         "the site's policy has to see the rows of the fit: give to_message their X and y, or "
         "policy=Policy.off() if they are nobody's."
     )
+    LEDGER_SPOILT = (
+        "is not as a ledger was written; put it aside, and answer nothing that was answered before."
+    )
+    LEDGER_UNWRITABLE = (
+        "cannot write the ledger {path}: {reason}; name a file that can be written, by --ledger or "
+        "`ledger` in the node config."
+    )
     STATEMENT_NAME = "the statement {path} has to end in .html (to be signed) or .json."
     OTHER_STATEMENT = "it is no statement about this message; write one with `otmoe fit`."
     RULE_UNKNOWN = "is {value}, which is no rule of a policy; docs/policy.md has them all."
@@ -839,6 +910,13 @@ class Error(Sentence):
         "one out."
     )
     SHELL_EXCLUDE_UNKNOWN = "--exclude {site}: no message is from that site; there are {sites}."
+    SHELL_NO_TARGET = "--target is missing; name the column of the response, or give --formula."
+    SHELL_FORMULA_OR = "--formula and {option} are both given; give one of them."
+    SHELL_FORMULA_TARGET = (
+        "--formula has the response {formula!r} and --target is {target!r}; give one of them."
+    )
+    SHELL_SPLINE = "--spline is {value!r}; give a column and degrees of freedom, as in hour:5."
+    SHELL_INTERACTION = "--interaction is {value!r}; give two columns, as in dep:origin."
     SHELL_FEATURES_OR_COLUMNS = "give --features or --columns, not both."
     SHELL_NO_COLUMNS = "{file} says nothing about columns; name them by --columns."
     SHELL_SITE_OR_CUT = "with --site-column the sites are the shards; leave out --cut."

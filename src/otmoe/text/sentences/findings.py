@@ -138,3 +138,19 @@ class Finding(Sentence):
         "file, or merge the level with another."
     )
     POLICY_COLUMNS = "rule columns: the policy does not allow {where} to be used; leave it out."
+
+    # -- what it says against a question, and what the server is told
+    POLICY_QUESTION = (
+        "rule question: {where} would be {figure:.3g}, and at most {limit:.3g} is allowed; ask the "
+        "coordinator for a model like the one that was agreed on."
+    )
+    POLICY_LEDGER = (
+        "rule ledger: it would be number {figure:g} of the {where}, and the policy allows "
+        "{limit:g}; find out why so many are asked for."
+    )
+    POLICY_LEDGER_ROWS = (
+        "rule ledger: the rows differ from those of an earlier answer by {figure:g}, and two "
+        "answers about rows that differ by fewer than {limit:g} show these rows; use the same rows "
+        "as before, wait for more, or write over a message that was not sent (--force)."
+    )
+    NODE_TOLD = "{code}{about}; the log of the site says more."
