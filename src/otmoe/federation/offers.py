@@ -68,6 +68,8 @@ class Offer(Record):
     def border(self) -> Border:
         """What may leave."""
         policy = Policy() if self.policy is None else Policy.load(self.policy)
+        if policy.share is not None:  # the node config is the site's word as well
+            policy = policy.model_copy(update={"share": max(policy.share, self.share)})
         return Border(policy, None if self.ledger is None else Path(self.ledger))
 
     @classmethod

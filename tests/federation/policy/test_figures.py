@@ -132,6 +132,12 @@ def test_reference_levels_are_counted():
     assert found.levels == {"wind=N": 60, "wind=S": 37, "wind=E": 3}
     assert (found.cell.term, found.cell.rows, found.cell.has) == ("wind=E", 3.0, True)
     assert figures_of(fit.model, Rows(X, X[:, 0])).cell.rows == 37  # nobody says what belongs
+    first = FeatureSpec((Column("wind", "category", ("N", "S")),))
+    fit = em(first.encode({"wind": wind[:97]}), np.arange(97.0), 1)
+    found = figures_of(
+        fit.model, Rows(first.encode({"wind": wind[:97]}), np.zeros(97)), features=first
+    )
+    assert found.levels == {"wind=S": 37, "wind=N": 60}
 
 
 def test_certainty_is_of_the_standard_deviation_or_of_the_deviance():

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from otmoe.arrays.numerics import Floats, to_numpy
-from otmoe.data.clusters import layout
 from otmoe.data.features import FeatureSpec
 from otmoe.likelihood.rows import Rows
 from otmoe.model.mixture import MoE
@@ -81,20 +80,21 @@ class Levels:
             some = np.flatnonzero(two)
             part = x[:, some]
             two[some] = np.all((part == low[some]) | (part == high[some]), axis=0)
-        known, _ = layout(features)
         columns = np.flatnonzero(two)
         terms = model.terms[1:] if features is None else features.feature_names
-        categories = (
-            ()
-            if features is None
-            else tuple(f"{c.name}={c.reference}" for c in features.columns if c.kind == "category")
-        )
+        references: dict[str, tuple[int, ...]] = {}
+        for column in () if features is None else features.columns:
+            if features is not None and column.kind == "category":
+                level = column.levels[0] if column.reference is None else column.reference
+                references[f"{column.name}={level}"] = tuple(
+                    features.layout.of_columns[column.name]
+                )
         labels: tuple[str, ...] = ("",)
         if model.experts.classifies:
             C = model.experts.n_classes_of(model.experts.coef.shape)
             labels = tuple(map(str, range(C) if model.classes is None else model.classes))
-        names = (*(terms[j] for j in columns), *categories)
-        return cls(columns, high[columns], known, names, labels)
+        names = (*(terms[j] for j in columns), *references)
+        return cls(columns, high[columns], tuple(references.values()), names, labels)
 
     def at(self, X: Floats) -> Floats:
         """Return which levels rows have, and which they lack, (n, 2 J) of 0 and 1."""
