@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from commandline import call, fails, fine, told
+from commandline import call, fails, fine, told, unguarded
 from numpy.testing import assert_allclose
 
 from otmoe import FeatureSpec, LocalModel, MoERegressor, load_features, load_model
@@ -38,7 +38,17 @@ def test_features_by_options_and_by_a_formula_are_the_same(rows):
 def test_fit_and_run_by_a_formula_are_the_fit_of_python(rows):
     fine("features", "rows.parquet", "--formula", TEXT, "-o", "f.json")
     how = ["--formula", TEXT, "--features", "f.json", "--experts", 1]
-    fine("fit", "rows.parquet", *how, "--site", "Lyon", "--sketch", "-o", "lyon.moe.json")
+    fine(
+        "fit",
+        "rows.parquet",
+        *how,
+        "--site",
+        "Lyon",
+        "--sketch",
+        "-o",
+        "lyon.moe.json",
+        *unguarded(),
+    )
     message = LocalModel.load("lyon.moe.json")
     est = MoERegressor.from_formula(TEXT, rows, 1, random_state=0)
     assert message.features == est.features_ == FeatureSpec.load("f.json")

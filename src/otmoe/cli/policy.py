@@ -34,6 +34,7 @@ options: Decorator = several(
         "--override",
         "override",
         type=click.Choice([str(rule) for rule in Rule]),
+        metavar="RULE",
         multiple=True,
         section="Policy",
         help="Set a rule aside for this once; needs --reason, and the file says so.",
