@@ -447,14 +447,14 @@ def test_json_is_one_object_and_nothing_else(args, command):
 @pytest.mark.parametrize(
     ("command", "target"),
     [
-        ("run", "otmoe.cli.options.shards_from"),
-        ("predict", "otmoe.cli.predict.load_model_file"),
-        ("features", "otmoe.cli.features.sample_rows"),
-        ("simulate", "otmoe.cli.simulate.write_batches"),
-        ("fit", "otmoe.cli.fit.fit_local"),
-        ("aggregate", "otmoe.cli.aggregate.draw_features"),
-        ("inspect", "otmoe.cli.inspect.open_document"),
-        ("evaluate", "otmoe.cli.evaluate.evaluate_files"),
+        ("run", "otmoe.shards_from"),
+        ("predict", "otmoe.documents.files.load_model_file"),
+        ("features", "otmoe.data.shards.sample_rows"),
+        ("simulate", "otmoe.data.shards.write_batches"),
+        ("fit", "otmoe.distributed.task.fit_local"),
+        ("aggregate", "otmoe.data.shards.draw_features"),
+        ("inspect", "otmoe.documents.files.open_document"),
+        ("evaluate", "otmoe.evaluation.files.evaluate_files"),
     ],
 )
 def test_control_c_is_130_and_a_mistake_of_ours_is_one_line(args, command, target, monkeypatch):

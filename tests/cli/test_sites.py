@@ -204,7 +204,7 @@ def test_no_value_of_the_data_is_in_a_message(sent):
 
 
 def test_a_fit_that_did_not_converge_is_a_warning(sent, monkeypatch):
-    from otmoe.cli import fit
+    from otmoe.distributed import task as fit
 
     real = fit.fit_local
 
@@ -230,7 +230,7 @@ def test_dropped_rows_are_counted(whole):
 
 
 def test_more_starts_are_passed_on(sent, monkeypatch):
-    from otmoe.cli import fit
+    from otmoe.distributed import task as fit
 
     seen = []
     monkeypatch.setattr(fit, "fit_local", lambda task: seen.append(task) or 1 / 0)

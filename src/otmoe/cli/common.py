@@ -11,17 +11,21 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from math import isfinite, nan
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-from rich.console import Console
 
 from otmoe.cli.words import SHELL
 from otmoe.text.errors import OtmoeError
 from otmoe.text.notices import Notice, listed
 from otmoe.text.progress import fit_progress
 from otmoe.text.sentences import Error
-from otmoe.workers.gather import Progress
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from otmoe.workers.gather import Progress
+
 
 Decorator = Callable[[Any], Any]
 
@@ -238,6 +242,8 @@ def check_output(path: Path, force: bool) -> None:
 
 def console(*, stderr: bool = False) -> Console:
     """Return where to print; names are printed as they are, whatever brackets they hold."""
+    from rich.console import Console
+
     return Console(stderr=stderr, markup=False, highlight=False, emoji=False)
 
 

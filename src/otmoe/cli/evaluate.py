@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
-from rich.table import Table
 
 from otmoe.cli import between, options
 from otmoe.cli.common import NAMED, Command, data, option, progress, say, speech, warn
 from otmoe.cli.tables import listed, table_of
-from otmoe.documents.files import load_model_file
-from otmoe.evaluation.files import Evaluation, evaluate_files
 from otmoe.text.sentences import Warn
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from otmoe.evaluation.files import Evaluation
+
 
 WORDS = {
     "log_likelihood": "log-likelihood per row",
@@ -65,6 +68,9 @@ def evaluate(
     larger than memory. For numbers: RMSE, MAE and R², the share of the variance explained; for
     counts the deviance as well; for classes the accuracy and the log loss.
     """
+    from otmoe.documents.files import load_model_file
+    from otmoe.evaluation.files import evaluate_files
+
     file = load_model_file(model)
     used = between.model_for(file, model, site)
     with progress("files", quiet) as report:

@@ -6,10 +6,8 @@ from pathlib import Path
 
 import click
 
-from otmoe import FeatureSpec
 from otmoe.cli import options
 from otmoe.cli.common import Command, Names, check_output, data, option, output, say, usage
-from otmoe.data.shards import sample_rows
 from otmoe.text.sentences import Error
 
 
@@ -65,6 +63,10 @@ def features(
     Numbers, true and false stay numbers; text becomes a category.
     """
     check_output(output, force)
+
+    from otmoe import FeatureSpec
+    from otmoe.data.shards import sample_rows
+
     sample = sample_rows(data)
     roles = {target, weight, site_column}
     if columns is None:

@@ -5,14 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import click
-import numpy as np
 
-from otmoe import shards_from
-from otmoe.arrays.numerics import Floats
-from otmoe.cli import options
+from otmoe.cli import known, options
 from otmoe.cli.common import (
     Command,
     Failed,
@@ -30,20 +27,12 @@ from otmoe.cli.common import (
 from otmoe.cli.inspect import privacy, shared_rows
 from otmoe.cli.parts import parts_of, parts_table, total_of
 from otmoe.cli.words import told
-from otmoe.data.features import FeatureSpec
-from otmoe.data.shards import FileShard, joined
-from otmoe.data.shards.memory import checked
-from otmoe.distributed.task import Task, fit_local, labels_of
-from otmoe.documents.compatible import check_compatible
-from otmoe.documents.files import load_model_file
-from otmoe.documents.message_record import MOST_SHARED
-from otmoe.evaluation.prediction import spec_of
-from otmoe.likelihood.fit import MAX_ITER
-from otmoe.model.target import CLASSES, Target
 from otmoe.text.progress import fit_progress
-from otmoe.text.records import notice_document
 from otmoe.text.sentences import Error, Warn
-from otmoe.text.strict_json import named
+
+if TYPE_CHECKING:
+    from otmoe.arrays.numerics import Floats
+    from otmoe.data.shards import FileShard
 
 
 @click.command(
@@ -86,7 +75,7 @@ their new messages describe the same one.""",
 )
 @option(
     "--share",
-    type=click.IntRange(0, MOST_SHARED),
+    type=click.IntRange(0, known.MOST_SHARED),
     default=0,
     metavar="N",
     section="Message",
@@ -141,9 +130,23 @@ def fit(
     All of DATA is one site, read into memory. The message holds the model's coefficients and how
     the fit went; no value of the response, and no row unless --share says so.
     """
-    if classes is not None and family != CLASSES:
+    if classes is not None and family != known.CLASSES:
         raise usage(Error.SHELL_CLASSES_FAMILY)
     check_output(output, force)
+
+    from otmoe import shards_from
+    from otmoe.data.features import FeatureSpec
+    from otmoe.data.shards import joined
+    from otmoe.data.shards.memory import checked
+    from otmoe.distributed.task import Task, fit_local
+    from otmoe.documents.compatible import check_compatible
+    from otmoe.documents.files import load_model_file
+    from otmoe.evaluation.prediction import spec_of
+    from otmoe.likelihood.fit import MAX_ITER
+    from otmoe.model.target import Target
+    from otmoe.text.records import notice_document
+    from otmoe.text.strict_json import named
+
     begin = perf_counter()
     features = options.features_of(spec, columns)
     origin = None if start is None else load_model_file(start)
@@ -170,7 +173,7 @@ def fit(
     response = Target(family)
     if origin is not None:
         response = Target.of(origin.model)
-    elif family == CLASSES:
+    elif family == known.CLASSES:
         response = Target.of_classes(_labels(shard, classes))
     screen = console(stderr=True)
     with fit_progress(
@@ -241,6 +244,10 @@ def _family_given() -> bool:
 
 def _labels(shard: FileShard, declared: list[str] | None) -> Floats:
     """Return the classes, sorted: those that were declared, or those that occur."""
+    import numpy as np
+
+    from otmoe.distributed.task import labels_of
+
     if declared is None:
         seen = labels_of(shard)
         if len(seen) < 2:

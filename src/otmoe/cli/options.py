@@ -5,28 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from otmoe import (
-    Aggregation,
-    DistributedMoEClassifier,
-    DistributedMoERegressor,
-    FeatureSpec,
-    load_features,
-    save_model,
-    shards_from,
-)
-from otmoe.aggregation import METHODS
-from otmoe.aggregation.support import N_SUPPORT
+from otmoe.cli import known
 from otmoe.cli.common import Decorator, Failed, Names, option, several, usage
 from otmoe.cli.executors import EXECUTORS
-from otmoe.data.shards import Shard
-from otmoe.estimators.shards import DistributedMoE
-from otmoe.inference.between import Between
-from otmoe.model.target import CLASSES, regression_families
 from otmoe.text.sentences import Error
+
+if TYPE_CHECKING:
+    from otmoe import Aggregation, FeatureSpec
+    from otmoe.data.shards import Shard
+    from otmoe.estimators.shards import DistributedMoE
+    from otmoe.inference.between import Between
 
 
 class Cut(click.ParamType):
@@ -50,13 +42,13 @@ class Family(click.ParamType):
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
         """Return the families there are."""
-        return f"[{'|'.join(regression_families())}]"
+        return f"[{'|'.join(known.families())}]"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> str:
         """Return the name of a family, or "classes"."""
-        known = regression_families()
-        if value not in known:
-            self.fail(f"{value!r}: give one of {', '.join(known)}.", param, ctx)
+        choices = known.families()
+        if value not in choices:
+            self.fail(f"{value!r}: give one of {', '.join(choices)}.", param, ctx)
         return str(value)
 
 
@@ -182,7 +174,7 @@ def method(section: str, more: tuple[str, ...] = ()) -> Decorator:
     """Return the option for how models are merged; an ensemble has no file format."""
     return option(
         "--method",
-        type=click.Choice([m for m in (*METHODS, *more) if m != "ensemble"]),
+        type=click.Choice((*known.METHODS, *more)),
         default="auto",
         show_default=True,
         section=section,
@@ -229,6 +221,8 @@ def seed(section: str) -> Decorator:
 
 def features_of(spec: str | None, columns: list[str] | None) -> FeatureSpec | list[str] | None:
     """Return what --features and --columns ask for; None for all columns."""
+    from otmoe import load_features
+
     if spec is None:
         return columns
     if columns is not None:
@@ -256,7 +250,7 @@ support = option(
 n_support = option(
     "--n-support",
     type=click.IntRange(min=1),
-    default=N_SUPPORT,
+    default=known.N_SUPPORT,
     show_default=True,
     section="Support",
     help="Support points, at most.",
@@ -278,6 +272,8 @@ def write(
     between: Between | None = None,
 ) -> None:
     """Write a merged model, with or without what each site contributed."""
+    from otmoe import save_model
+
     if model_only:
         shared = None if between is None else replace(between, sites=())
         save_model(result.model, path, about, features, between=shared)
@@ -295,6 +291,8 @@ def shards_of(
     missing: Literal["error", "drop"],
 ) -> Sequence[Shard]:
     """Return the shards that the options about columns and rows ask for."""
+    from otmoe import shards_from
+
     return shards_from(
         list(data),
         target=target,
@@ -308,7 +306,9 @@ def shards_of(
 
 def estimator_of(family: str, **settings: Any) -> DistributedMoE:
     """Return the estimator for what --family says that the target is."""
-    if family == CLASSES:
+    from otmoe import DistributedMoEClassifier, DistributedMoERegressor
+
+    if family == known.CLASSES:
         return DistributedMoEClassifier(**settings)
     return DistributedMoERegressor(family=family, **settings)
 

@@ -10,10 +10,8 @@ from time import perf_counter
 from typing import Any, Literal
 
 import click
-from sklearn.exceptions import ConvergenceWarning
 
-from otmoe.aggregation.support import N_SUPPORT
-from otmoe.cli import options
+from otmoe.cli import known, options
 from otmoe.cli.between import between_lines, between_report
 from otmoe.cli.common import (
     Command,
@@ -30,8 +28,6 @@ from otmoe.cli.common import (
 from otmoe.cli.executors import open_executor
 from otmoe.cli.tables import candidates_of, candidates_tables, experts_table, listed
 from otmoe.cli.words import told, told_by_name
-from otmoe.likelihood.prior import RESTRICTIONS
-from otmoe.text.records import notice_document
 from otmoe.text.sentences import Finding
 
 
@@ -68,7 +64,7 @@ The same data and seed give the same model, whatever the executor and the number
 )
 @option(
     "--personal",
-    type=click.Choice(list(RESTRICTIONS)),
+    type=click.Choice(known.RESTRICTIONS),
     section="Fit",
     help="Fit a model for every shard too, such as a site of --site-column: all may differ, or the "
     "gate or the intercepts alone. The common model is refined first; otmoe personalise and otmoe "
@@ -77,7 +73,7 @@ The same data and seed give the same model, whatever the executor and the number
 @option(
     "--n-support",
     type=click.IntRange(min=1),
-    default=N_SUPPORT,
+    default=known.N_SUPPORT,
     show_default=True,
     section="Fit",
     help="Rows of covariates at which models are compared.",
@@ -122,6 +118,9 @@ def run(
     """
     options.check_where(site_column, cut, executor, address)
     check_output(output, force)
+
+    from sklearn.exceptions import ConvergenceWarning
+
     begin = perf_counter()
     features = options.features_of(spec, columns)
     shards = options.shards_of(data, target, features, weight, site_column, cut, missing)
@@ -168,6 +167,8 @@ def run(
 
 def _report(est: Any, output: Path, seconds: float) -> dict[str, Any]:
     """Return what happened, as it is printed by --json."""
+    from otmoe.text.records import notice_document
+
     aggregation = est.aggregation_
     lost = {site.site: site.lost for site in aggregation.sites}
     return {

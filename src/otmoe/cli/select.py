@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from otmoe import Selection, select_from_messages, select_over_shards
-from otmoe.cli import options
+from otmoe.cli import known, options
 from otmoe.cli.aggregate import support_of
 from otmoe.cli.common import Command, data, option, progress, say, speech
 from otmoe.cli.executors import open_executor
 from otmoe.cli.inbox import open_inbox
 from otmoe.cli.words import told
-from otmoe.selection import CRITERIA
+
+if TYPE_CHECKING:
+    from otmoe import Selection
 
 
 @click.command(
@@ -38,7 +39,7 @@ the number that was chosen.""",
 @options.numbers("Fit")
 @option(
     "--criterion",
-    type=click.Choice(CRITERIA),
+    type=click.Choice(known.CRITERIA),
     default="bic",
     show_default=True,
     section="Fit",
@@ -75,6 +76,8 @@ def select(
     Every shard is fitted once, with the largest number of experts, and the models are merged to
     each number. The shards then return the log-likelihoods of the merged models.
     """
+    from otmoe import select_over_shards
+
     options.check_where(site_column, cut, executor, address)
     features = options.features_of(spec, columns)
     shards = options.shards_of(data, target, features, weight, site_column, cut, missing)
@@ -142,6 +145,8 @@ def elbow(
     model is expected to lose to the sites' own is weighed against its parameters, as BIC does; the
     elbow of the transport objective stands beside it. No site is asked.
     """
+    from otmoe import select_from_messages
+
     messages = open_inbox(files, exclude, skip_bad=False).messages
     X = support_of(messages, support, n_support, missing, seed)
     found = select_from_messages(

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from rich import box
-from rich.table import Table
+if TYPE_CHECKING:
+    from rich.table import Table
 
-from otmoe.aggregation import Aggregation
-from otmoe.model.mixture import MoE
+    from otmoe.aggregation import Aggregation
+    from otmoe.model.mixture import MoE
+
 
 _TERMS = 5  # coefficients that are shown
 
 
 def listed(pairs: Iterable[tuple[str, str]]) -> Table:
     """Return a table of names and what they are."""
+    from rich import box
+    from rich.table import Table
+
     table = Table(box=box.SIMPLE_HEAD, show_header=False)
     for name, value in pairs:
         table.add_row(name, value)
@@ -33,6 +36,9 @@ def table_of(heads: Sequence[str], rows: Iterable[Sequence[str]], words: Any = (
     words : collection of str
         Heads of columns that hold words.
     """
+    from rich import box
+    from rich.table import Table
+
     table = Table(box=box.SIMPLE_HEAD)
     for head in heads:
         table.add_column(head, justify="left" if head in words else "right")
@@ -63,6 +69,8 @@ def candidates_tables(candidates: Sequence[dict[str, Any]]) -> list[Table]:
 
 def experts_table(model: MoE, mass: Sequence[float]) -> Table:
     """Return the experts: mass, variance, first coefficients; by class where there are several."""
+    import numpy as np
+
     terms = model.terms[:_TERMS]
     variance = getattr(model.experts, "var", None)
     several = model.experts.coef.ndim == 3

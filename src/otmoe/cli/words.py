@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 from otmoe.text.notices import Notice
-from otmoe.text.records import notice_document
 from otmoe.text.sentences import Error, Warn
 
 SHELL = {
@@ -44,9 +43,13 @@ def in_shell_words(notice: Notice) -> Notice:
 
 def told(notices: Iterable[Notice]) -> list[dict[str, Any]]:
     """Return notices as --json prints them: code and text each."""
+    from otmoe.text.records import notice_document
+
     return [notice_document(in_shell_words(notice)) for notice in notices]
 
 
 def told_by_name(notices: Mapping[str, Notice]) -> dict[str, dict[str, Any]]:
     """Return notices about sites or shards as --json prints them."""
+    from otmoe.text.records import notice_document
+
     return {name: notice_document(in_shell_words(notice)) for name, notice in notices.items()}

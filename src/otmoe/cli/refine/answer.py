@@ -9,16 +9,10 @@ from typing import Literal
 
 import click
 
-from otmoe import shards_from
 from otmoe.cli import options
 from otmoe.cli.common import Command, check_output, data, option, output, say, warn
 from otmoe.cli.inspect import few_groups, reply_privacy, scatter_words, why_scatter
 from otmoe.cli.parts import parts_of, parts_table, total_of
-from otmoe.data.shards import ROWS_PER_PARAMETER, joined
-from otmoe.data.shards.memory import checked
-from otmoe.documents.request import RefineRequest
-from otmoe.evaluation.prediction import spec_of
-from otmoe.federation.rounds import reply_from
 from otmoe.text.sentences import Warn
 
 
@@ -77,6 +71,14 @@ def answer(
     score and information. No row leaves.
     """
     check_output(output, force)
+
+    from otmoe import shards_from
+    from otmoe.data.shards import ROWS_PER_PARAMETER, joined
+    from otmoe.data.shards.memory import checked
+    from otmoe.documents.request import RefineRequest
+    from otmoe.evaluation.prediction import spec_of
+    from otmoe.federation.rounds import reply_from
+
     begun = perf_counter()
     asked = RefineRequest.load(request)
     shards = shards_from(
