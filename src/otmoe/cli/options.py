@@ -125,7 +125,7 @@ executor = several(
         "--n-jobs",
         type=click.IntRange(min=1),
         section="Where it runs",
-        help="Processes on this machine; by default one per core.",
+        help="Processes on this machine; by default one per core, but one where rows are few.",
     ),
     option(
         "--on-error",
@@ -311,6 +311,15 @@ def estimator_of(family: str, **settings: Any) -> DistributedMoE:
     if family == known.CLASSES:
         return DistributedMoEClassifier(**settings)
     return DistributedMoERegressor(family=family, **settings)
+
+
+def default_jobs(executor: str, shards: Sequence[Shard], experts: int) -> int:
+    """Return how many processes to use where --n-jobs does not say; a cluster has its own."""
+    from loky import cpu_count
+
+    from otmoe.distributed.size import n_jobs_for
+
+    return n_jobs_for(shards, experts) if executor == "local" else int(cpu_count())
 
 
 def check_where(site_column: str | None, cut: Any, executor: str, address: str | None) -> None:

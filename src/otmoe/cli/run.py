@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -138,7 +137,7 @@ def run(
             refine=refine,
             personal=personal,
             executor=pool,
-            n_jobs=n_jobs or os.cpu_count(),
+            n_jobs=n_jobs or options.default_jobs(executor, shards, experts),
             random_state=seed,
         ).fit_shards(shards, retries=retries, timeout=timeout, on_error=on_error, progress=report)
     names = [message.site for message in est.local_models_]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
@@ -85,7 +84,7 @@ def select(
         open_executor(executor, address, n_jobs, retries) as pool,
         progress("shards", quiet, len(shards)) as report,
     ):
-        jobs = n_jobs or os.cpu_count()
+        jobs = n_jobs or options.default_jobs(executor, shards, max(experts))
         found = select_over_shards(
             shards,
             experts,

@@ -36,7 +36,7 @@ from otmoe.text.errors import InvalidInput, InvalidType
 from otmoe.text.notices import Notice
 from otmoe.text.progress import fit_progress
 from otmoe.text.sentences import Error, Warn
-from otmoe.workers.gather import Progress, Workers
+from otmoe.workers.gather import Progress, Workers, kept
 from otmoe.workers.pools import local_workers
 
 
@@ -93,9 +93,9 @@ class DistributedMoE(PersonalMoE, BaseMoE):
             RowsShard(name, X, y, weight, offset, rows[part])
             for name, part in zip(names, parts, strict=True)
         ]
-        workers = self._workers(len(shards))
-        fit = self._fit_all(shards, target, columns, rng, workers)
-        fit, said = self._personal_of(shards, fit, target, workers)
+        with kept(self._workers(len(shards))) as workers:
+            fit = self._fit_all(shards, target, columns, rng, workers)
+            fit, said = self._personal_of(shards, fit, target, workers)
         trouble = [*self._shared_ids, *said]
         if self._sites is None and len(shards) < self.n_shards:
             trouble.append(Warn.FEWER_SHARDS(shards=len(shards), wanted=self.n_shards))
@@ -211,11 +211,11 @@ class DistributedMoE(PersonalMoE, BaseMoE):
         if not shards:
             raise InvalidInput(Error.NO_SHARDS)
         self._names_from(shards[0])
-        workers = self._workers(len(shards), retries, timeout)
-        target = self._target_of(shards, workers, on_error)
-        columns, rng = self._gate_columns(), generator(self.random_state)
-        fit = self._fit_all(shards, target, columns, rng, workers, progress, on_error)
-        fit, said = self._personal_of(shards, fit, target, workers, groups)
+        with kept(self._workers(len(shards), retries, timeout)) as workers:
+            target = self._target_of(shards, workers, on_error)
+            columns, rng = self._gate_columns(), generator(self.random_state)
+            fit = self._fit_all(shards, target, columns, rng, workers, progress, on_error)
+            fit, said = self._personal_of(shards, fit, target, workers, groups)
         self._keep_distributed(fit, [*ids_among(shards[0].features), *said], stacklevel=3)
         return self
 
@@ -252,14 +252,15 @@ class DistributedMoE(PersonalMoE, BaseMoE):
         """
         check_is_fitted(self)
         shards = list(shards)
-        return inference_shards(
-            shards,
-            self.model_,
-            ridge=Ridge.of(self.model_.experts, self.alpha, self.expert_alpha),
-            kind=kind,
-            groups=groups,
-            workers=self._workers(len(shards), retries, timeout),
-        )
+        with kept(self._workers(len(shards), retries, timeout)) as workers:
+            return inference_shards(
+                shards,
+                self.model_,
+                ridge=Ridge.of(self.model_.experts, self.alpha, self.expert_alpha),
+                kind=kind,
+                groups=groups,
+                workers=workers,
+            )
 
     def _known_inference(self) -> Inference:
         return self.aggregation_.inference()
