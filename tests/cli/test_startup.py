@@ -11,6 +11,7 @@ import otmoe
 from otmoe.aggregation import METHODS
 from otmoe.aggregation.support import N_SUPPORT
 from otmoe.cli import known
+from otmoe.data.features import MAX_LEVELS
 from otmoe.documents.message_record import MOST_SHARED
 from otmoe.likelihood.prior import RESTRICTIONS
 from otmoe.model.target import CLASSES, regression_families
@@ -63,7 +64,7 @@ def test_the_choices_of_the_help_are_those_of_the_package():
     assert known.RESTRICTIONS == tuple(RESTRICTIONS)
     assert known.CRITERIA == CRITERIA
     assert (known.N_SUPPORT, known.MOST_SHARED) == (N_SUPPORT, MOST_SHARED)
-    assert known.CLASSES == CLASSES
+    assert (known.CLASSES, known.MAX_LEVELS) == (CLASSES, MAX_LEVELS)
 
 
 def test_type_checkers_and_the_interpreter_find_the_same_names_in_the_same_places():

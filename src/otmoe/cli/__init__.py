@@ -17,6 +17,7 @@ from otmoe.cli import (
     run,
     select,
     simulate,
+    survey,
 )
 from otmoe.cli.common import Commands
 
@@ -53,6 +54,7 @@ def main() -> None:
 
 for _command in (
     simulate.simulate,
+    survey.survey,
     features.features,
     run.run,
     select.select,

@@ -10,7 +10,6 @@ import click
 from otmoe.cli import between, options
 from otmoe.cli.common import NAMED, Command, data, option, progress, say, speech, warn
 from otmoe.cli.tables import listed, table_of
-from otmoe.text.sentences import Warn
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -68,6 +67,7 @@ def evaluate(
     larger than memory. For numbers: RMSE, MAE and R², the share of the variance explained; for
     counts the deviance as well; for classes the accuracy and the log loss.
     """
+    from otmoe.data.shards import rows_dropped
     from otmoe.documents.files import load_model_file
     from otmoe.evaluation.files import evaluate_files
 
@@ -85,7 +85,7 @@ def evaluate(
             progress=report,
         )
     if found.dropped:
-        warn(Warn.ROWS_DROPPED(rows=found.dropped))
+        warn(rows_dropped(found.dropped, found.total.n_rows, found.missing))
     total = found.total
     said: dict[str, Any] = {
         "command": "evaluate",

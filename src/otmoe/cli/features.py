@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from otmoe.cli import options
+from otmoe.cli import known, options
 from otmoe.cli.common import Command, Names, check_output, data, option, output, say, usage
 from otmoe.text.sentences import Error
 
@@ -21,14 +21,14 @@ Example:
 Look at the file before you use it: a level that is in no sampled row is not in it.""",
 )
 @data
-@options.target("The response, which is no feature.")
+@option("--target", metavar="COLUMN", section="Columns", help="The response, no feature.")
 @option("--weight", metavar="COLUMN", section="Columns", help="Case weights, no feature either.")
 @option("--site-column", metavar="COLUMN", section="Columns", help="The site, no feature either.")
 @option(
     "--columns",
     type=Names(),
     section="Columns",
-    help="The features, in order; by default all other columns.",
+    help="The features, in order; by default all but those above, which need not be named then.",
 )
 @option(
     "--center",
@@ -39,20 +39,22 @@ Look at the file before you use it: a level that is in no sampled row is not in 
 @option(
     "--max-levels",
     type=click.IntRange(min=2),
-    default=50,
+    default=known.MAX_LEVELS,
     show_default=True,
     section="Encoding",
     help="Refuse a category with more.",
 )
+@options.sep
 @output("File to write, JSON.")
 def features(
     data: tuple[str, ...],
-    target: str,
+    target: str | None,
     weight: str | None,
     site_column: str | None,
     columns: list[str] | None,
     center: bool,
     max_levels: int,
+    sep: str | None,
     output: Path,
     force: bool,
     as_json: bool,
@@ -63,16 +65,24 @@ def features(
     Numbers, true and false stay numbers; text becomes a category.
     """
     check_output(output, force)
+    if columns is None and target is None:
+        raise usage(Error.SHELL_TARGET_OR_COLUMNS)
+    roles = {name for name in (target, weight, site_column) if name is not None}
+    if columns is not None and roles & set(columns):
+        raise usage(Error.SHELL_ROLES)
 
     from otmoe import FeatureSpec
     from otmoe.data.shards import sample_rows
+    from otmoe.data.shards.files import find
+    from otmoe.data.shards.memory import default_columns
+    from otmoe.data.shards.partitions import partitions_of
+    from otmoe.data.tables import check_names
 
-    sample = sample_rows(data)
-    roles = {target, weight, site_column}
+    sample = sample_rows(data, sep=sep)
+    check_names(sorted(roles), sample.column_names)
     if columns is None:
-        columns = [name for name in sample.column_names if name not in roles]
-    elif roles & set(columns):
-        raise usage(Error.SHELL_ROLES)
+        folders = partitions_of(find(data)[0])
+        columns = default_columns(sample.column_names, {*roles, *folders})
     spec = FeatureSpec.from_sample(sample, columns, center=center, max_levels=max_levels)
     spec.save(output)
     report = {

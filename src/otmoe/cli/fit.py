@@ -57,7 +57,9 @@ their new messages describe the same one.""",
 @options.weight
 @options.spec
 @options.columns
+@options.max_levels
 @options.missing()
+@options.sep
 @option(
     "--site", metavar="NAME", required=True, section="Message", help="Name of the site, as sent."
 )
@@ -109,7 +111,9 @@ def fit(
     weight: str | None,
     spec: str | None,
     columns: list[str] | None,
+    max_levels: int,
     missing: Literal["error", "drop"],
+    sep: str | None,
     site: str,
     sketch: bool,
     grams: bool,
@@ -136,7 +140,7 @@ def fit(
 
     from otmoe import shards_from
     from otmoe.data.features import FeatureSpec
-    from otmoe.data.shards import joined
+    from otmoe.data.shards import joined, rows_dropped
     from otmoe.data.shards.memory import checked
     from otmoe.distributed.task import Task, fit_local
     from otmoe.documents.compatible import check_compatible
@@ -167,7 +171,13 @@ def fit(
         raise usage(Error.SHELL_EXPERTS)
     name = checked(site)
     shards = shards_from(
-        list(data), target=target, features=features, weight=weight, missing=missing
+        list(data),
+        target=target,
+        features=features,
+        weight=weight,
+        missing=missing,
+        max_levels=max_levels,
+        sep=sep,
     )
     shard = joined(shards, name)
     response = Target(family)
@@ -201,7 +211,7 @@ def fit(
     parts = parts_of(message.document())
     size = output.stat().st_size
     if done.dropped:
-        warn(Warn.ROWS_DROPPED(rows=done.dropped))
+        warn(rows_dropped(done.dropped, done.n_rows, done.missing))
     if not message.converged:
         warn(Warn.SHELL_STOPPED(status=str(message.status)))
     for words in message.warnings:

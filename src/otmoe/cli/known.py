@@ -21,6 +21,8 @@ METHODS = (
 RESTRICTIONS = ("auto", "gate", "intercepts")
 CRITERIA = ("bic", "icl", "expected_bic", "elbow")
 N_SUPPORT = 4000
+MAX_LEVELS = 50
+LEAST = 10
 MOST_SHARED = 10_000
 CLASSES = "classes"
 

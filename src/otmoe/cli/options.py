@@ -35,6 +35,19 @@ class Cut(click.ParamType):
         return self.fail(f"{value!r}: give file, row-group or a number of shards.", param, ctx)
 
 
+class Separator(click.ParamType):
+    """One character; tab may be written out."""
+
+    name = "character"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> str:
+        """Return the character."""
+        found = {"tab": "\t", "\\t": "\t"}.get(value, value)
+        if len(found) != 1:
+            self.fail(f"{value!r}: give one character, or tab.", param, ctx)
+        return str(found)
+
+
 class Family(click.ParamType):
     """What the response is; families may be added while the command is there."""
 
@@ -87,6 +100,21 @@ columns = option(
     type=Names(),
     section="Columns",
     help="The features instead; by default all other columns.",
+)
+max_levels = option(
+    "--max-levels",
+    type=click.IntRange(min=2),
+    default=known.MAX_LEVELS,
+    show_default=True,
+    section="Columns",
+    help="Refuse a column of text with more values; --features knows better.",
+)
+sep = option(
+    "--sep",
+    type=Separator(),
+    section="Rows",
+    help="What separates columns of CSV; by default comma, semicolon, tab or bar, as the header "
+    "has it.",
 )
 site_column = option(
     "--site-column",
@@ -289,6 +317,8 @@ def shards_of(
     site_column: str | None,
     cut: Any,
     missing: Literal["error", "drop"],
+    max_levels: int = known.MAX_LEVELS,
+    sep: str | None = None,
 ) -> Sequence[Shard]:
     """Return the shards that the options about columns and rows ask for."""
     from otmoe import shards_from
@@ -301,6 +331,8 @@ def shards_of(
         site_column=site_column,
         cut=cut or "file",
         missing=missing,
+        max_levels=max_levels,
+        sep=sep,
     )
 
 

@@ -87,6 +87,7 @@ def personalise(
 
     from otmoe import save_model
     from otmoe.aggregation.record import finite
+    from otmoe.data.shards import rows_dropped
     from otmoe.distributed.task import read, rows_in
     from otmoe.documents.files import load_model_file
     from otmoe.evaluation.prediction import spec_of
@@ -118,7 +119,7 @@ def personalise(
     }
     save_model(fit.model, output, about, file.features)
     if found.dropped:
-        warn(Warn.ROWS_DROPPED(rows=found.dropped))
+        warn(rows_dropped(found.dropped, len(rows), found.missing))
     if not fit.converged:
         warn(Warn.SHELL_PERSONAL_STOPPED())
     if not moved:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 from time import perf_counter
 from typing import Any, Literal
 
@@ -27,7 +28,11 @@ from otmoe.cli.common import (
 from otmoe.cli.executors import open_executor
 from otmoe.cli.tables import candidates_of, candidates_tables, experts_table, listed
 from otmoe.cli.words import told, told_by_name
-from otmoe.text.sentences import Finding
+from otmoe.text.notices import Notice
+from otmoe.text.sentences import Finding, Warn
+
+ENOUGH = 10
+"""Rows per parameter below which shards are called small."""
 
 
 @click.command(
@@ -47,8 +52,10 @@ The same data and seed give the same model, whatever the executor and the number
 @options.site_column
 @options.spec
 @options.columns
+@options.max_levels
 @options.cut
 @options.missing()
+@options.sep
 @options.experts
 @options.family("Fit")
 @options.method("Fit", more=("em",))
@@ -88,8 +95,10 @@ def run(
     site_column: str | None,
     spec: str | None,
     columns: list[str] | None,
+    max_levels: int,
     cut: Any,
     missing: Literal["error", "drop"],
+    sep: str | None,
     experts: int,
     family: str,
     method: str,
@@ -122,7 +131,9 @@ def run(
 
     begin = perf_counter()
     features = options.features_of(spec, columns)
-    shards = options.shards_of(data, target, features, weight, site_column, cut, missing)
+    shards = options.shards_of(
+        data, target, features, weight, site_column, cut, missing, max_levels, sep
+    )
     with (
         open_executor(executor, address, n_jobs, retries) as pool,
         progress("shards", quiet, len(shards)) as report,
@@ -158,10 +169,20 @@ def run(
     merged = replace(merged, left_out={**merged.left_out, **failed}, warnings=est.warnings_)
     between = getattr(est, "between_", None)
     options.write(merged, output, about, est.features_, model_only, between)
-    for notice in est.warnings_:
+    for notice in (*est.warnings_, *_small(est, site_column)):
         warn(notice)
     found = _report(est, output, perf_counter() - begin)
     say(found, as_json, quiet, *_shown(est, found))
+
+
+def _small(est: Any, site_column: str | None) -> tuple[Notice, ...]:
+    """Say whether shards are so small that cutting the rows otherwise would help."""
+    rows = median(message.n_samples for message in est.local_models_)
+    parameters = est.model_.n_parameters
+    if site_column is not None or len(est.local_models_) < 2 or rows >= ENOUGH * parameters:
+        return ()
+    fewer = max(int(len(est.local_models_) * rows / (ENOUGH * parameters)), 1)
+    return (Warn.SHELL_SMALL_SHARDS(rows=rows, parameters=parameters, fewer=fewer),)
 
 
 def _report(est: Any, output: Path, seconds: float) -> dict[str, Any]:

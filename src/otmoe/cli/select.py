@@ -33,8 +33,10 @@ the number that was chosen.""",
 @options.site_column
 @options.spec
 @options.columns
+@options.max_levels
 @options.cut
 @options.missing()
+@options.sep
 @options.numbers("Fit")
 @option(
     "--criterion",
@@ -55,8 +57,10 @@ def select(
     site_column: str | None,
     spec: str | None,
     columns: list[str] | None,
+    max_levels: int,
     cut: Any,
     missing: Literal["error", "drop"],
+    sep: str | None,
     experts: list[int],
     criterion: str,
     family: str,
@@ -79,7 +83,9 @@ def select(
 
     options.check_where(site_column, cut, executor, address)
     features = options.features_of(spec, columns)
-    shards = options.shards_of(data, target, features, weight, site_column, cut, missing)
+    shards = options.shards_of(
+        data, target, features, weight, site_column, cut, missing, max_levels, sep
+    )
     with (
         open_executor(executor, address, n_jobs, retries) as pool,
         progress("shards", quiet, len(shards)) as report,

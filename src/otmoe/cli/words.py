@@ -30,6 +30,14 @@ SHELL = {
     Error.NO_SPREAD.code: "how sites differ cannot be said: {sites} sent no scatter of scores; "
     "start again from the refined model, and have them answer with --scatter (or --groups), or "
     "leave them out (--exclude).",
+    Error.ONE_COLUMN.code: "there is no column {column!r}, and the only one is {only!r}: another "
+    "character than those that otmoe looks for (comma, semicolon, tab, bar) separates the columns; "
+    "give it by --sep.",
+    Error.ROWS_LEFT.code: "{dropped:,} of {total:,} rows were dropped because a value is missing"
+    "{columns}, and {rows:,} are left for {experts} experts; name the features without these "
+    "columns by --columns, or fill the gaps.",
+    Warn.INDEX_LEFT_OUT.code: "column {column!r} looks like the index of a data frame and is no "
+    "feature; name it in --columns to use it.",
     Error.TARGET_IS_TEXT.code: "the target holds text; give numbers, or fit it with "
     "--family classes.",
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -58,6 +59,10 @@ class DistributedFit:
         Rows fitted.
     dropped : int
         Rows left out because a value is missing.
+    missing : mapping of int
+        Rows in which a column is missing, by its name, where some were left out.
+    empty : tuple of str
+        Shards that have no rows, and were skipped.
     timings : dict
         Seconds on the clock by stage: `search`, `fits`, `aggregation`, `refine`, and `total`.
     """
@@ -71,6 +76,8 @@ class DistributedFit:
     n_rows: int = 0
     dropped: int = 0
     timings: Mapping[str, float] = field(default_factory=dict, repr=False)
+    missing: Mapping[str, int] = field(default_factory=dict, repr=False)
+    empty: tuple[str, ...] = ()
 
 
 def fit_shards(
@@ -150,7 +157,7 @@ def fit_shards(
     tasks = [replace(task, options={**task.options, **local}) for task in tasks]
     clock.lap("search")
     # 2) every shard from there; then what stands out, by a search of its own
-    tasks, fits, failures = _fit_once(plan, tasks, progress)
+    tasks, fits, failures, empty = _fit_once(plan, tasks, progress)
     fits, refitted = searched_again(tasks, fits, plan.run)
     left_out = _left_out(fits)
     clock.lap("fits")
@@ -187,6 +194,8 @@ def fit_shards(
         sum(fit.n_rows for fit in fits),
         sum(fit.dropped for fit in fits),
         {**clock.laps, "total": sum(clock.laps.values())},
+        sum((Counter(fit.missing) for fit in fits), Counter()),
+        empty,
     )
 
 
@@ -297,13 +306,16 @@ def _tasks(
 
 def _fit_once(
     plan: _Plan, tasks: Sequence[Task], progress: Progress | None
-) -> tuple[list[Task], list[LocalFit], list[Failure]]:
-    """Return the fits that were done, their tasks, and those that failed."""
+) -> tuple[list[Task], list[LocalFit], list[Failure], tuple[str, ...]]:
+    """Return the fits that were done with their tasks, those that failed, those without rows."""
     found, failures = plan.gather(tasks, progress)
+    empty = tuple(f.name for f in failures if f.cause.code == Error.NO_ROWS.code)
+    if len(empty) < len(tasks):
+        failures = [failure for failure in failures if failure.name not in empty]
     done = [(task, fit) for task, fit in zip(tasks, found, strict=True) if fit is not None]
     if failures and (plan.on_error == "raise" or not done):
         raise TasksFailed(failures)
-    return [task for task, _ in done], [fit for _, fit in done], failures
+    return [task for task, _ in done], [fit for _, fit in done], failures, empty
 
 
 def _left_out(fits: Sequence[LocalFit]) -> dict[str, Notice]:

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from otmoe.aggregation import Aggregation
 from otmoe.arrays.numerics import Array, to_numpy
 from otmoe.data.identifiers import ids_among
-from otmoe.data.shards import RowsShard, Shard, split
+from otmoe.data.shards import RowsShard, Shard, rows_dropped, split
 from otmoe.data.shards.memory import checked, numbered
 from otmoe.distributed.fit import METHODS_OF_SHARDS, DistributedFit, fit_shards
 from otmoe.distributed.passes import inference_shards
@@ -307,7 +307,11 @@ class DistributedMoE(PersonalMoE, BaseMoE):
             facts = {"name": failure.name, "cause": failure.cause}
             found.append(Warn.SHARD_FAILED(sites=(failure.name,), **facts))
         if fit.dropped:
-            found.append(Warn.ROWS_DROPPED(rows=fit.dropped))
+            found.append(rows_dropped(fit.dropped, fit.n_rows, fit.missing))
+        if fit.empty:
+            total = len(fit.local_models) + len(fit.failures) + len(fit.empty)
+            facts = {"count": len(fit.empty), "total": total, "name": fit.empty[0]}
+            found.append(Warn.EMPTY_SHARDS(sites=fit.empty, **facts))
         for name, why in aggregation.left_out.items():
             found.append(Warn.SHARD_LEFT_OUT(sites=(name,), name=name, why=why))
         stopped = [m.site for m in fit.local_models if not m.converged]

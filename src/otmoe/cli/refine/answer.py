@@ -73,7 +73,7 @@ def answer(
     check_output(output, force)
 
     from otmoe import shards_from
-    from otmoe.data.shards import ROWS_PER_PARAMETER, joined
+    from otmoe.data.shards import ROWS_PER_PARAMETER, joined, rows_dropped
     from otmoe.data.shards.memory import checked
     from otmoe.documents.request import RefineRequest
     from otmoe.evaluation.prediction import spec_of
@@ -103,7 +103,7 @@ def answer(
     elif scatter is None and (sandwich or groups is not None):
         warn(Warn.SHELL_SANDWICH_UNASKED())
     if rows.dropped:
-        warn(Warn.ROWS_DROPPED(rows=rows.dropped))
+        warn(rows_dropped(rows.dropped, len(rows.y), rows.missing))
     report = {
         "command": "refine answer",
         "output": str(output),

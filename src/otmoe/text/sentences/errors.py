@@ -170,8 +170,8 @@ class Error(Sentence):
         "column {column!r}, the target, holds {kind}; give numbers, or text for a classifier."
     )
     FILE_KIND = (
-        "{path} is neither Parquet nor CSV: its name ends in none of {endings}; rename or "
-        "convert it."
+        "{path} is no Parquet, CSV, Feather or Arrow file: its name ends in none of {endings}; "
+        "rename or convert it."
     )
     NO_FILES = "data is an empty list; give at least one file."
     FOLDER_EMPTY = "the folder {folder} has no data files, whose names end in {endings}; check it."
@@ -218,10 +218,19 @@ class Error(Sentence):
         "column {column!r} holds {kind} where numbers are meant; fix the column, or make it a "
         "category in the features."
     )
-    NO_COLUMN = "there is no column {column!r}; there are {columns}."
+    NO_COLUMN = "there is no column {column!r}; {hint}there are {columns}."
+    ONE_COLUMN = (
+        "there is no column {column!r}, and the only one is {only!r}: another character than those "
+        "that otmoe looks for (comma, semicolon, tab, bar) separates the columns; give it as sep."
+    )
+    STRAY_MARK = (
+        "column {column!r} holds numbers, but {mark!r} in some rows: leave these cells empty, so "
+        "that they count as missing."
+    )
     COLUMN_TWICE = "there are two columns {column!r}; rename or remove one."
     TABLE_UNREADABLE = "the table cannot be read: {reason}."
     NOT_A_CATEGORY = "column {column!r} holds {kind} where a category is meant; turn it into text."
+    KINDS_DIFFER = "column {column!r} holds {kind} where other files hold {other}; make them agree."
     FRACTIONS = (
         "column {column!r} holds fractions where a category is meant; fix the column, or make it "
         "a number in the features."
@@ -538,6 +547,10 @@ class Error(Sentence):
     NODE_LATE = "no reply within {seconds:g} s"
     NODE_RENAMED = "calls itself {site}, and was {before} before"
     NO_ROWS = "it has no rows; leave it out."
+    ROWS_LEFT = (
+        "{dropped:,} of {total:,} rows were dropped because a value is missing{columns}, and "
+        "{rows:,} are left for {experts} experts; leave these columns out, or fill the gaps."
+    )
     NO_OPTION = "there is no option {option}; remove it."
     METHOD_UNKNOWN = "`method` is {value}; choose one of {choices}."
     FEATURES_FILE = "`features` has to name a file that `otmoe features` wrote."
@@ -741,6 +754,7 @@ class Error(Sentence):
     )
     SHELL_EXCLUDE_UNKNOWN = "--exclude {site}: no message is from that site; there are {sites}."
     SHELL_FEATURES_OR_COLUMNS = "give --features or --columns, not both."
+    SHELL_TARGET_OR_COLUMNS = "say which columns are features: all but --target, or --columns."
     SHELL_NO_COLUMNS = "{file} says nothing about columns; name them by --columns."
     SHELL_SITE_OR_CUT = "with --site-column the sites are the shards; leave out --cut."
     SHELL_ADDRESS = "--address is of a cluster; give --executor dask or ray as well."
