@@ -226,7 +226,8 @@ def test_dropped_rows_are_counted(whole):
     fails("fit", *args, code="column_missing", column="x1", count=1, rows=900)
     result = fine("fit", *args, "--missing", "drop")
     assert json.loads(result.stdout)["dropped"] == 1
-    assert f"warning: {Warn.ROWS_DROPPED(rows=1)}" in result.stderr
+    said = Warn.ROWS_DROPPED(rows=1, total=900, columns=" (x1 in 1)")
+    assert f"warning: {said}" in result.stderr
 
 
 def test_more_starts_are_passed_on(sent, monkeypatch):

@@ -26,6 +26,7 @@ from otmoe.cli.common import (
 )
 from otmoe.cli.inspect import privacy, shared_rows
 from otmoe.cli.parts import parts_of, parts_table, total_of
+from otmoe.cli.remembered import Remembered, absolute
 from otmoe.cli.words import told
 from otmoe.text.progress import fit_progress
 from otmoe.text.sentences import Error, Warn
@@ -208,6 +209,7 @@ def fit(
         )
     message = done.message
     message.save(output)
+    Remembered(name, target, absolute(data), weight, missing, sep).save(output)
     parts = parts_of(message.document())
     size = output.stat().st_size
     if done.dropped:

@@ -5,34 +5,47 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
-from typing import Literal
+from typing import Literal, cast
 
 import click
 
 from otmoe.cli import options
-from otmoe.cli.common import Command, check_output, data, option, output, say, warn
+from otmoe.cli.common import Command, check_output, option, output, say, usage, warn
 from otmoe.cli.inspect import few_groups, reply_privacy, scatter_words, why_scatter
 from otmoe.cli.parts import parts_of, parts_table, total_of
-from otmoe.text.sentences import Warn
+from otmoe.cli.remembered import recalled
+from otmoe.text.sentences import Error, Warn
 
 
 @click.command(
     cls=Command,
     epilog="""\b
 Example:
+  otmoe refine answer round1.request.json --fit lyon.moe.json -o lyon.round1.reply.json
   otmoe refine answer round1.request.json lyon.parquet --target y --site Lyon \\
       -o lyon.round1.reply.json
   otmoe inspect lyon.round1.reply.json
 
-Give the rows, the weights and the name of the site's fit. Look at the reply before you send it.
+Rows, weights and name have to be those of the site's fit: --fit takes them from the file
+lyon.moe.json.local, which `otmoe fit` wrote beside the message. Look at the reply before you send
+it.
 
 A request may ask for the scatter of the scores: for standard errors by the sandwich, or to learn
 how sites differ. It gets that only from a site that gives --scatter, or --groups where rows belong
 together: one more matrix, without any label.""",
 )
 @click.argument("request", type=click.Path(path_type=Path))
-@data
-@options.target()
+@click.argument("data", nargs=-1, metavar="[DATA...]")
+@option(
+    "--fit",
+    "message",
+    type=click.Path(path_type=Path),
+    metavar="MESSAGE",
+    section="Columns",
+    help="The site's message: take --target, --weight, --missing, --sep, --site and DATA from its "
+    "fit, where they are not given.",
+)
+@option("--target", metavar="COLUMN", section="Columns", help="The response.")
 @options.weight
 @option(
     "--groups",
@@ -40,8 +53,14 @@ together: one more matrix, without any label.""",
     section="Columns",
     help="Labels of rows that belong together, such as a patient's: send the scatter by group.",
 )
-@options.missing()
-@option("--site", metavar="NAME", required=True, section="Reply", help="Name of the site, as sent.")
+@option(
+    "--missing",
+    type=click.Choice(["error", "drop"]),
+    section="Rows",
+    help="Rows with missing values: refuse them (the default), or leave them out.",
+)
+@options.sep
+@option("--site", metavar="NAME", section="Reply", help="Name of the site, as sent.")
 @option(
     "--sandwich",
     "--scatter",
@@ -54,11 +73,13 @@ together: one more matrix, without any label.""",
 def answer(
     request: Path,
     data: tuple[str, ...],
-    target: str,
+    message: Path | None,
+    target: str | None,
     weight: str | None,
     groups: str | None,
-    missing: Literal["error", "drop"],
-    site: str,
+    missing: Literal["error", "drop"] | None,
+    sep: str | None,
+    site: str | None,
     sandwich: bool,
     output: Path,
     force: bool,
@@ -71,6 +92,15 @@ def answer(
     score and information. No row leaves.
     """
     check_output(output, force)
+    if message is not None:
+        known = recalled(message)
+        data, target = data or known.data, target or known.target
+        weight, site, sep = weight or known.weight, site or known.site, sep or known.sep
+        missing = missing or cast(Literal["error", "drop"], known.missing)
+    for lacking, value in {"DATA": data, "--target": target, "--site": site}.items():
+        if not value:
+            raise usage(Error.SHELL_ANSWER_LACKS, lacking=lacking)
+    assert site is not None
 
     from otmoe import shards_from
     from otmoe.data.shards import ROWS_PER_PARAMETER, joined, rows_dropped
@@ -86,7 +116,8 @@ def answer(
         target=target,
         features=spec_of(asked.model, asked.features),
         weight=weight,
-        missing=missing,
+        missing=missing or "error",
+        sep=sep,
     )
     shard = replace(joined(shards, checked(site)), groups=groups)
     reply, rows = reply_from(asked, shard, sandwich=sandwich)

@@ -755,6 +755,14 @@ class Error(Sentence):
     SHELL_EXCLUDE_UNKNOWN = "--exclude {site}: no message is from that site; there are {sites}."
     SHELL_FEATURES_OR_COLUMNS = "give --features or --columns, not both."
     SHELL_TARGET_OR_COLUMNS = "say which columns are features: all but --target, or --columns."
+    SHELL_NOT_REMEMBERED = (
+        "there is no {local} beside {file}: it stays where `otmoe fit` wrote it; give --target, "
+        "--site and the rows instead."
+    )
+    SHELL_LOCAL_WRONG = (
+        "{file} cannot be read ({reason}); give --target, --site and the rows instead of --fit."
+    )
+    SHELL_ANSWER_LACKS = "{lacking} is missing: give it, or the site's message by --fit."
     SHELL_NO_COLUMNS = "{file} says nothing about columns; name them by --columns."
     SHELL_SITE_OR_CUT = "with --site-column the sites are the shards; leave out --cut."
     SHELL_ADDRESS = "--address is of a cluster; give --executor dask or ray as well."
