@@ -31,7 +31,6 @@ from otmoe import (
 )
 from otmoe.cli import main
 from otmoe.likelihood.fit import em
-from otmoe.text.sentences import Warn
 
 pytestmark = pytest.mark.usefixtures("own_folder")
 
@@ -324,7 +323,7 @@ def test_dropped_rows_are_counted_and_said(folder):
     column("x1", lambda n: [None, *np.linspace(-1, 1, n - 1)])(pq.read_table("data/part-1.parquet"))
     result = fine("run", "data", "--missing", "drop", "--json", *RUN)
     assert json.loads(result.stdout)["dropped"] == 1
-    assert f"warning: {Warn.ROWS_DROPPED(rows=1)}" in result.stderr
+    assert "warning: 1 of " in result.stderr and "(x1 in 1)" in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -185,7 +185,7 @@ def fit_shards(
         aggregation = _refined(plan, rest, aggregation, refine)
     clock.lap("refine")
     return DistributedFit(
-        replace(aggregation, left_out=left_out),
+        replace(aggregation, left_out=left_out, brought=sum(len(fit.support) for fit in fits)),
         tuple(fit.message for fit in fits),
         np.array([fit.seconds for fit in fits]),
         start,

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import validate_data
 
 from otmoe.arrays.numerics import Array, to_numpy
+from otmoe.data.features import FeatureSpec
 from otmoe.data.identifiers import shared_ids
 from otmoe.estimators.fitted import FittedMoE
+from otmoe.estimators.frames import encoded, has_words
 from otmoe.likelihood.fit import Fit, em
 from otmoe.model.mixture import MoE
 from otmoe.model.target import Target
@@ -28,9 +30,6 @@ from otmoe.text.errors import InvalidInput
 from otmoe.text.notices import Notice, OtmoeWarning
 from otmoe.text.progress import fit_progress
 from otmoe.text.sentences import Error, Warn
-
-if TYPE_CHECKING:
-    pass
 
 
 class FitWarning(OtmoeWarning, ConvergenceWarning):
@@ -112,11 +111,21 @@ class BaseMoE(FittedMoE):
     def _check_training(self, X: Any, y: Any, **options: Any) -> tuple[Array, Array]:
         self._check_parameters()
         self._shared_ids = shared_ids(X)
+        X = self._with_features(X)
         try:
             X, y = validate_data(self, X, y, dtype=float_types(X), **options)
         except ValueError as error:
             raise explained(error, X) from error
         return X, y
+
+    def _with_features(self, X: Any) -> Any:
+        """Return a frame with text or categories as features, and remember how; others as is."""
+        if hasattr(self, "features_"):
+            delattr(self, "features_")
+        if not has_words(X):
+            return X
+        self.features_: FeatureSpec = FeatureSpec.from_sample(X)
+        return encoded(X, self.features_)
 
     def _gate_columns(self) -> tuple[int, ...] | None:
         """Translate `gate_features` to columns of the design."""
@@ -133,6 +142,11 @@ class BaseMoE(FittedMoE):
             if isinstance(feature, str):
                 if not names:
                     raise InvalidInput(Error.GATE_FEATURE_UNNAMED, name=feature)
+                spec = getattr(self, "features_", None)
+                if spec is not None and feature in spec.names and feature not in names:
+                    column = spec.columns[spec.names.index(feature)]
+                    columns |= {names.index(name) + 1 for name in column.feature_names}
+                    continue
                 if feature not in names:
                     raise InvalidInput(Error.GATE_FEATURE_NAME, name=feature, columns=names)
                 columns.add(names.index(feature) + 1)

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from otmoe.arrays.numerics import Array, namespace, to_numpy
 from otmoe.data.identifiers import shared_ids
 from otmoe.documents.message import LocalModel
+from otmoe.estimators.frames import encoded, wants_encoding
 from otmoe.inference import (
     Inference,
     Kind,
@@ -23,6 +24,8 @@ from otmoe.inference import (
     observed_inference,
 )
 from otmoe.likelihood.fit import Fit
+from otmoe.likelihood.grams import Grams
+from otmoe.likelihood.rows import Rows
 from otmoe.model.mixture import MoE
 from otmoe.text.arguments import as_table, check_offset, check_weight, explained, float_types
 from otmoe.text.errors import InferenceError, InvalidInput
@@ -41,6 +44,9 @@ class FittedMoE(BaseEstimator):
     def _check_rows(self, X: Any) -> Array:
         """Validate rows to be predicted or scored."""
         check_is_fitted(self)
+        spec = getattr(self, "features_", None)
+        if spec is not None and wants_encoding(X, spec):
+            X = encoded(X, spec)
         try:
             return validate_data(self, X, dtype=float_types(X), reset=False)
         except ValueError as error:
@@ -223,7 +229,10 @@ class FittedMoE(BaseEstimator):
         *,
         sketch: bool | int = False,
         share: int = 0,
+        grams: bool = False,
+        y: Any = None,
         sample_weight: Any = None,
+        offset: Any = None,
         random_state: Any = 0,
     ) -> LocalModel:
         """Return all that this site sends, to be saved or merged with others.
@@ -241,8 +250,13 @@ class FittedMoE(BaseEstimator):
             drawn at which models are compared; or of how many components at most, instead of four.
         share : int
             Number of rows of X to send for the same purpose, drawn at random.
-        sample_weight : array-like of shape (n,), optional
-            The weights of the fit, for the sketch.
+        grams : bool
+            Whether to send sums of products of the covariates, expert by expert, for
+            ``method="gram"`` and "auto"; it needs X and y.
+        y : array-like of shape (n,), optional
+            The target of the fit, for the Grams.
+        sample_weight, offset : array-like of shape (n,), optional
+            Those of the fit, for the sketch and the Grams.
         random_state : int, Generator or None
 
         Returns
@@ -253,13 +267,23 @@ class FittedMoE(BaseEstimator):
         if not hasattr(self, "fit_"):
             raise InvalidInput(Error.NO_FIT_TO_SEND)
         names, classes = self.model_.feature_names, self.model_.classes
-        message = LocalModel.from_fit(self.fit_, site, names, classes)
-        if not (sketch or share):
+        features = getattr(self, "features_", None)
+        message = LocalModel.from_fit(self.fit_, site, names, classes, features=features)
+        if not (sketch or share or grams):
             return message
         if X is None:
             raise InvalidInput(Error.X_MISSING)
+        X = self._check_rows(X)
+        if grams:
+            if y is None:
+                raise InvalidInput(Error.Y_MISSING)
+            weight, known = check_weight(sample_weight, X), check_offset(offset, X)
+            rows = Rows(X, self._check_target(y, X), weight, known)
+            message = replace(message, grams=Grams.of(self.fit_.model, rows))
+        if not (sketch or share):
+            return message
         return message.with_support(
-            self._check_rows(X),
+            X,
             sketch=sketch,
             share=share,
             sample_weight=sample_weight,
