@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from otmoe.estimators import (
         DistributedMoEClassifier,
         DistributedMoERegressor,
+        FeatureEncoder,
         MoEClassifier,
         MoERegressor,
     )
@@ -40,6 +41,7 @@ __all__ = [
     "Aggregation",
     "DistributedMoEClassifier",
     "DistributedMoERegressor",
+    "FeatureEncoder",
     "FeatureSpec",
     "Inference",
     "Limits",
@@ -80,6 +82,7 @@ _HOMES = {
     "estimators": (
         "DistributedMoEClassifier",
         "DistributedMoERegressor",
+        "FeatureEncoder",
         "MoEClassifier",
         "MoERegressor",
     ),

@@ -1,7 +1,6 @@
 """Ratios and average marginal effects: against statsmodels, and by brute force."""
 
 import numpy as np
-import pandas as pd
 import pytest
 import statsmodels.api as sm
 from numpy.testing import assert_allclose
@@ -48,10 +47,10 @@ def test_the_effects_of_a_linear_model_are_its_coefficients():
     assert_allclose([e.se for e in effects], [row.se for row in rows], rtol=1e-7)
 
 
-@pytest.mark.parametrize("family", ["gaussian", "poisson", "softmax"])
+@pytest.mark.parametrize("family", ["gaussian", "poisson", "multinomial"])
 def test_effects_of_several_experts_by_brute_force(family):
     data = simulate(800, 2, 2, family=family, softness=0.5, random_state=1)
-    if family == "softmax":
+    if family == "multinomial":
         est = MoEClassifier(2, random_state=0).fit(data.X, data.y)
     else:
         est = MoERegressor(2, family=family, random_state=0).fit(data.X, data.y)
@@ -60,7 +59,7 @@ def test_effects_of_several_experts_by_brute_force(family):
 
     def effects(vector):
         there = type(est).from_model(model.with_vector(vector))
-        predict = there.predict_proba if family == "softmax" else there.predict
+        predict = there.predict_proba if family == "multinomial" else there.predict
         slopes = []
         for j in range(2):
             step = np.zeros(2)
@@ -100,9 +99,8 @@ def test_ratios_are_exponentials_with_the_intervals_of_coefficients(family):
         logs = np.log([getattr(row, name) for row in ratios])
         assert_allclose(logs, [getattr(row, name) for row in slopes], atol=1e-12)
     assert [row.p for row in ratios] == [row.p for row in slopes]
-    assert_allclose(
-        [row.se for row in ratios], [r.estimate * s.se for r, s in zip(ratios, slopes, strict=True)]
-    )
+    errors = [ratio.estimate * row.se for ratio, row in zip(ratios, slopes, strict=True)]
+    assert_allclose([ratio.se for ratio in ratios], errors)
 
 
 def test_ratios_of_numbers_are_refused_but_not_those_of_their_gate():
@@ -121,9 +119,7 @@ def test_notebooks_show_tables_and_the_repr_is_short():
     found = one_expert("logistic")
     assert len(repr(found)) < 100 and "500 rows" in repr(found)
     page = found._repr_html_()
-    (table,) = pd.read_html(page)
-    assert_allclose(
-        table["estimate"].astype(float), [row.estimate for row in found.table()], atol=1e-3
-    )
+    for row in found.table():
+        assert f"<td>{row.estimate:.4f}</td>" in page or abs(row.estimate) < 1e-3
     text = found.summary()
     assert text._repr_html_().startswith("<pre>") and "&gt;|z|" in text._repr_html_()

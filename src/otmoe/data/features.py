@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from otmoe.arrays.numerics import Floats
 from otmoe.data.columns import Column, ColumnRecord, check_column, guess
-from otmoe.data.tables import BATCH, as_arrow, check_names, names_of
+from otmoe.data.tables import BATCH, as_arrow, names_of
 from otmoe.text.document import Document
 from otmoe.text.errors import InvalidInput, InvalidType, fail
 from otmoe.text.records import (
@@ -230,36 +230,6 @@ class FeatureSpec(Document):
                 tally.unknown.setdefault(column.name, Counter()).update(others)
             j += part.shape[1]
         tally.n_rows += batch.num_rows
-
-    # -- in pipelines of scikit-learn --------------------------------------------------------
-
-    def fit(self, X: Any, y: Any = None) -> Self:
-        """Check that a table has the columns; there is nothing to learn."""
-        check_names(self.names, names_of(X))
-        return self
-
-    def transform(self, X: Any) -> Any:
-        """Return the features of some rows, a frame of pandas for one of pandas."""
-        features = self.encode(X)
-        if not hasattr(X, "iloc"):
-            return features
-        import pandas as pd
-
-        return pd.DataFrame(features, columns=list(self.feature_names), index=X.index)
-
-    def fit_transform(self, X: Any, y: Any = None) -> Any:
-        """Return the features of some rows."""
-        return self.fit(X).transform(X)
-
-    def get_feature_names_out(self, input_features: Any = None) -> Floats:
-        """Return the names of the features, (d,)."""
-        return np.array(self.feature_names, dtype=object)
-
-    def __sklearn_clone__(self) -> Self:
-        return self  # it does not change
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return True
 
     # -- making one --------------------------------------------------------------------------
 
