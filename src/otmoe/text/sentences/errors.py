@@ -133,12 +133,12 @@ class Error(Sentence):
         "leave it out by `columns`."
     )
     MANY_LEVELS = (
-        "column {column!r} has {levels} different values, and max_levels is {most}; leave it out "
-        "by `columns`, merge some of them, or raise max_levels."
+        "column {column!r} has {levels} different values, and max_levels is {most}; leave it "
+        "out, merge some of them, or raise max_levels."
     )
     ONE_LEVEL = (
-        "column {column!r} has the value {value} throughout the sample; leave it out by "
-        "`columns`, or give a sample with all its values."
+        "column {column!r} has the value {value} throughout the sample; leave it out, "
+        "or give a sample with all its values."
     )
     SAMPLE_EMPTY = "the sample has no rows; give some."
     WRONG_KIND_OF_COLUMN = "does not go with a {kind}; remove it."
