@@ -15,6 +15,7 @@ from benchmarks import (
     defaults,
     em_pass,
     families,
+    gpu_fit,
     gpu_pass,
     latency,
     memory,
@@ -27,6 +28,8 @@ from benchmarks import (
     scale,
     screening,
     search,
+    secure,
+    splines,
     whole_fit,
 )
 from benchmarks.harness import RESULTS, Settings, rewrite, run, show
@@ -40,6 +43,7 @@ ALL = (
     scale.BENCHMARK,
     scale.PREDICTIONS,
     gpu_pass.BENCHMARK,
+    gpu_fit.BENCHMARK,
     families.BENCHMARK,
     screening.BENCHMARK,
     search.BENCHMARK,
@@ -50,6 +54,8 @@ ALL = (
     clustered.BENCHMARK,
     personal.BENCHMARK,
     between.BENCHMARK,
+    secure.BENCHMARK,
+    splines.BENCHMARK,
     *defaults.BENCHMARKS,
 )
 ROOT = Path(__file__).parents[1]
@@ -88,7 +94,7 @@ def main() -> None:
     folder = args.out or (ROOT / "build" / "benchmarks" if args.quick else RESULTS)
     console = Console()
     if args.docs:
-        for page in ("benchmarks.md", "report.md", "inference.md"):
+        for page in ("benchmarks.md", "report.md", "inference.md", "secure.md"):
             rewrite(ROOT / "docs" / page, ALL, folder)
         return
     settings = Settings(args.quick, tuple(args.threads or sorted({1, os.cpu_count() or 1})))

@@ -54,6 +54,7 @@ def main() -> None:
     parser.add_argument("--csv", type=Path, default=RESULTS / "study.csv")
     parser.add_argument("--docs", action="store_true", help="write the tables of docs/refine.md")
     args = parser.parse_args()
+    print("\n".join(verdicts(Study(read(args.csv)))))
     parts = {"rounds": page(read(args.csv)), "sizes": sizes()}
     if not args.docs:
         print("\n".join(parts.values()))
@@ -105,7 +106,7 @@ class Study:
 
 
 def page(rows: list[Row]) -> str:
-    """Return the tables and what became of the bars, as Markdown."""
+    """Return the tables, and the figures that have a bar, as Markdown."""
     study = Study(rows)
     lines: list[str] = []
     for kind, words in KINDS.items():
@@ -123,7 +124,8 @@ def page(rows: list[Row]) -> str:
                 if study.runs(kind, M, method, "auto"):
                     lines.append(line(study, kind, M, method, name))
         lines.append("")
-    lines += verdicts(study) + ["", maxima(rows), "", measured(rows)]
+    found = [f"* {words}: {value:.3g}" for words, value, _ in measures(study)]
+    lines += [*found, "", maxima(rows), "", measured(rows)]
     return "\n".join(lines) + "\n"
 
 
@@ -142,13 +144,18 @@ def short(value: float) -> str:
     return f"{value:.0f}" if value >= 99.5 else f"{value:.3g}" if value >= 10 else f"{value:.2f}"
 
 
-def verdicts(study: Study) -> list[str]:
-    """Say which of the bars hold."""
+def measures(study: Study) -> list[tuple[str, float, float]]:
+    """Return the figures that have a bar: what they are, their value, the bar."""
     found = [(words, study.worst(kind, M, "gram", step), bar) for words, kind, M, step, bar in BARS]
     found += [(words, study.below("hard", 64, "gram", step), bar) for words, step, bar in NATS]
+    return found
+
+
+def verdicts(study: Study) -> list[str]:
+    """Say which of the bars hold."""
     return [
-        f"* {words}: {value:.3g}, asked at most {bar:g}: {'holds' if value <= bar else 'MISSED'}"
-        for words, value, bar in found
+        f"{words}: {value:.3g}, asked at most {bar:g}: {'holds' if value <= bar else 'MISSED'}"
+        for words, value, bar in measures(study)
     ]
 
 

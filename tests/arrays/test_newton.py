@@ -243,3 +243,30 @@ def test_where_there_is_no_maximum_the_other_radius_counts(rng):
     step, decrement = bounded_step(point, np.inf, 0.3)
     assert decrement == np.inf
     assert_allclose(length(point.information, step), 0.3, rtol=1e-6)
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.1, 0.1, 30.0, -1.0])
+def test_about_what_is_known_of_the_information_ends_in_the_same_maximum(rng, factor):
+    """A logistic regression, from the information elsewhere: good, poor, useless or wrong."""
+    X = np.column_stack([np.ones(400), rng.standard_normal((400, 3))])
+    y = rng.random(400) < 0.4
+    counts = {"whole": 0, "score": 0}
+
+    def evaluate(theta, near=None):
+        mean = 1 / (1 + np.exp(-X @ theta))
+        value = float(np.sum(y * (X @ theta) - np.logaddexp(0, X @ theta)))
+        counts["whole" if near is None else "score"] += 1
+        own = X.T @ (X * (mean * (1 - mean))[:, None])
+        return NewtonPoint(value, X.T @ (y - mean), own if near is None else near.information)
+
+    plain = newton(evaluate, np.zeros(4))
+    whole, counts["whole"] = counts["whole"], 0
+    there = factor * evaluate(plain.theta + 0.05).information
+    found = newton(evaluate, np.zeros(4), glance=evaluate, known=there)
+    assert found.converged
+    assert np.diff(found.trace).min() >= -1e-9
+    assert_allclose(found.theta, plain.theta, atol=1e-7)
+    exact = evaluate(found.theta).information
+    assert_allclose(found.point.information, exact, rtol=0.05, atol=0.05 * exact.max())
+    if factor == 1.0:
+        assert counts["whole"] - 2 < whole

@@ -211,7 +211,7 @@ def test_personal_models_of_sites(tmp_path):
 
 def test_the_report_names_what_matters(folder):
     result = fine("run", "data", *RUN)
-    for words in ("shards", "3", "900", "bytes", "model.json", "mass", "variance", "intercept"):
+    for words in ("shards", "3", "900", "bytes", "model.json", "share of rows", "variance"):
         assert words in result.stdout
     assert "candidate" in result.stdout and "one_expert" in result.stdout
     assert "nats per row to the shards' own models" in result.stdout
@@ -260,7 +260,7 @@ FAULTS = [
     (replaced(lambda t: t.drop_columns(["x1"])), "no_column", {"column": "x1"}),
     (column("x1", lambda n: ["warm"] * n), "not_numbers", {"kind": "text"}),
     (column("x1", lambda n: np.full(n, np.nan)), "column_empty", {"rows": 300}),
-    (column("x1", lambda n: [None, *range(n - 1)]), "column_missing", {"count": 1, "rows": 300}),
+    (column("x1", lambda n: [None, *range(n - 1)]), "column_missing", {"rows": 300}),
     (column("x1", lambda n: np.full(n, np.inf)), "column_infinite", {"count": 300}),
     (replaced(lambda t: t.slice(0, 1)), "shard_too_small", {"rows": 1, "experts": 2}),
 ]
@@ -510,7 +510,7 @@ def test_rows_with_gaps_are_refused_or_kept(frame, model):
     gaps = rows.set_column(0, "x0", pa.array([None, *rows.column("x0").to_pylist()[1:]]))
     pq.write_table(pa.concat_tables([gaps, rows]), "rows.parquet")
     pq.write_table(pa.table({"x0": pa.nulls(3, pa.float64()), "x1": [1.0] * 3}), "none.parquet")
-    wrong = {"code": "column_missing", "column": "x0", "count": 1, "rows": 10}
+    wrong = {"code": "column_missing", "columns": "1 of column 'x0'", "rows": 10}
     line = fails("predict", model, "rows.parquet", "-o", "out.parquet", **wrong)
     assert "'rows.parquet': " in line
     assert not Path("out.parquet").exists() and leftovers(Path()) == []
@@ -528,7 +528,7 @@ def test_the_whole_count_is_told_though_batches_are_small(model):
     x = np.zeros(n)
     x[[5, n - 1]] = np.nan
     pq.write_table(pa.table({"x0": x, "x1": np.zeros(n)}), "rows.parquet")
-    wrong = {"code": "column_missing", "column": "x0", "count": 2, "rows": n}
+    wrong = {"code": "column_missing", "columns": "2 of column 'x0'", "rows": n}
     fails("predict", model, "rows.parquet", "-o", "out.csv", **wrong)
 
 

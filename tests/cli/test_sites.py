@@ -223,7 +223,7 @@ def test_a_fit_that_did_not_converge_is_a_warning(sent, monkeypatch):
 def test_dropped_rows_are_counted(whole):
     pq.write_table(changed(whole, "x1", [None, *range(899)]), "m.parquet")
     args = ["m.parquet", *FIT, *LYON, "-o", "m.json", "--json"]
-    fails("fit", *args, code="column_missing", column="x1", count=1, rows=900)
+    fails("fit", *args, code="column_missing", columns="1 of column 'x1'", rows=900)
     result = fine("fit", *args, "--missing", "drop")
     assert json.loads(result.stdout)["dropped"] == 1
     said = Warn.ROWS_DROPPED(rows=1, total=900, columns=" (x1 in 1)")
@@ -339,9 +339,12 @@ def test_a_broken_file_is_named(data, command):
 @pytest.mark.parametrize("command", ["run", "evaluate"])
 def test_rows_without_a_site(data, command):
     data(lambda t: changed(t, "hospital", [None, None, *t.column("hospital").to_pylist()[2:]]))
-    code = {"run": "site_missing", "evaluate": "column_missing"}[command]
+    wrong = {
+        "run": {"code": "site_missing", "column": "hospital", "count": 2},
+        "evaluate": {"code": "column_missing", "columns": "2 of column 'hospital'"},
+    }[command]
     args = [*READING[command], "--site-column", "hospital"]
-    assert "b.parquet" in fails(*args, code=code, column="hospital", count=2)
+    assert "b.parquet" in fails(*args, **wrong)
     if command == "evaluate":
         found = fine(*args, "--missing", "drop", "--json")
         assert json.loads(found.stdout)["dropped"] == 2
@@ -523,7 +526,7 @@ def test_the_part_of_every_site(inbox):
     about = json.loads(Path("model.json").read_text())["about"]
     assert about["sites"] == "Brest, Lyon, Nantes" and about["rows"] == 900.0
     shown = fine("aggregate", "*.moe.json", *MERGE, "--force").stdout
-    assert all(word in shown for word in (*SITES, "weight", "cost", "900 points", "mass"))
+    assert all(word in shown for word in (*SITES, "weight", "cost", "900 points", "share of rows"))
     assert f"{sum(sizes):,} bytes" in shown
 
 
@@ -595,7 +598,7 @@ def test_a_draw_of_the_support_is_fair_and_repeats(whole):
     assert abs(hits.var() / (200 * (1 / 9) * (8 / 9)) - 1) < 0.2
     gaps = changed(whole, "x0", [None, *whole.column("x0").to_pylist()[1:]])
     pq.write_table(gaps, "gaps.parquet")
-    refused("column_missing", count=1, rows=900).by(draw_features, "gaps.parquet", spec, 100)
+    refused("column_missing", rows=900).by(draw_features, "gaps.parquet", spec, 100)
     assert draw_features("gaps.parquet", spec, 10_000, missing="drop")[1] == 899
 
 
@@ -700,6 +703,9 @@ def test_measures_equal_those_of_scikit_learn(family):
                 "accuracy": sk.accuracy_score(a.astype(str), likeliest, sample_weight=c),
                 "log_loss": sk.log_loss(a.astype(str), b, sample_weight=c),
                 "log_likelihood": -sk.log_loss(a.astype(str), b, sample_weight=c),
+                "brier": np.average(
+                    np.square(b - (a.astype(str)[:, None] == model.classes)).sum(axis=1), weights=c
+                ),
             }
         else:
             expected = {
@@ -711,7 +717,8 @@ def test_measures_equal_those_of_scikit_learn(family):
         if family == "poisson":
             expected["deviance"] = sk.mean_poisson_deviance(a, b, sample_weight=c)
         assert got["rows"] == here.sum()
-        assert set(got) - {"command", "model", "sites", "dropped"} == {*expected, "rows", "weight"}
+        about = {"command", "model", "sites", "dropped", "null", "explained"}
+        assert set(got) - about == {*expected, "rows", "weight"}
         for key, value in expected.items():
             assert_allclose(got[key], value, rtol=1e-9, err_msg=f"{name} {key}")
             other = from_csv if name is None else from_csv["sites"][name]
@@ -721,7 +728,17 @@ def test_measures_equal_those_of_scikit_learn(family):
 def test_what_evaluate_prints(sent, inbox):
     args = ["evaluate", "Lyon.moe.json", "Lyon.parquet", "Brest.parquet", "--target", "y"]
     result = fine(*args, "--site-column", "hospital")
-    for words in ("600", "RMSE", "MAE", "R²", "log-likelihood", "Lyon", "Brest", "hospital"):
+    for words in (
+        "600",
+        "RMSE",
+        "MAE",
+        "R²",
+        "null model",
+        "explains",
+        "Lyon",
+        "Brest",
+        "hospital",
+    ):
         assert words in result.stdout
     assert "hospital" not in fine(*args).stdout and fine(*args, "-q").output == ""
 

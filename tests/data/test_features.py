@@ -151,7 +151,7 @@ def test_an_unknown_level_is_refused_by_name_and_count():
 )
 def test_missing_values_are_refused_or_kept(column, values):
     rows = {"age": [1, 2, 3], "dose": [1, 2, 3], "wind": ["N", "S", "S"], column: values}
-    refused("column_missing", column=column, count=2, rows=3).by(SPEC.encode, rows)
+    refused("column_missing", columns=f"2 of column {column!r}", rows=3).by(SPEC.encode, rows)
     found = SPEC.encode(rows, missing="keep")
     assert_array_equal(np.isnan(found).any(axis=1), [False, True, True])
     assert_array_equal(np.isnan(found).sum(axis=1), [0, 1, 1] if column == "age" else [0, 2, 2])
@@ -362,7 +362,7 @@ def test_a_specification_is_checked_when_it_is_made():
 def test_the_example_in_the_documentation_is_a_specification():
     text = (Path(__file__).parents[2] / "docs" / "shards.md").read_text(encoding="utf-8")
     (example,) = re.findall(r"```json\n(.*?)```", text, flags=re.DOTALL)
-    (code,) = re.findall(r"```python\n(.*?)```", text.split("Its features are")[1], flags=re.DOTALL)
+    code, *_ = re.findall(r"```python\n(.*?)```", text.split("Its features are")[1], flags=re.S)
     assert FeatureSpec.from_json(example).to_json() == example
     exec(code, scope := {"text": example})
     assert str(scope["X"]).replace("\n", "\n# ") in code

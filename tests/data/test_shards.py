@@ -343,7 +343,7 @@ def test_rows_with_missing_values_are_refused_or_dropped(tmp_path, suffix, colum
     options = {"target": "class" if column == "class" else "y", "features": SPEC, "weight": "w"}
     write(tmp_path / f"a.{suffix}", rows)
     (shard,) = shards_from(tmp_path, **options)
-    facts = {"column": column, "count": 4, "rows": 30}
+    facts = {"columns": f"4 of column {column!r}", "rows": 30}
     refused("column_missing", ShardError, where=f"shard 'a.{suffix}'", **facts).by(shard.read)
     (shard,) = shards_from(tmp_path, **options, missing="drop")
     found = shard.read()
@@ -458,7 +458,7 @@ def test_an_array_shard_by_hand(rng):
     assert_array_equal(pickle.loads(pickle.dumps(shard)).read().X, found.X)
     X[2, 1] = np.nan
     for features, name in [(None, "x1"), (FeatureSpec.of_names(["a", "b"]), "b")]:
-        facts = {"column": name, "count": 1, "where": "shard 'Lyon'"}
+        facts = {"columns": f"1 of column {name!r}", "where": "shard 'Lyon'"}
         with refused("column_missing", ShardError, **facts):
             ArrayShard("Lyon", X, np.ones(5), features=features).read()
 

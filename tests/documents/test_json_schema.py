@@ -1,4 +1,5 @@
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -46,6 +47,22 @@ def test_the_published_schema_is_up_to_date(kind):
         "run: .venv/bin/python -m otmoe.documents.json_schema docs/schema"
     )
     assert f"<schema/{path.name}>" in (DOCS / "message.md").read_text()
+
+
+def names_in(schema):
+    """Yield the names of all fields of a schema."""
+    for part in schema.values() if isinstance(schema, dict) else schema:
+        if isinstance(part, dict | list):
+            yield from names_in(part)
+    yield from schema.get("properties", {}) if isinstance(schema, dict) else ()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_page_names_every_field(kind):
+    page = "".join((DOCS / name).read_text() for name in ("message.md", "shards.md"))
+    code = " ".join(re.findall(r"`[^`\n]+`", page))
+    named = set(re.findall(r"\w+", code))
+    assert set(names_in(json_schema(kind))) - named == set()
 
 
 def test_what_is_written_is_valid(family, tmp_path):

@@ -26,8 +26,10 @@ from otmoe import (
     load_model,
     save_model,
 )
+from otmoe.data.terms import Interaction
 from otmoe.documents.aggregation import AggregationRecord
 from otmoe.documents.between import BetweenRecord
+from otmoe.documents.grams import GramsRecord
 from otmoe.model.experts import GaussianExperts, MultinomialExperts, PoissonExperts
 from otmoe.model.gate import SoftmaxGate
 from otmoe.text.errors import MessageError
@@ -673,10 +675,12 @@ def test_the_example_in_the_documentation_is_a_message():
 
 def test_the_documentation_has_every_field():
     text = re.sub(r"^## Limits\n.*?^## ", "", DOCS.read_text(encoding="utf-8"), flags=re.S | re.M)
+    text = text.partition("## Files of refine rounds")[0]  # test_json_schema.py has an eye on these
     documented = set(re.findall(r"^\| `([\w.]+)`", text, flags=re.MULTILINE))
-    features = FeatureSpec.of_names(["a", "b", "c"])
+    features = replace(FeatureSpec.of_names(["a", "b"]), terms=(Interaction(("a", "b")),))
     rows = np.random.default_rng(0).normal(size=(20, 3))
-    brought = {"sketch": Sketch.fit(rows), "support": rows[:2]}
+    sketch = Sketch.fit(rows, features=features)
+    brought = {"sketch": sketch, "support": rows[:2], "key": "ab" * 32}
     document = json.loads(local(MODELS["gaussian"], features=features, **brought).to_json())
 
     def paths(value, prefix=""):
@@ -687,4 +691,5 @@ def test_the_documentation_has_every_field():
 
     merging = {f"aggregation.{name}" for name in AggregationRecord.model_fields}
     differing = {f"between.{name}" for name in BetweenRecord.model_fields}
-    assert documented == {*paths(document), "about", *merging, *differing}
+    grams = {f"grams.{name}" for name in GramsRecord.model_fields}
+    assert documented == {*paths(document), "about", *grams, *merging, *differing}

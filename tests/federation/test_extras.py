@@ -7,6 +7,7 @@ import pytest
 from refusals import refused
 
 from otmoe.federation.flower.app import client_app, server_app
+from otmoe.federation.keys import Key
 from otmoe.workers.dask import DaskExecutor
 from otmoe.workers.ray import RayExecutor
 
@@ -28,3 +29,9 @@ def test_an_executor_that_is_shut_takes_no_task(monkeypatch, make):
 def test_without_flower_the_user_is_told_what_to_install(monkeypatch, app):
     monkeypatch.setitem(sys.modules, "flwr", None)
     refused("no_flower", ImportError).by(app)
+
+
+def test_without_cryptography_the_user_is_told_what_to_install(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.asymmetric", None)
+    refused("no_cryptography", ImportError).by(Key.at, tmp_path / "lyon.key")
+    assert not list(tmp_path.iterdir())

@@ -25,7 +25,7 @@ from otmoe import (
     report,
     simulate,
 )
-from otmoe.evaluation.files import score_rows
+from otmoe.evaluation.scores import score_rows
 from otmoe.likelihood.fit import em
 from otmoe.model.experts import FAMILIES, LogisticExperts, MultinomialExperts
 from otmoe.model.gate import SoftmaxGate

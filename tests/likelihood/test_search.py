@@ -190,8 +190,9 @@ def test_a_search_ends_at_a_maximum_and_says_how_sure_it_is(rng, family):
     def report(i, value):
         heights.append((i, value))
 
-    model, sure = searched(rows, blank, (0, 2), RIDGE, 4, np.random.default_rng(0), report)
+    model, sure, known = searched(rows, blank, (0, 2), RIDGE, 4, np.random.default_rng(0), report)
     assert sure.searches == 4 and 0 <= sure.agreed <= 4 and sure.runner_up > 0
+    assert known is None  # all rows were few
     assert model.gate.columns == (0, 2)
     assert [i for i, _ in heights] == [1, 2, 3, 4]
     user = rows.scaling.to_user(model)
@@ -199,7 +200,7 @@ def test_a_search_ends_at_a_maximum_and_says_how_sure_it_is(rng, family):
     assert value - rows.log_base(truth.experts) >= heights[-1][1] - 0.1
     with ThreadPoolExecutor(3) as pool:
         threaded = Rows(X, y, pool=pool).standardised(truth.experts)[0]
-        same, _ = searched(threaded, blank, (0, 2), RIDGE, 4, np.random.default_rng(0))
+        same, _, _ = searched(threaded, blank, (0, 2), RIDGE, 4, np.random.default_rng(0))
     assert_array_equal(same.to_vector(), model.to_vector())
 
 

@@ -15,6 +15,7 @@ from otmoe.estimators.base import FitWarning
 from otmoe.plot import (
     CoefficientDisplay,
     ConvergenceDisplay,
+    CurveDisplay,
     DensityDisplay,
     FlowDisplay,
     GateEffectDisplay,
@@ -412,3 +413,23 @@ def test_no_model_no_rows_of_it_and_no_matplotlib_are_named(est, data, monkeypat
     refused("x_shape", ValueError, features=3).by(draw, est, data.X[:, :2])
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     refused("no_matplotlib", ImportError).by(ConvergenceDisplay.from_fit, est)
+
+
+# -- curves ----------------------------------------------------------------------------------------
+
+
+def test_curves_are_drawn_with_their_bands_by_expert(rng):
+    x, z = rng.uniform(0, 6, 400), rng.normal(size=400)
+    rows = {"x": x, "z": z, "y": np.where(z > 0, np.sin(x), 3 - x) + rng.normal(0, 0.2, 400)}
+    est = MoERegressor.from_formula("y ~ spline(x, 3) + spline(z, 3) | z", rows, 2, random_state=0)
+    shown = CurveDisplay.from_inference(est.inference(), est.features_, names=["low", "high"])
+    assert [ax.get_xlabel() for ax in shown.axes_] == ["x", "z"]
+    for curves in shown.curves:
+        for curve in curves:
+            line = shown.lines_[curve.column, curve.expert, None]
+            assert_array_equal(line.get_xydata(), np.column_stack([curve.x, curve.effect]))
+            ends = shown.bands_[curve.column, curve.expert, None].get_paths()[0].get_extents()
+            assert_allclose([ends.ymin, ends.ymax], [curve.low.min(), curve.high.max()])
+    assert {text.get_text() for text in shown.axes_[-1].get_legend().get_texts()} == {"low", "high"}
+    one = CurveDisplay.from_inference(est.inference(), est.features_, ["z"])
+    assert len(one.axes_) == 1

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from commandline import fails, fine, told
 from jsonschema import Draft202012Validator
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 from oracles import made_up_grams, random_model
 from refusals import put, refused
 
@@ -31,6 +31,7 @@ from otmoe import (
 )
 from otmoe.data.columns import Column
 from otmoe.documents.json_schema import json_schema
+from otmoe.likelihood.fit import em
 from otmoe.reporting.report import SCRIPTS
 from otmoe.text.errors import InferenceError
 from otmoe.text.notices import Notice, OtmoeWarning
@@ -187,6 +188,22 @@ def test_units_are_those_of_the_columns(tmp_path):
     result.save(tmp_path / "model.json")
     assert report(tmp_path / "model.json", title="T") == report(result, title="T")
     assert data_of(report(merged()))["model"]["units"] is None
+
+
+def test_curves_and_products_move_with_their_numbers(rng):
+    n = 600
+    rows = {"x": rng.uniform(0, 6, n), "z": rng.normal(size=n)}
+    spec = FeatureSpec.from_sample(rows, splines={"x": 3}, interactions=[("x", "z")], center=True)
+    X = spec.encode(rows)
+    y = np.where(rows["z"] > 0, np.sin(rows["x"]), 3.0) + rng.normal(0, 0.2, n)
+    fits = [em(X[part], y[part], 2, random_state=0) for part in (slice(0, 300), slice(300, n))]
+    messages = [LocalModel.from_fit(fit, f"site {i}", features=spec) for i, fit in enumerate(fits)]
+    shown = data_of(report(aggregate(messages, X)))["model"]
+    assert shown["n_base"] == 2 and len(shown["units"]) == 5
+    found = shown["followers"]["0"]
+    x = np.array(found["values"]) * spec.columns[0].scale + spec.columns[0].center
+    assert_allclose(found["others"]["3"], spec.terms[0].basis(x)[:, 1], atol=1e-9)
+    assert sorted(shown["followers"]["1"]["others"]) == ["4"]
 
 
 def test_the_parts_of_a_message_add_up():

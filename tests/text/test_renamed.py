@@ -15,7 +15,7 @@ from otmoe.text.sentences import Error
 SHELL = {
     "run": ["--engine", "--workers", "--support", "--site"],
     "select": ["--engine", "--workers", "--site"],
-    "fit": ["--starts", "--share-support"],
+    "fit": ["--share-support"],
     "aggregate": ["--points"],
     "elbow": ["--points"],
     "features": ["--site"],

@@ -79,12 +79,12 @@ class Contribution:
         lambda_m; where it depends on x, its mean over the support points.
     cost : float
         R_c(f_m, g): nats by which the site's experts differ from those they are sent to, on
-        average over the support points at which the site has a say. NaN if it has none.
+        average over the support points at which the site contributes. NaN if it has none.
     mass : ndarray of shape (K_m, K), or None
         Share of the site's mass that goes from its expert l to the global expert k; adds up to 1.
         None for the ensemble, whose experts are the sites' own.
     coverage : float
-        Share of the support points at which the site has a say; less than 1 if a feature never
+        Share of the support points at which the site contributes; less than 1 if a feature never
         varied there.
     disagreement : float
         Typical divergence of what the site predicts from what the others predict, in nats per row

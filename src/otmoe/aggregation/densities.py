@@ -111,10 +111,10 @@ def _led(rows: PseudoRows, model: MoE) -> Run:
 
 
 def _secants(passes: RowPasses, model: MoE, matrix: Floats) -> Run:
-    """Go on from an information that is nearly right, mended by what every step shows (BFGS).
+    """Go on from an information that is nearly right, corrected by what every step shows (BFGS).
 
     A pass for the score alone takes a tenth of the time of one for the information too, which is
-    made where steps by the mended one gain too little.
+    made where steps by the corrected one gain too little.
 
     Parameters
     ----------

@@ -226,7 +226,7 @@ def _records(
 
 
 def _coverage(problem: Problem) -> Floats:
-    """Return the share of support points at which each distinct model has a say."""
+    """Return the share of support points at which each distinct model contributes."""
     gate, X = problem.ensemble.gate, problem.sources.X
     if gate.constant is None or not any(gate.constant):
         return np.ones(len(problem.models))

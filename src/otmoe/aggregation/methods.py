@@ -101,7 +101,7 @@ def _transport_to(X: Floats, problem: Problem, sites: Floats) -> Floats:
     Z, gate, experts = design(X), problem.ensemble.gate, problem.ensemble.experts
     share = np.broadcast_to(gate.site_prob(Z), (len(X), len(problem.models)))
     supply = gate.prob(Z)
-    parts = []  # what each site has to move: its experts, where it has a say, how much
+    parts = []  # what each site has to move: its experts, where it contributes, how much
     for m in range(len(problem.models)):
         mine, here = gate.experts_of(m), np.flatnonzero(share[:, m] > _NO_SAY)
         lam = share[here, m]
@@ -132,7 +132,7 @@ def weighted_average(problem: Problem, rng: np.random.Generator) -> Outcome:
 def aligned_average(problem: Problem, rng: np.random.Generator) -> Outcome:
     """Average the parameters after matching each site's experts to those of a central site.
 
-    They are compared where the site has a say: elsewhere its experts mean nothing.
+    They are compared where the site contributes: elsewhere its experts mean nothing.
     """
     _check_equal(problem)
     few = problem.sources.few(FEW, rng)

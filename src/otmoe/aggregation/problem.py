@@ -197,7 +197,7 @@ def prepare(
     models = tuple(message.model for message in chosen)
     constant = tuple(_constant(message) for message in chosen)
 
-    # 2) support points at which at least one site has a say
+    # 2) support points at which at least one site contributes
     density = None
     if by_density:
         sketches = [message.sketch for message in chosen if message.sketch is not None]
@@ -311,7 +311,7 @@ def _constant(message: LocalModel) -> Constant:
 
 
 def _covered(ensemble: Ensemble, X: Array) -> tuple[Array, list[Notice]]:
-    """Drop support points at which no site has a say."""
+    """Drop support points at which no site contributes."""
     gate = ensemble.gate
     if gate.constant is None or not any(gate.constant):
         return X, []

@@ -80,7 +80,7 @@ class Sources:
     ensemble : Ensemble
         On the user's scale.
     X : array of shape (S, d)
-        Support points at which at least one site has a say.
+        Support points at which at least one site contributes.
     scaling : Scaling
         Standardisation under which targets are fitted.
     pool : Executor, optional

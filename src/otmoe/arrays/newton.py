@@ -118,6 +118,7 @@ def newton(
     max_iter: int = 100,
     report: Callable[[int, float], None] | None = None,
     glance: Callable[[Floats, NewtonPoint], NewtonPoint] | None = None,
+    known: Floats | None = None,
 ) -> NewtonResult:
     """Maximise by Newton's method with Levenberg-Marquardt damping.
 
@@ -139,6 +140,9 @@ def newton(
     glance : callable, (theta, NewtonPoint) -> NewtonPoint, optional
         A cheaper `evaluate` that takes the information from a point close by. It serves once the
         decrement is small, for as long as every step makes it ten thousand times smaller.
+    known : ndarray of shape (P, P), optional
+        About what the information is near the start, such as that of a sample: `glance` goes with
+        it for as long as every step makes the decrement ten times smaller, until that is small.
 
     Returns
     -------
@@ -149,7 +153,8 @@ def newton(
         return evaluate(theta) if glance is None else glance(theta, point)
 
     theta = np.asarray(start, dtype=np.float64)
-    point = evaluate(theta)
+    foreign = known is not None and glance is not None
+    point = evaluate(theta) if known is None else near(theta, NewtonPoint(0.0, theta, known))
     trace = [point.value]
     n_evaluations = 0
     damping = 0.0
@@ -157,6 +162,9 @@ def newton(
     while True:
         # 1) the step at the present damping, and the undamped decrement
         step, decrement, damping = damped_step(point, damping)
+        if foreign and not _NEAR < decrement < 0.1 * before:
+            point, foreign, damping, before = evaluate(theta), False, 0.0, np.inf
+            continue
         if borrowed and decrement >= max(tol, 1e-4 * before):
             point, borrowed = evaluate(theta), False
             n_evaluations += 1
@@ -177,10 +185,11 @@ def newton(
             return NewtonResult(theta, point, decrement, tuple(trace), n_evaluations, False)
         # 3) try it; 4) take it and trust the model more, or damp
         close = decrement < _NEAR
-        candidate = near(theta + step, point) if close else evaluate(theta + step)
+        candidate = near(theta + step, point) if close or foreign else evaluate(theta + step)
         n_evaluations += 1
         if candidate.value >= point.value:
-            theta, point, borrowed = theta + step, candidate, close and glance is not None
+            theta, point = theta + step, candidate
+            borrowed = close and glance is not None
             trace.append(point.value)
             if report is not None:
                 report(len(trace) - 1, point.value)
@@ -189,6 +198,8 @@ def newton(
             # The promised gain is lost in the rounding of the objective: this is the maximum.
             done = decrement < 1e3 * tol
             return NewtonResult(theta, point, decrement, tuple(trace), n_evaluations, done)
+        elif foreign:
+            point, foreign, before = evaluate(theta), False, np.inf
         else:
             damping = max(8 * damping, 1e-3)
 

@@ -33,7 +33,7 @@ Floats = np.ndarray
 BLOCK_BYTES = 2**22
 """Of a block of rows: large enough that threads seldom wait for the interpreter lock."""
 
-_DEVICE_BLOCK_BYTES = 2**28  # the same on an accelerator: fewer, larger kernels
+_DEVICE_BLOCK_BYTES = 2**29  # the same on an accelerator: fewer, larger kernels
 
 FAR = 1e100
 """Distances are cut off here, so that their squares stay finite."""
@@ -57,6 +57,8 @@ def like(values: Any, reference: Array) -> Array:
     device = array_api_compat.device(reference)
     if isinstance(values, np.ndarray):
         values = np.ascontiguousarray(values, dtype=np.float64)
+        if on_accelerator(reference):  # it need not wait for what is under way there
+            return xp.asarray(values).to(device, non_blocking=True)
     return xp.asarray(values, dtype=xp.float64, device=device)
 
 
@@ -97,6 +99,9 @@ def times(X: Array, coef: Floats) -> Array:
     -------
     array of shape (n, K)
     """
+    triton = cuda_kernels(X)
+    if triton is not None:
+        return triton.times(X, like(coef, X))
     return (like(coef, X) @ X.T).T
 
 
@@ -128,6 +133,9 @@ def softmax(a: Array) -> tuple[Array, Array]:
     log_sum : array of shape (n,)
         ``log(sum(exp(a), axis=1))``
     """
+    triton = cuda_kernels(a)
+    if triton is not None:
+        return triton.softmax(a)
     xp = namespace(a)
     top = xp.max(a, axis=1)
     e = xp.exp(a - top[:, None])
@@ -202,6 +210,10 @@ def design(X: Array, center: Floats | None = None, scale: Floats | None = None) 
             columns[1:] = (X.T - center[:, None]) * (1 / scale)[:, None]
         return columns.T
     xp = namespace(X)
+    triton = cuda_kernels(X)
+    if triton is not None:
+        shift = np.zeros(d) if center is None else center
+        return triton.design(X, like(shift, X), like(np.ones(d) if scale is None else 1 / scale, X))
     rows = xp.astype(X, xp.float64)
     if center is not None and scale is not None:
         rows = rows - like(center, X)[None, :]
@@ -235,6 +247,9 @@ def weighted_sum(X: Array, weights: Array) -> Array:
         out = np.zeros((weights.shape[1], X.shape[1]))
         kernels.weighted_sum(np.ascontiguousarray(X.T), np.ascontiguousarray(weights.T), out)
         return out
+    triton = cuda_kernels(X)
+    if triton is not None and weights.shape[1] <= triton.MOST_COLUMNS:
+        return triton.weighted_sum(X, weights)
     return weights.T @ X
 
 
@@ -265,8 +280,8 @@ def weighted_gram(X: Array, weights: Array) -> Array:
         rows, columns = upper(p)
         out[:, columns, rows] = out[:, rows, columns]
         return out
-    triton = _triton() if getattr(X, "is_cuda", False) else None
-    if triton is not None and X.shape[0] and 0 < X.shape[1] <= triton.MOST_COLUMNS:
+    triton = cuda_kernels(X)
+    if triton is not None and weights.shape[1]:
         return triton.weighted_gram(X, weights)
     return weighted_gram_plain(X, weights)
 
@@ -275,6 +290,18 @@ def weighted_gram(X: Array, weights: Array) -> Array:
 def upper(p: int) -> tuple[Floats, Floats]:
     """Return rows and columns of the entries above the diagonal."""
     return np.triu_indices(p, 1)
+
+
+def on_accelerator(array: Array) -> bool:
+    """Say whether an array lies on a CUDA device."""
+    return bool(getattr(array, "is_cuda", False))
+
+
+def cuda_kernels(X: Array) -> Any:
+    """Return the kernels for a CUDA tensor (n, p); None where another way has to be taken."""
+    triton = _triton() if on_accelerator(X) else None
+    fits = triton is not None and X.shape[0] and 0 < X.shape[1] < triton.MOST_COLUMNS
+    return triton if fits else None
 
 
 @cache

@@ -7,7 +7,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from otmoe.arrays.numerics import Array, Floats, kernels, namespace, to_numpy, upper, weighted_gram
+from otmoe.arrays.numerics import (
+    Array,
+    Floats,
+    cuda_kernels,
+    kernels,
+    like,
+    namespace,
+    to_numpy,
+    upper,
+    weighted_gram,
+)
 
 
 @dataclass(frozen=True)
@@ -69,6 +79,12 @@ def pair_gram(X: Array, form: Form, n_linear: int, starts: Floats | None = None)
         rows, columns = upper(p)
         out[:, columns, rows] = out[:, rows, columns]
         return out
+    triton = cuda_kernels(X)
+    if triton is not None and starts is None:
+        xp, none = namespace(X), like(np.zeros((0, n)), X)
+        lists = (form.t[:n_linear], form.less, form.more)
+        t, less, more = (xp.stack(list(part)) if len(part) else none for part in lists)
+        return to_numpy(triton.pair_gram(X, t, less, more, form.where))
     weights = [form.at(int(a), int(b)) for a, b in zip(first, second, strict=True)]
     if starts is not None:
         weights = [np.add.reduceat(weight, starts[:-1]) for weight in weights]

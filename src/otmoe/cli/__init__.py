@@ -17,6 +17,7 @@ from otmoe.cli import (
     run,
     select,
     simulate,
+    summary,
     survey,
 )
 from otmoe.cli.common import Commands
@@ -64,6 +65,7 @@ for _command in (
     aggregate.aggregate,
     refine.refine,
     personalise.personalise,
+    summary.summary,
     report.report,
     evaluate.evaluate,
     predict.predict,

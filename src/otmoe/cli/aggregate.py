@@ -13,6 +13,7 @@ import click
 
 import otmoe
 from otmoe.cli import options
+from otmoe.cli.closing import closing
 from otmoe.cli.common import (
     NAMED,
     Command,
@@ -25,7 +26,7 @@ from otmoe.cli.common import (
     warn,
 )
 from otmoe.cli.inbox import Inbox, open_inbox
-from otmoe.cli.tables import candidates_of, candidates_tables, experts_table, listed, table_of
+from otmoe.cli.tables import candidates_of, candidates_tables, listed, table_of
 from otmoe.cli.words import in_shell_words, told, told_by_name
 from otmoe.text.sentences import Error, Finding, Warn
 
@@ -114,6 +115,7 @@ def aggregate(
     import numpy as np
 
     from otmoe.aggregation.problem import check_messages
+    from otmoe.documents.files import load_model_file
 
     begin = perf_counter()
     inbox = open_inbox(files, exclude, skip_bad)
@@ -152,7 +154,7 @@ def aggregate(
         warn(Warn.SHELL_LEFT_OUT(why=why))
     for notice in result.warnings:
         warn(notice)
-    say(report, as_json, quiet, *_shown(report, result))
+    say(report, as_json, quiet, *_shown(report), *closing(load_model_file(output), output))
 
 
 def support_of(
@@ -218,7 +220,7 @@ def _record(record: Contribution, message: LocalModel, size: int) -> dict[str, A
     }
 
 
-def _shown(report: dict[str, Any], result: Aggregation) -> list[Any]:
+def _shown(report: dict[str, Any]) -> list[Any]:
     """Return the same for people."""
     about = [("sites", f"{len(report['sites']):,}"), ("rows", f"{report['rows']:,.10g}")]
     for what in ("left_out", "excluded", "unreadable"):
@@ -234,7 +236,6 @@ def _shown(report: dict[str, Any], result: Aggregation) -> list[Any]:
         listed(about),
         *candidates_tables(report["candidates"]),
         _sites_table(report["sites"]),
-        experts_table(result.model, report["mass"]),
     ]
 
 

@@ -1,4 +1,4 @@
-"""What the commands share: exit codes, kinds of options, and how they speak."""
+"""What the commands share: exit codes, kinds of options, and how they print."""
 
 from __future__ import annotations
 
@@ -107,7 +107,6 @@ RENAMED = {
     "--workers": "--n-jobs",
     "--points": "--n-support",
     "--support": "--n-support",
-    "--starts": "--n-init",
     "--share-support": "--share",
     "--site": "--site-column",
 }
@@ -218,7 +217,7 @@ speech = several(
 
 
 def output(what: str) -> Decorator:
-    """Return a decorator that adds where to write, and the options about how to speak."""
+    """Return a decorator that adds where to write, and the options about what to print."""
     return several(
         option(
             "-o",
@@ -243,7 +242,7 @@ def check_output(path: Path, force: bool) -> None:
         raise Failed(Error.NO_FOLDER, folder=path.parent)
 
 
-# -- speaking --------------------------------------------------------------------------------------
+# -- printing --------------------------------------------------------------------------------------
 
 
 def console(*, stderr: bool = False) -> Console:

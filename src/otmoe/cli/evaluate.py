@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -9,12 +10,13 @@ import click
 
 from otmoe.cli import between, options
 from otmoe.cli.common import NAMED, Command, data, option, progress, say, speech, warn
-from otmoe.cli.tables import listed, table_of
+from otmoe.cli.tables import table_of
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from otmoe.evaluation.files import Evaluation
+    from otmoe.evaluation.scores import Score
 
 
 WORDS = {
@@ -25,6 +27,8 @@ WORDS = {
     "deviance": "deviance per row",
     "accuracy": "accuracy",
     "log_loss": "log loss",
+    "brier": "Brier score",
+    "auc": "AUC",
 }
 
 
@@ -61,11 +65,13 @@ def evaluate(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Hold the model in the file MODEL against rows whose response is known.
+    """Evaluate the model in the file MODEL on rows whose response is known.
 
     MODEL may be a merged model or a site's message. Rows are read batch by batch, so files may be
     larger than memory. For numbers: RMSE, MAE and R², the share of the variance explained; for
-    counts the deviance as well; for classes the accuracy and the log loss.
+    counts the deviance as well; for classes the accuracy, the log loss, the Brier score and, if
+    there are two, the area under the ROC curve. Beside it stands the null model: the best one of
+    these rows that knows no covariate.
     """
     from otmoe.data.shards import rows_dropped
     from otmoe.documents.files import load_model_file
@@ -95,21 +101,45 @@ def evaluate(
         "dropped": found.dropped,
         "weight": total.weight,
         **total.measures,
+        "null": total.null,
+        "explained": total.explained,
     }
     if site_column is not None:
         said["sites"] = {
             name: {"rows": score.n_rows, "weight": score.weight, **score.measures}
             for name, score in found.sites.items()
         }
-    pairs = [("rows", f"{total.n_rows:,}")]
-    pairs += [(words, f"{total.measures[name]:.5g}") for name, words in _words(found).items()]
     say(
         said,
         as_json,
         quiet,
-        listed(pairs),
+        _overall(found),
+        *explained_lines(total),
         *([] if site_column is None else [_by_site(site_column, found)]),
     )
+
+
+def explained_lines(score: Score) -> list[str]:
+    """Return what share of the null model's error a model takes away, in words."""
+    if not isfinite(score.explained):
+        return []
+    what = "variance" if score.family == "gaussian" else "deviance"
+    better = score.measures["log_likelihood"] - score.null["log_likelihood"]
+    return [
+        f"The model explains {score.explained:.1%} of the {what}; its log-likelihood is "
+        f"{abs(better):.4g} nats per row {'above' if better > 0 else 'below'} the null model's."
+    ]
+
+
+def _overall(found: Evaluation) -> Table:
+    """Return the measures of all rows, beside those of the null model."""
+    mine, null = found.total.measures, found.total.null
+    rows = [
+        [words, f"{mine[name]:.5g}", f"{null[name]:.5g}" if name in null else ""]
+        for name, words in _words(found).items()
+    ]
+    heads = [f"{found.total.n_rows:,} rows", "model", "null model"]
+    return table_of(heads, rows, heads[:1])
 
 
 def _words(found: Evaluation) -> dict[str, str]:

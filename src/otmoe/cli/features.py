@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
 from otmoe.cli import known, options
 from otmoe.cli.common import Command, Names, check_output, data, option, output, say, usage
 from otmoe.text.sentences import Error
+
+if TYPE_CHECKING:
+    from otmoe import FeatureSpec
 
 
 @click.command(
@@ -17,11 +22,18 @@ from otmoe.text.sentences import Error
 Example:
   otmoe features data --target y -o features.json
   otmoe run data --target y --experts 2 --features features.json -o model.json
+  otmoe features data --target late --spline hour:5 --interaction dep:origin -o features.json
 
 Look at the file before you use it: a level that is in no sampled row is not in it.""",
 )
 @data
-@option("--target", metavar="COLUMN", section="Columns", help="The response, no feature.")
+@options.target("The response, which is no feature.", required=False)
+@option(
+    "--formula",
+    metavar="TEXT",
+    section="Columns",
+    help="Columns, splines and interactions at once, as in 'y ~ spline(hour, 5) + dep:origin'.",
+)
 @option("--weight", metavar="COLUMN", section="Columns", help="Case weights, no feature either.")
 @option("--site-column", metavar="COLUMN", section="Columns", help="The site, no feature either.")
 @option(
@@ -37,6 +49,32 @@ Look at the file before you use it: a level that is in no sampled row is not in 
     help="Subtract a number's mean in the sample, divide by its standard deviation.",
 )
 @option(
+    "--spline",
+    "splines",
+    multiple=True,
+    metavar="COLUMN:DF",
+    section="Terms",
+    help="Let a number be a curve: a natural cubic spline of so many degrees of freedom; may be "
+    "given several times.",
+)
+@option(
+    "--interaction",
+    "interactions",
+    multiple=True,
+    metavar="COLUMN:COLUMN",
+    section="Terms",
+    help="Products of two columns' features; may be given several times.",
+)
+@option(
+    "--missing",
+    type=click.Choice(["error", "indicator"]),
+    default="error",
+    show_default=True,
+    section="Encoding",
+    help="Columns with missing values: leave it to --missing of later commands, or fill in the "
+    "mean, with a feature that says where; of a category, make it a level.",
+)
+@option(
     "--max-levels",
     type=click.IntRange(min=2),
     default=known.MAX_LEVELS,
@@ -49,10 +87,14 @@ Look at the file before you use it: a level that is in no sampled row is not in 
 def features(
     data: tuple[str, ...],
     target: str | None,
+    formula: str | None,
     weight: str | None,
     site_column: str | None,
     columns: list[str] | None,
     center: bool,
+    splines: tuple[str, ...],
+    interactions: tuple[str, ...],
+    missing: Literal["error", "indicator"],
     max_levels: int,
     sep: str | None,
     output: Path,
@@ -65,25 +107,46 @@ def features(
     Numbers, true and false stay numbers; text becomes a category.
     """
     check_output(output, force)
-    if columns is None and target is None:
-        raise usage(Error.SHELL_TARGET_OR_COLUMNS)
-    roles = {name for name in (target, weight, site_column) if name is not None}
-    if columns is not None and roles & set(columns):
+    roles = [name for name in (target, weight, site_column) if name is not None]
+    if formula is not None:
+        for word, value in {
+            "--columns": columns,
+            "--spline": splines,
+            "--interaction": interactions,
+        }.items():
+            if value:
+                raise usage(Error.SHELL_FORMULA_OR, option=word)
+    elif columns is not None and set(roles) & set(columns):
         raise usage(Error.SHELL_ROLES)
+    elif columns is None and target is None:
+        raise usage(Error.SHELL_TARGET_OR_COLUMNS)
+    how: dict[str, Any] = {"center": center, "max_levels": max_levels, "missing": missing}
 
     from otmoe import FeatureSpec
+    from otmoe.data.formula import Formula
     from otmoe.data.shards import sample_rows
     from otmoe.data.shards.files import find
     from otmoe.data.shards.memory import default_columns
     from otmoe.data.shards.partitions import partitions_of
     from otmoe.data.tables import check_names
 
+    parsed = None if formula is None else Formula.parse(formula)
+    if parsed is not None:
+        target = target or parsed.target
+        if target is None:
+            raise usage(Error.SHELL_NO_TARGET)
+        roles = list(dict.fromkeys([target, *roles]))
     sample = sample_rows(data, sep=sep)
     check_names(sorted(roles), sample.column_names)
-    if columns is None:
-        folders = partitions_of(find(data)[0])
-        columns = default_columns(sample.column_names, {*roles, *folders})
-    spec = FeatureSpec.from_sample(sample, columns, center=center, max_levels=max_levels)
+    if parsed is not None:
+        spec = replace(parsed, target=target).features(sample, roles=roles, **how)
+    else:
+        if columns is None:
+            folders = partitions_of(find(data)[0])
+            columns = default_columns(sample.column_names, {*roles, *folders})
+        how["splines"] = dict(map(_spline, splines))
+        how["interactions"] = list(map(_interaction, interactions))
+        spec = FeatureSpec.from_sample(sample, columns, **how)
     spec.save(output)
     report = {
         "command": "features",
@@ -91,6 +154,7 @@ def features(
         "sampled_rows": sample.num_rows,
         "columns": len(spec.names),
         "features": len(spec.feature_names),
+        "terms": [term.name for term in spec.terms],
     }
     categories = [c for c in spec.columns if c.kind == "category"]
     say(
@@ -100,4 +164,36 @@ def features(
         f"{len(spec.names)} columns, {len(spec.feature_names)} features, from "
         f"{sample.num_rows:,} rows; written to {output}",
         *(f"  {c.name}: {', '.join(c.levels)} (reference {c.reference})" for c in categories),
+        *term_lines(spec),
     )
+
+
+def term_lines(spec: FeatureSpec) -> list[str]:
+    """Return a line for each term, and for each column that says what missing values are."""
+    from otmoe.data.terms import Spline
+
+    lines = []
+    for term in spec.terms:
+        if isinstance(term, Spline):
+            knots = ", ".join(f"{knot:g}" for knot in term.knots)
+            lines.append(f"  {term.name}: {term.df} degrees of freedom, knots {knots}")
+        else:
+            lines.append(f"  {term.name}: {len(spec.layout.of_terms[term.name])} products")
+    for column in spec.columns:
+        if column.impute is not None:
+            lines.append(f"  {column.name}: {column.impute:g} where it is missing, with a feature")
+    return lines
+
+
+def _spline(value: str) -> tuple[str, int]:
+    name, colon, df = value.rpartition(":")
+    if not colon or not name or not df.isdecimal():
+        raise usage(Error.SHELL_SPLINE, value=value)
+    return name, int(df)
+
+
+def _interaction(value: str) -> tuple[str, str]:
+    parts = value.split(":")
+    if len(parts) != 2 or not all(parts):
+        raise usage(Error.SHELL_INTERACTION, value=value)
+    return parts[0], parts[1]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from otmoe.cli import known, options
+from otmoe.cli.asked import asked_of
 from otmoe.cli.common import (
     Command,
     Failed,
@@ -54,7 +55,8 @@ Where sites have found different maxima, --start lets each fit again from the me
 their new messages describe the same one.""",
 )
 @data
-@options.target()
+@options.target(options.OR_FORMULA, required=False)
+@options.formula
 @options.weight
 @options.spec
 @options.columns
@@ -84,6 +86,13 @@ their new messages describe the same one.""",
     section="Message",
     help="Send N rows of the covariates as they are, without the response.",
 )
+@option(
+    "--secure",
+    is_flag=True,
+    section="Message",
+    help="Make a key pair for secure sums in refine rounds: the public key goes into the message, "
+    "the private one into a file beside it, such as lyon.key, and stays here.",
+)
 @options.experts_or_start
 @options.family("Fit")
 @option(
@@ -92,12 +101,7 @@ their new messages describe the same one.""",
     section="Fit",
     help="All classes, where this site may lack some: the same at every site.",
 )
-@option(
-    "--n-init",
-    type=click.IntRange(min=1),
-    section="Fit",
-    help="Starts of the search; by default 9, for classes 20.",
-)
+@options.search
 @option(
     "--start",
     metavar="MODEL",
@@ -108,7 +112,8 @@ their new messages describe the same one.""",
 @output("Message to write, JSON.")
 def fit(
     data: tuple[str, ...],
-    target: str,
+    target: str | None,
+    formula: str | None,
     weight: str | None,
     spec: str | None,
     columns: list[str] | None,
@@ -119,10 +124,12 @@ def fit(
     sketch: bool,
     grams: bool,
     share: int,
+    secure: bool,
     experts: int | None,
     family: str,
     classes: list[str] | None,
     n_init: int | None,
+    max_iter: int | None,
     start: str | None,
     seed: int,
     output: Path,
@@ -147,17 +154,24 @@ def fit(
     from otmoe.documents.compatible import check_compatible
     from otmoe.documents.files import load_model_file
     from otmoe.evaluation.prediction import spec_of
+    from otmoe.federation.keys import Key
     from otmoe.likelihood.fit import MAX_ITER
     from otmoe.model.target import Target
     from otmoe.text.records import notice_document
     from otmoe.text.strict_json import named
 
     begin = perf_counter()
-    features = options.features_of(spec, columns)
+    asked = asked_of(data, target, formula, spec, columns, weight, sep=sep)
+    features = asked.features
     origin = None if start is None else load_model_file(start)
     if origin is not None:
-        given = {"--columns": columns, "--experts": experts, "--classes": classes}
-        for word, value in {**given, "--n-init": n_init}.items():
+        given = {
+            "--formula": formula,
+            "--columns": columns,
+            "--experts": experts,
+            "--classes": classes,
+        }
+        for word, value in {**given, "--starts": n_init}.items():
             if value is not None:
                 raise usage(Error.SHELL_START_OR, option=word)
         if _family_given():
@@ -173,7 +187,7 @@ def fit(
     name = checked(site)
     shards = shards_from(
         list(data),
-        target=target,
+        target=asked.target,
         features=features,
         weight=weight,
         missing=missing,
@@ -181,6 +195,7 @@ def fit(
         sep=sep,
     )
     shard = joined(shards, name)
+    key = Key.at(key_path(output)) if secure else None
     response = Target(family)
     if origin is not None:
         response = Target.of(origin.model)
@@ -198,6 +213,8 @@ def fit(
                 response,
                 options={
                     "n_init": n_init,
+                    **options.search_of(None, max_iter),
+                    "gate_columns": asked.gate_columns,
                     "n_jobs": -1,
                     "progress": progress,
                 },
@@ -207,9 +224,9 @@ def fit(
                 start=None if origin is None else origin.model,
             )
         )
-    message = done.message
+    message = done.message if key is None else replace(done.message, key=key.public)
     message.save(output)
-    Remembered(name, target, absolute(data), weight, missing, sep).save(output)
+    Remembered(name, asked.target, absolute(data), weight, missing, sep).save(output)
     parts = parts_of(message.document())
     size = output.stat().st_size
     if done.dropped:
@@ -235,6 +252,7 @@ def fit(
         "parts": [vars(part) for part in parts],
         "bytes": size,
         "rows_of_x": shared_rows(message),
+        "key": None if key is None else str(key.path),
         "seconds": perf_counter() - begin,
     }
     say(
@@ -245,8 +263,18 @@ def fit(
         parts_table(parts),
         total_of(size, parts),
         privacy(message),
+        *(
+            []
+            if key is None
+            else [f"the private key is in {key.path}; keep it, and send it nowhere"]
+        ),
         f"written to {output}; nothing has been sent",
     )
+
+
+def key_path(message: Path) -> Path:
+    """Return the file of the private key beside a message: lyon.key beside lyon.moe.json."""
+    return message.with_name(message.name.removesuffix(".json").removesuffix(".moe") + ".key")
 
 
 def _family_given() -> bool:

@@ -1,4 +1,4 @@
-"""``otmoe inspect``: what a file holds and gives away, for whoever has to let it pass."""
+"""``otmoe inspect``: what a file holds and reveals, for whoever decides whether it may leave."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import click
 
 from otmoe.cli.between import between_lines, between_report
 from otmoe.cli.common import Command, few, option, say, speech
+from otmoe.cli.features import term_lines
 from otmoe.cli.parts import parts_of, parts_table, total_of
 from otmoe.cli.tables import listed, table_of
 from otmoe.cli.words import told
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from otmoe import FeatureSpec, LocalModel
     from otmoe.documents.reply import RefineReply
     from otmoe.documents.request import RefineRequest
+    from otmoe.documents.roster import Roster
     from otmoe.documents.state import RefineState
     from otmoe.model.mixture import MoE
 
@@ -67,6 +69,22 @@ def scatter_words(reply: RefineReply) -> list[str]:
     ]
 
 
+MASKED = (
+    "It is masked: by itself it says nothing but the name of the site and the size of the model; "
+    "the sum over all sites of the roster can be read."
+)
+"""What a masked reply gives away."""
+
+
+def roster_lines(roster: Roster) -> list[str]:
+    """Say who takes part in a secure sum, and what sites should compare."""
+    return [
+        f"secure sum over {few(roster.sites)}",
+        f"fingerprint of the roster: {roster.fingerprint} (the same at all sites, or a key was "
+        "exchanged on its way)",
+    ]
+
+
 def why_scatter(between: bool) -> str:
     """Say what a scatter is asked for."""
     return f"for standard errors by the sandwich{' and for how sites differ' if between else ''}"
@@ -104,11 +122,13 @@ names the place, and exit code 1.""",
 def inspect(file: Path, coefficients: bool, as_json: bool, quiet: bool) -> None:
     """Say in plain words what is in FILE: a site's message, a model, a file of features.
 
-    Or a request, a reply or the state of `otmoe refine`. For whoever has to let a message leave a
-    site, or takes one in: what it is, which parts it has, how large they are and what each reveals.
+    Or a request, a reply or the state of `otmoe refine`. For whoever decides whether a message may
+    leave a site, or takes one in: what it is, which parts it has, how large they are and what each
+    reveals.
     """
     from otmoe import FeatureSpec, LocalModel
     from otmoe.documents.files import open_document
+    from otmoe.documents.masked_reply import MaskedReply
     from otmoe.documents.model_file import ModelFile
     from otmoe.documents.reply import RefineReply
     from otmoe.documents.request import RefineRequest
@@ -126,9 +146,16 @@ def inspect(file: Path, coefficients: bool, as_json: bool, quiet: bool) -> None:
     elif isinstance(found, RefineReply):
         report |= _of_reply(found)
         lines += [reply_privacy(found), *scatter_words(found), *map(str, few_groups(found))]
+    elif isinstance(found, MaskedReply):
+        about = {"site": found.site, "round": found.round, "digest": found.digest}
+        report |= {**about, "values_of_y": 0, "rows_of_x": 0}
+        lines.append(MASKED)
     elif isinstance(found, RefineRequest | RefineState):
         model, spec = found.model, found.features
         report |= _of_round(found) | _of_model(model)
+        if found.roster is not None:
+            report["roster"] = found.roster.fingerprint
+            lines += roster_lines(found.roster)
     elif isinstance(found, ModelFile | LocalModel):
         model, spec = found.model, found.features
         report |= {"about": document.get("about", {}), **_of_model(model)}
@@ -138,6 +165,8 @@ def inspect(file: Path, coefficients: bool, as_json: bool, quiet: bool) -> None:
             lines += between_lines(between) + [str(warning) for warning in between.warnings]
     if spec is not None:
         report |= {"columns": list(spec.names), "features": list(spec.feature_names)}
+        report["terms"] = [term.name for term in spec.terms]
+        lines += term_lines(spec)
     if isinstance(found, LocalModel):
         report |= _of_message(found)
         lines.append(privacy(found))
@@ -163,6 +192,7 @@ def _of_message(message: LocalModel) -> dict[str, Any]:
         "constant_features": dict(message.constant),
         "values_of_y": 0,
         "rows_of_x": shared_rows(message),
+        "key": message.key,
     }
 
 
@@ -220,11 +250,13 @@ def _about(report: dict[str, Any]) -> Iterator[tuple[str, str]]:
         "features": "a file of features: how columns become numbers",
         "refine request": "a request: how likely are a site's rows under this model",
         "refine reply": "a site's reply to a request: sums over its rows",
+        "masked reply": "a site's reply to a request for a secure sum",
         "refine state": "where the server stands between two refine rounds",
     }
     yield "file", f"{report['file']}, {words[report['kind']]}"
     if "site" in report:
         yield "site", report["site"]
+    if "rows" in report:
         yield "rows", f"{report['rows']:,.10g} (with weights, their sum)"
     if "round" in report:
         yield "round", f"{report['round']} (digest {report['digest']})"

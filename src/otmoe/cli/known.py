@@ -23,6 +23,7 @@ CRITERIA = ("bic", "icl", "expected_bic", "elbow")
 N_SUPPORT = 4000
 MAX_LEVELS = 50
 LEAST = 10
+MAX_ITER = 300
 MOST_SHARED = 10_000
 CLASSES = "classes"
 

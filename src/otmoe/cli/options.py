@@ -12,6 +12,7 @@ import click
 from otmoe.cli import known
 from otmoe.cli.common import Decorator, Failed, Names, option, several, usage
 from otmoe.cli.executors import EXECUTORS
+from otmoe.cli.kinds import Cut, Family, Numbers, Separator
 from otmoe.text.sentences import Error
 
 if TYPE_CHECKING:
@@ -19,72 +20,6 @@ if TYPE_CHECKING:
     from otmoe.data.shards import Shard
     from otmoe.estimators.shards import DistributedMoE
     from otmoe.inference.between import Between
-
-
-class Cut(click.ParamType):
-    """How rows are cut into shards."""
-
-    name = "cut"
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
-        """Return what :func:`otmoe.shards_from` calls it."""
-        if value in ("file", "row-group", "row_group"):
-            return value.replace("-", "_")
-        if isinstance(value, int) or (value.isdecimal() and int(value) > 0):
-            return int(value)
-        return self.fail(f"{value!r}: give file, row-group or a number of shards.", param, ctx)
-
-
-class Separator(click.ParamType):
-    """One character; tab may be written out."""
-
-    name = "character"
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> str:
-        """Return the character."""
-        found = {"tab": "\t", "\\t": "\t"}.get(value, value)
-        if len(found) != 1:
-            self.fail(f"{value!r}: give one character, or tab.", param, ctx)
-        return str(found)
-
-
-class Family(click.ParamType):
-    """What the response is; families may be added while the command is there."""
-
-    name = "family"
-
-    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
-        """Return the families there are."""
-        return f"[{'|'.join(known.families())}]"
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> str:
-        """Return the name of a family, or "classes"."""
-        choices = known.families()
-        if value not in choices:
-            self.fail(f"{value!r}: give one of {', '.join(choices)}.", param, ctx)
-        return str(value)
-
-
-class Numbers(click.ParamType):
-    """Whole numbers: some, as in 2,3,5, or all from one to another, as in 1-6."""
-
-    name = "numbers"
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
-        """Return a list of int."""
-        if not isinstance(value, str):
-            return value
-        first, dash, last = value.partition("-")
-        try:
-            if dash:
-                numbers = list(range(int(first), int(last) + 1))
-            else:
-                numbers = [int(part) for part in value.split(",")]
-        except ValueError:
-            numbers = []
-        if not numbers or min(numbers) < 1:
-            self.fail(f"{value!r}: give numbers, as in 1-6 or 2,3,5.", param, ctx)
-        return numbers
 
 
 weight = option("--weight", metavar="COLUMN", section="Columns", help="Case weights.")
@@ -116,6 +51,14 @@ sep = option(
     help="What separates columns of CSV; by default comma, semicolon, tab or bar, as the header "
     "has it.",
 )
+formula = option(
+    "--formula",
+    metavar="TEXT",
+    section="Columns",
+    help="The response, what experts see and, after a bar, what the gate sees, as in "
+    "'y ~ spline(hour, 5) + origin | hour'. Levels and knots are those of --features, or of the "
+    "first rows.",
+)
 site_column = option(
     "--site-column",
     metavar="COLUMN",
@@ -136,6 +79,30 @@ experts = option(
 experts_or_start = option(
     "--experts", type=click.IntRange(min=1), section="Fit", help="Number of experts."
 )
+
+search = several(
+    option(
+        "--starts",
+        "--n-init",
+        "n_init",
+        type=click.IntRange(min=1),
+        section="Fit",
+        help="Starts of the search; by default 9, for classes 20.",
+    ),
+    option(
+        "--max-iter",
+        type=click.IntRange(min=1),
+        section="Fit",
+        help=f"Iterations of a fit, at most; by default {known.MAX_ITER:,}.",
+    ),
+)
+
+
+def search_of(n_init: int | None, max_iter: int | None) -> dict[str, int]:
+    """Return what is said about the search, under the names of the estimators."""
+    said = {"n_init": n_init, "max_iter": max_iter}
+    return {name: value for name, value in said.items() if value is not None}
+
 
 executor = several(
     option(
@@ -181,9 +148,12 @@ executor = several(
 )
 
 
-def target(words: str = "The response.") -> Decorator:
+def target(words: str = "The response.", required: bool = True) -> Decorator:
     """Return the option that names the response."""
-    return option("--target", metavar="COLUMN", required=True, section="Columns", help=words)
+    return option("--target", metavar="COLUMN", required=required, section="Columns", help=words)
+
+
+OR_FORMULA = "The response; it may stand in --formula instead."
 
 
 def missing(section: str = "Rows") -> Decorator:

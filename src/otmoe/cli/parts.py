@@ -42,7 +42,7 @@ PARTS = {
     ),
     "x_mean": ("means", "the mean of every covariate over the site's rows"),
     "x_var": ("variances", "the variance of every covariate over the site's rows"),
-    "mass": ("mass", "how many of the site's rows each expert answers for"),
+    "mass": ("mass", "how many of the site's rows are assigned to each expert"),
     "score": (
         "score",
         "how the likelihood of the site's rows changes with each parameter: sums over rows of "
@@ -60,6 +60,12 @@ PARTS = {
         "parameters a product of scores, summed over groups; no label; that of a group which is "
         "much larger than the others, or has a level alone, can be worked out",
     ),
+    "numbers": (
+        "masked numbers",
+        "nothing by themselves; in the sum over all sites of the roster, log-likelihood, score and "
+        "information of all rows",
+    ),
+    "roster": ("roster", "names and public keys of the sites whose replies are added up"),
     "scaling": ("scaling", "centres and scales in which sites answer, from the support points"),
     "pooled": ("pooled scaling", "mean and standard deviation of the covariates over all sites"),
     "best": ("sums", "what the sites have answered about the best model so far, summed"),
@@ -90,6 +96,7 @@ _REST = {
         "about",
         "name of the site, number of rows, log-likelihood, round and digest, versions of software",
     ),
+    "masked reply": ("about", "name of the site, round and digest, versions of software"),
     "refine state": ("about", "rounds so far, sites with their rows, versions of software"),
 }
 

@@ -12,7 +12,9 @@ from typing import Any, Literal
 import click
 
 from otmoe.cli import known, options
+from otmoe.cli.asked import asked_of
 from otmoe.cli.between import between_lines, between_report
+from otmoe.cli.closing import closing
 from otmoe.cli.common import (
     Command,
     Rounds,
@@ -26,7 +28,7 @@ from otmoe.cli.common import (
     warn,
 )
 from otmoe.cli.executors import open_executor
-from otmoe.cli.tables import candidates_of, candidates_tables, experts_table, listed
+from otmoe.cli.tables import candidates_of, candidates_tables, listed
 from otmoe.cli.words import told, told_by_name
 from otmoe.text.notices import Notice
 from otmoe.text.sentences import Finding, Warn
@@ -47,7 +49,8 @@ Examples:
 The same data and seed give the same model, whatever the executor and the number of workers.""",
 )
 @data
-@options.target()
+@options.target(options.OR_FORMULA, required=False)
+@options.formula
 @options.weight
 @options.site_column
 @options.spec
@@ -84,13 +87,15 @@ The same data and seed give the same model, whatever the executor and the number
     section="Fit",
     help="Rows of covariates at which models are compared.",
 )
+@options.search
 @options.seed("Fit")
 @options.executor
 @output("Model file to write, JSON.")
 @options.model_only
 def run(
     data: tuple[str, ...],
-    target: str,
+    target: str | None,
+    formula: str | None,
     weight: str | None,
     site_column: str | None,
     spec: str | None,
@@ -105,6 +110,8 @@ def run(
     refine: int | str,
     personal: str | None,
     n_support: int,
+    n_init: int | None,
+    max_iter: int | None,
     seed: int,
     executor: str,
     address: str | None,
@@ -129,10 +136,14 @@ def run(
 
     from sklearn.exceptions import ConvergenceWarning
 
+    from otmoe.evaluation.scores import goodness
+    from otmoe.evaluation.shards import score_shards
+    from otmoe.workers.gather import Workers
+
     begin = perf_counter()
-    features = options.features_of(spec, columns)
+    asked = asked_of(data, target, formula, spec, columns, weight, site_column, sep=sep)
     shards = options.shards_of(
-        data, target, features, weight, site_column, cut, missing, max_levels, sep
+        data, asked.target, asked.features, weight, site_column, cut, missing, max_levels, sep
     )
     with (
         open_executor(executor, address, n_jobs, retries) as pool,
@@ -143,19 +154,24 @@ def run(
         est = options.estimator_of(
             family,
             n_experts=experts,
+            gate_features=asked.gate,
             method=method,
             n_support=n_support,
             refine=refine,
             personal=personal,
+            **options.search_of(n_init, max_iter),
             executor=pool,
             n_jobs=n_jobs or options.default_jobs(executor, shards, experts),
             random_state=seed,
         ).fit_shards(shards, retries=retries, timeout=timeout, on_error=on_error, progress=report)
-    names = [message.site for message in est.local_models_]
+        names = [message.site for message in est.local_models_]
+        fitted = [shard for shard in shards if shard.name in set(names)]
+        score = score_shards(est.model_, fitted, Workers(pool, retries, timeout))
     refined = est.aggregation_.refinement
     about = {
         "made by": "otmoe run",
-        "target": target,
+        "target": asked.target,
+        **({} if formula is None else {"formula": formula}),
         "method": method,
         **({"chosen": est.aggregation_.method} if est.aggregation_.candidates else {}),
         "refine rounds": 0 if refined is None else refined.rounds,
@@ -163,6 +179,7 @@ def run(
         "rows": est.n_rows_,
         "shards": len(names),
         "sites": few(names),
+        **goodness(score),
     }
     failed = {f.name: Finding.NOT_FITTED(why=str(f.cause)) for f in est.failures_}
     merged = est.aggregation_
@@ -172,6 +189,7 @@ def run(
     for notice in (*est.warnings_, *_small(est, site_column)):
         warn(notice)
     found = _report(est, output, perf_counter() - begin)
+    found |= {"measures": score.measures, "null": score.null, "explained": score.explained}
     say(found, as_json, quiet, *_shown(est, found))
 
 
@@ -226,6 +244,8 @@ def _report(est: Any, output: Path, seconds: float) -> dict[str, Any]:
 
 def _shown(est: Any, found: dict[str, Any]) -> list[Any]:
     """Return the same for people."""
+    from otmoe.documents.files import load_model_file
+
     dropped = f", {found['dropped']:,} dropped" if found["dropped"] else ""
     about = [("shards", f"{len(found['shards']):,}"), ("rows", f"{found['rows']:,}{dropped}")]
     for what in ("refitted", "left_out", "failed"):
@@ -243,7 +263,7 @@ def _shown(est: Any, found: dict[str, Any]) -> list[Any]:
     return [
         listed(about),
         *candidates_tables(found["candidates"]),
-        experts_table(est.model_, est.aggregation_.mass),
+        *closing(load_model_file(found["output"]), Path(found["output"])),
         *([] if est.personal is None else _differences(est)),
     ]
 

@@ -9,10 +9,6 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from otmoe.aggregation import Aggregation
-    from otmoe.model.mixture import MoE
-
-
-_TERMS = 5  # coefficients that are shown
 
 
 def listed(pairs: Iterable[tuple[str, str]]) -> Table:
@@ -65,27 +61,3 @@ def candidates_tables(candidates: Sequence[dict[str, Any]]) -> list[Table]:
         for c in candidates
     )
     return [table_of(heads, rows, {"candidate", ""})]
-
-
-def experts_table(model: MoE, mass: Sequence[float]) -> Table:
-    """Return the experts: mass, variance, first coefficients; by class where there are several."""
-    import numpy as np
-
-    terms = model.terms[:_TERMS]
-    variance = getattr(model.experts, "var", None)
-    several = model.experts.coef.ndim == 3
-    heads = ["expert", "mass", *([] if variance is None else ["variance"])]
-    rows = []
-    for k, coef in enumerate(model.experts.coef):
-        first = [str(k), f"{mass[k]:.3f}", *([] if variance is None else [f"{variance[k]:.4g}"])]
-        if not several:
-            rows.append([*first, *(f"{b:.4g}" for b in coef[:_TERMS])])
-            continue
-        for label, row in zip(np.asarray(model.classes).tolist(), coef, strict=True):
-            rows.append([*first, str(label), *(f"{b:.4g}" for b in row[:_TERMS])])
-            first = [""] * len(first)
-    table = table_of([*heads, *(["class"] if several else []), *terms], rows)
-    left = len(model.terms) - len(terms)
-    if left:
-        table.caption = f"and {left} more coefficients each"
-    return table

@@ -12,10 +12,15 @@ from otmoe.text.sentences import Error, Warn
 SHELL = {
     Warn.SITES_STAND_OUT.code: "{count} of {total} sites stand out, and are in the aggregate all "
     "the same ({reasons}): look at them, or leave them out by --exclude-flagged.",
+    Warn.SITES_DIFFER.code: "{count} of {total} sites are expected to be served better by their "
+    "own models than by the merged one, and by more than chance explains ({names} nats per row): "
+    "one model may be the wrong question; fit personal models beside it (otmoe run --personal "
+    "auto, or otmoe personalise).",
     Error.REPLIES_MISSING.code: "round {round}: no reply from {names}; wait for it, or go on "
     "without (--allow-missing).",
-    Error.COLUMN_MISSING.code: "column {column!r} is missing in {count} of {rows} rows; fill the "
-    "gaps, or drop these rows by --missing drop.",
+    Error.COLUMN_MISSING.code: "values are missing in some of {rows} rows: {columns}; drop these "
+    "rows (--missing drop), or let the features say what stands for them (otmoe features --missing "
+    "indicator).",
     Error.NO_GRAMS.code: "site {site!r}{others} sent no Grams, and --method gram needs them from "
     "every site: ask for them (otmoe fit --grams), or use --method reduction.",
     Error.MANY_LEVELS.code: "column {column!r} has {levels} different values, and --max-levels is "
@@ -38,6 +43,9 @@ SHELL = {
     "columns by --columns, or fill the gaps.",
     Warn.INDEX_LEFT_OUT.code: "column {column!r} looks like the index of a data frame and is no "
     "feature; name it in --columns to use it.",
+    Warn.FOUND_ONCE.code: "{agreed} of {searches} independent searches ended in this maximum{gap}: "
+    "raise --starts to be surer of it, or use fewer experts.",
+    Warn.NOT_CONVERGED.code: "the fit {status}: raise --max-iter, or use fewer experts.",
     Error.TARGET_IS_TEXT.code: "the target holds text; give numbers, or fit it with "
     "--family classes.",
 }

@@ -87,14 +87,18 @@ def columns_of(rows: Floats, known: tuple[tuple[int, ...], ...] = ()) -> Columns
 
 def layout(features: FeatureSpec | None) -> tuple[tuple[tuple[int, ...], ...], Units]:
     """Return the dummies of each category, and the units of the numbers that have some."""
-    known, units, j = [], {}, 0
-    for column in () if features is None else features.columns:
-        size = len(column.feature_names)
+    known, units = [], {}
+    if features is None:
+        return (), {}
+    for column in features.columns:
+        place = tuple(features.layout.of_columns[column.name])
         if column.kind == "category":
-            known.append(tuple(range(j, j + size)))
-        elif (column.center, column.scale) != (0.0, 1.0):
-            units[j] = (float(column.center), float(column.scale))
-        j += size
+            known.append(place)
+            continue
+        if (column.center, column.scale) != (0.0, 1.0):
+            units[place[0]] = (float(column.center), float(column.scale))
+        if column.impute is not None:
+            known.append(place[1:])
     return tuple(known), units
 
 

@@ -28,6 +28,8 @@ class ColumnRecord(Record):
     scale: Positive | None = None
     levels: List[Name] | None = None
     reference: Name | None = None
+    impute: Number | None = None
+    missing_level: Name | None = None
 
 
 def check_column(record: ColumnRecord, source: str, path: str) -> None:
@@ -39,7 +41,11 @@ def check_column(record: ColumnRecord, source: str, path: str) -> None:
     source, path : str
         Where it comes from, and its place there; an error begins with them.
     """
-    for name in ("center", "scale") if record.kind == "category" else ("levels", "reference"):
+    foreign = {
+        "category": ("center", "scale", "impute"),
+        "number": ("levels", "reference", "missing_level"),
+    }
+    for name in foreign[record.kind]:
         if getattr(record, name) is not None:
             fail(source, f"{path}.{name}", Error.WRONG_KIND_OF_COLUMN, kind=record.kind)
     if record.kind == "number":
@@ -47,9 +53,10 @@ def check_column(record: ColumnRecord, source: str, path: str) -> None:
     if record.levels is None or len(record.levels) < 2:
         fail(source, f"{path}.levels", Error.FEW_LEVELS)
     check_distinct(record.levels, f"{path}.levels", source)
-    if record.reference is not None and record.reference not in record.levels:
-        value = shown(record.reference)
-        fail(source, f"{path}.reference", Error.REFERENCE_UNKNOWN, value=value)
+    for name in ("reference", "missing_level"):
+        value = getattr(record, name)
+        if value is not None and value not in record.levels:
+            fail(source, f"{path}.{name}", Error.REFERENCE_UNKNOWN, value=shown(value))
 
 
 @dataclass(frozen=True)
@@ -66,6 +73,11 @@ class Column:
         The level that is all zeros, by default the first.
     center, scale : float
         Of a number: the feature is (x - center) / scale.
+    impute : float, optional
+        Of a number: what stands for a missing value, in the units of the column; a second feature,
+        ``column=missing``, is one there. Without it, a missing value is a mistake.
+    missing_level : str, optional
+        Of a category: the level of a missing value.
     """
 
     name: str
@@ -74,6 +86,8 @@ class Column:
     reference: str | None = None
     center: float = 0.0
     scale: float = 1.0
+    impute: float | None = None
+    missing_level: str | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "levels", tuple(self.levels))
@@ -88,7 +102,7 @@ class Column:
     def feature_names(self) -> tuple[str, ...]:
         """Names of the features: that of the column, or ``column=level``."""
         if self.kind == "number":
-            return (self.name,)
+            return (self.name,) if self.impute is None else (self.name, f"{self.name}=missing")
         return tuple(f"{self.name}={level}" for level in self.shown_levels)
 
     def document(self) -> dict[str, Any]:
@@ -100,6 +114,10 @@ class Column:
             document["levels"] = list(self.levels)
         if self.reference is not None:
             document["reference"] = self.reference
+        if self.impute is not None:
+            document["impute"] = self.impute
+        if self.missing_level is not None:
+            document["missing_level"] = self.missing_level
         return document
 
     @classmethod
@@ -112,6 +130,8 @@ class Column:
             record.reference,
             0.0 if record.center is None else record.center,
             1.0 if record.scale is None else record.scale,
+            record.impute,
+            record.missing_level,
         )
 
     def fill(self, values: pa.Array, out: Floats) -> Counter[str]:
@@ -124,22 +144,33 @@ class Column:
         """
         if self.kind == "number":
             out[:, 0] = numbers(values, self.name)
+            if self.impute is not None:
+                out[:, 1] = np.isnan(out[:, 0])
+                out[out[:, 1] == 1, 0] = self.impute
             if (self.center, self.scale) != (0.0, 1.0):
-                out -= self.center
-                out /= self.scale
+                out[:, 0] -= self.center
+                out[:, 0] /= self.scale
             return Counter()
         found, others = codes(values, self.levels, self.name)
+        if self.missing_level is not None:
+            found = np.where(found == -2, self.levels.index(self.missing_level), found)
         for j, level in enumerate(self.shown_levels):
             out[:, j] = found == self.levels.index(level)
         out[found == -2] = np.nan
         return others
 
 
-def guess(values: pa.ChunkedArray, name: str, center: bool, max_levels: int) -> Column:
+MISSING = "missing"
+"""The level of missing values, unless the category has one of that name."""
+
+
+def guess(
+    values: pa.ChunkedArray, name: str, center: bool, max_levels: int, indicator: bool = False
+) -> Column:
     """Return the column that a sample of n values suggests; see `FeatureSpec.from_sample`."""
     kind = values.type
     if is_number(kind):
-        return _guess_number(values, name, center)
+        return _guess_number(values, name, center, indicator)
     if pa.types.is_null(kind) or values.null_count == len(values):
         _refuse_empty(values, name)
     if not is_text(kind) and not pa.types.is_dictionary(kind):
@@ -148,9 +179,13 @@ def guess(values: pa.ChunkedArray, name: str, center: bool, max_levels: int) -> 
     check_marks(levels, name)
     if len(levels) > max_levels:
         raise InvalidInput(Error.MANY_LEVELS, column=name, levels=len(levels), most=max_levels)
+    gap = None
+    if indicator and values.null_count:
+        gap = MISSING if MISSING not in levels else f"({MISSING})"
+        levels = (*levels, gap)
     if len(levels) < 2:
         raise InvalidInput(Error.ONE_LEVEL, column=name, value=shown(levels[0]))
-    return Column(name, "category", levels, levels[0])
+    return Column(name, "category", levels, levels[0], missing_level=gap)
 
 
 MARKS = ("-", "--", "---", ".", "..", "...", "?", "*", "#", "/", "\u2013", "\u2014")
@@ -181,15 +216,17 @@ def check_marks(values: Iterable[str], name: str) -> None:
 _NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?")
 
 
-def _guess_number(values: pa.ChunkedArray, name: str, center: bool) -> Column:
+def _guess_number(values: pa.ChunkedArray, name: str, center: bool, indicator: bool) -> Column:
     x = np.concatenate([np.empty(0), *(numbers(chunk, name) for chunk in values.chunks)])
+    gaps = indicator and bool(np.isnan(x).any())
     x = x[np.isfinite(x)]
     if len(x) == 0:
         _refuse_empty(values, name)
+    impute = float(x.mean()) if gaps else None
     if not center:
-        return Column(name)
+        return Column(name, impute=impute)
     sd = float(x.std())
-    return Column(name, center=float(x.mean()), scale=sd if sd > 0 else 1.0)
+    return Column(name, center=float(x.mean()), scale=sd if sd > 0 else 1.0, impute=impute)
 
 
 def _refuse_empty(values: pa.ChunkedArray, name: str) -> NoReturn:

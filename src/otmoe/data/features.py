@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -15,7 +16,10 @@ import pyarrow as pa
 
 from otmoe.arrays.numerics import Floats
 from otmoe.data.columns import Column, ColumnRecord, check_column, guess
-from otmoe.data.tables import BATCH, as_arrow, names_of
+from otmoe.data.splines import knots_of
+from otmoe.data.tables import BATCH, as_arrow, names_of, numbers
+from otmoe.data.tally import Tally
+from otmoe.data.terms import Interaction, Layout, Spline, Term, TermRecord, check_terms, term_of
 from otmoe.text.document import Document
 from otmoe.text.errors import InvalidInput, InvalidType, fail
 from otmoe.text.records import (
@@ -33,10 +37,11 @@ MAX_LEVELS = 50
 
 
 class FeaturesRecord(Record):
-    """The columns in order, and what to do about a value that is no level of its category."""
+    """The columns in order, terms of them, and what a value is that is no level of its category."""
 
     columns: List[ColumnRecord]
     unknown: Literal["error", "reference"] = "error"
+    terms: List[TermRecord] = []
 
 
 class FeaturesFileRecord(FeaturesRecord):
@@ -63,54 +68,10 @@ def check_features(record: FeaturesRecord, source: str, place: str = "") -> None
         check_column(column, source, f"{place}columns[{i}]")
     columns = [Column.from_record(column) for column in record.columns]
     check_distinct([column.name for column in columns], f"{place}columns", source)
+    check_terms(record.terms, columns, source, f"{place}terms")
     # a number called "wind=N" beside a category "wind" with a level "N"
-    check_distinct([n for c in columns for n in c.feature_names], f"{place}feature_names", source)
-
-
-@dataclass
-class Tally:
-    """What was wrong with the rows read so far, so that one sentence can give the whole count.
-
-    Attributes
-    ----------
-    n_rows : int
-    missing, infinite, negative : Counter
-        Rows by column; a negative weight is wrong, a negative feature is not.
-    unknown : dict
-        Counter of values that are no level, by column.
-    """
-
-    n_rows: int = 0
-    missing: Counter[str] = field(default_factory=Counter)
-    infinite: Counter[str] = field(default_factory=Counter)
-    negative: Counter[str] = field(default_factory=Counter)
-    unknown: dict[str, Counter[str]] = field(default_factory=dict)
-
-    def add(self, name: str, values: Floats) -> None:
-        """Count the missing and the infinite numbers of a column."""
-        finite = np.isfinite(values)
-        if not finite.all():
-            self.missing[name] += int(np.isnan(values).sum())
-            self.infinite[name] += int(np.isinf(values).sum())
-
-    def check(self, missing: str = "error", unknown: str = "error") -> None:
-        """Raise a ValueError about what may not be."""
-        for name, count in self.missing.items():
-            if count == self.n_rows > 0 and missing != "keep":
-                raise InvalidInput(Error.COLUMN_EMPTY, column=name, rows=count)
-            if count and missing == "error":
-                raise InvalidInput(Error.COLUMN_MISSING, column=name, count=count, rows=self.n_rows)
-        for name, count in self.infinite.items():
-            if count:
-                raise InvalidInput(Error.COLUMN_INFINITE, column=name, count=count)
-        for name, count in self.negative.items():
-            if count:
-                raise InvalidInput(Error.COLUMN_NEGATIVE, column=name, count=count)
-        for name, values in self.unknown.items():
-            if values and unknown == "error":
-                most = ", ".join(f"{shown(value)} ({n} rows)" for value, n in values.most_common(3))
-                more = f" and {len(values) - 3} more" if len(values) > 3 else ""
-                raise InvalidInput(Error.COLUMN_LEVELS, column=name, values=most, more=more)
+    names = Layout(tuple(columns), tuple(map(term_of, record.terms))).names
+    check_distinct(list(names), f"{place}feature_names", source)
 
 
 @dataclass(frozen=True)
@@ -124,6 +85,8 @@ class FeatureSpec(Document):
     columns : tuple of Column
     unknown : {"error", "reference"}
         What a value is that is no level of its category: a mistake, or the reference level.
+    terms : tuple of Spline or Interaction
+        What is computed from the columns' features, and stands behind them.
 
     Examples
     --------
@@ -150,18 +113,51 @@ class FeatureSpec(Document):
 
     columns: tuple[Column, ...]
     unknown: Literal["error", "reference"] = "error"
+    terms: tuple[Term, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "columns", tuple(self.columns))
+        object.__setattr__(self, "terms", tuple(self.terms))
         for column in self.columns:
             if not isinstance(column, Column):
                 raise InvalidType(Error.NOT_A_COLUMN, value=shown(column))
+        for term in self.terms:
+            if not isinstance(term, Spline | Interaction):
+                raise InvalidType(Error.NOT_A_TERM, value=shown(term))
         check_features(typed(FeaturesRecord, self.body(), "features"), "features")
 
     @property
     def feature_names(self) -> tuple[str, ...]:
         """Names of the d encoded features."""
-        return tuple(name for column in self.columns for name in column.feature_names)
+        return self.layout.names
+
+    @cached_property
+    def layout(self) -> Layout:
+        """Where the features of columns and of terms stand."""
+        return Layout(self.columns, self.terms)
+
+    @property
+    def term_features(self) -> dict[str, tuple[str, ...]]:
+        """The features of each term, for joint tests.
+
+        A spline is the whole curve, the slope included; ``spline(x), nonlinear`` is its departure
+        from a straight line.
+        """
+        layout, names = self.layout, self.feature_names
+        curved = {term.column: term for term in self.terms if isinstance(term, Spline)}
+        found: dict[str, list[int]] = {}
+        for name, place in layout.of_columns.items():
+            if name in curved:
+                bends = layout.of_terms[curved[name].name]
+                found[curved[name].name] = [place[0], *bends]
+                found[f"{curved[name].name}, nonlinear"] = list(bends)
+                if len(place) > 1:
+                    found[names[place[1]]] = [place[1]]
+            else:
+                found[name] = list(place)
+        products = [term.name for term in self.terms if isinstance(term, Interaction)]
+        found |= {name: list(layout.of_terms[name]) for name in products}
+        return {term: tuple(names[j] for j in places) for term, places in found.items()}
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -229,6 +225,7 @@ class FeatureSpec(Document):
             if others:
                 tally.unknown.setdefault(column.name, Counter()).update(others)
             j += part.shape[1]
+        self.layout.derive(out)
         tally.n_rows += batch.num_rows
 
     # -- making one --------------------------------------------------------------------------
@@ -246,6 +243,9 @@ class FeatureSpec(Document):
         *,
         center: bool = False,
         max_levels: int = MAX_LEVELS,
+        splines: Mapping[str, int] | None = None,
+        interactions: Sequence[tuple[str, str]] = (),
+        missing: Literal["error", "indicator"] = "error",
     ) -> Self:
         """Return a specification that suits some rows.
 
@@ -263,21 +263,82 @@ class FeatureSpec(Document):
             standard deviation there.
         max_levels : int
             A category with more is refused.
+        splines : mapping of str to int, optional
+            Degrees of freedom of the curves of some numbers; 1 would be a straight line. Knots are
+            quantiles of the sample.
+        interactions : sequence of pairs of str
+            Columns whose products are features too.
+        missing : {"error", "indicator"}
+            What a missing value is, in columns of which the sample lacks some: a mistake, or the
+            mean of a number, with a feature that says so, and a level of a category.
         """
+        if missing not in ("error", "indicator"):
+            raise InvalidInput(
+                Error.NOT_ONE_OF, name="missing", value=missing, choices=["error", "indicator"]
+            )
         names = names_of(table) if columns is None else list(columns)
         arrow = as_arrow(table, names)
-        return cls(tuple(guess(arrow.column(n), n, center, max_levels) for n in names))
+        indicator = missing == "indicator"
+        spec = cls(tuple(guess(arrow.column(n), n, center, max_levels, indicator) for n in names))
+        return spec.with_terms(table, splines or {}, interactions)
+
+    def with_terms(
+        self,
+        sample: Any,
+        splines: Mapping[str, int],
+        interactions: Sequence[tuple[str, str]] = (),
+    ) -> Self:
+        """Return the specification with terms behind those it has.
+
+        Parameters
+        ----------
+        sample : pyarrow Table or RecordBatch, frame, or mapping of n values by name
+            Its quantiles are the knots.
+        splines : mapping of str to int
+            Degrees of freedom by number, at least 2.
+        interactions : sequence of pairs of str
+            Names of columns, or ``spline(column)``.
+        """
+        kinds = {column.name: column.kind for column in self.columns}
+        terms: list[Term] = []
+        for name, df in splines.items():
+            if kinds.get(name) != "number":
+                raise InvalidInput(Error.SPLINE_OF_NO_NUMBER, column=shown(name))
+            values = as_arrow(sample, [name]).column(name)
+            x = np.concatenate([numbers(chunk, name) for chunk in values.chunks])
+            terms.append(Spline(name, knots_of(x, df, name)))
+        terms += map(Interaction, interactions)
+        return replace(self, terms=(*self.terms, *terms))
+
+    def numbers(self, X: Floats) -> dict[str, Floats]:
+        """Return the columns that are numbers, in their own units, from features (n, d).
+
+        Such as the points that sketches of several sites give: a sample for :meth:`with_terms`.
+        """
+        places = self.layout.of_columns
+        return {
+            column.name: X[:, places[column.name][0]] * column.scale + column.center
+            for column in self.columns
+            if column.kind == "number"
+        }
+
+    @property
+    def base(self) -> Self:
+        """The specification without its terms."""
+        return replace(self, terms=()) if self.terms else self
 
     # -- files -------------------------------------------------------------------------------
 
     def body(self) -> dict[str, Any]:
         """Return what the file holds, below its kind and version; models carry the same."""
-        return {"columns": [column.document() for column in self.columns], "unknown": self.unknown}
+        found = {"columns": [c.document() for c in self.columns], "unknown": self.unknown}
+        return found | ({"terms": [term.document() for term in self.terms]} if self.terms else {})
 
     @classmethod
     def from_record(cls, record: FeaturesRecord) -> Self:
         """Return the specification of a checked record."""
-        return cls(tuple(map(Column.from_record, record.columns)), record.unknown)
+        columns = tuple(map(Column.from_record, record.columns))
+        return cls(columns, record.unknown, tuple(map(term_of, record.terms)))
 
     @classmethod
     def from_document(cls, document: dict[str, Any], source: str, limits: Limits) -> Self:

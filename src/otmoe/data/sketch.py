@@ -23,6 +23,7 @@ from otmoe.data.clusters import (
     some_rows,
 )
 from otmoe.data.features import FeatureSpec
+from otmoe.data.terms import Layout
 from otmoe.text.arguments import check_whole, generator
 from otmoe.text.errors import InvalidInput
 from otmoe.text.sentences import Error
@@ -40,6 +41,7 @@ class Sketch:
     """A mixture of G components with normal numbers, and categories independent of all else.
 
     Numbers are in the units of the site's columns, before features were centred and scaled.
+    Features that follow from others, such as those of a spline, are not described but computed.
 
     Attributes
     ----------
@@ -60,6 +62,8 @@ class Sketch:
         Numbers that are whole, or not below zero, in every row.
     units : dict
         Features that are not in the units of their columns: their center and scale.
+    derived : Layout, optional
+        How features that are not described follow from those that are.
 
     Examples
     --------
@@ -84,10 +88,11 @@ class Sketch:
     whole: tuple[int, ...] = ()
     not_negative: tuple[int, ...] = ()
     units: Units = field(default_factory=dict)
+    derived: Layout | None = field(default=None, repr=False)
 
     @property
     def n_features(self) -> int:
-        """Number of features, d."""
+        """Number of features that are described, b; all, unless some are derived."""
         return len(self.numbers) + sum(map(len, self.categories)) + len(self.constant)
 
     @property
@@ -129,6 +134,8 @@ class Sketch:
             raise InvalidInput(
                 Error.NOT_ENCODED, columns=rows.shape[1], features=len(features.feature_names)
             )
+        derived = derived_of(features)
+        rows = rows if derived is None else rows[:, : derived.n_base]
         for j, (center, scale) in units.items():
             value = rows[:, j] * scale + center
             near = np.rint(value)
@@ -153,6 +160,7 @@ class Sketch:
             tuple(j for j in columns.numbers if np.all(rows[:, j] == np.rint(rows[:, j]))),
             tuple(j for j in columns.numbers if np.all(rows[:, j] >= 0)),
             units,
+            derived,
         )
 
     def draw(self, n_rows: int, random_state: Any = 0) -> Floats:
@@ -183,7 +191,7 @@ class Sketch:
         X[:, tuple(self.constant)] = list(self.constant.values())
         for j, (center, scale) in self.units.items():
             X[:, j] = (X[:, j] - center) / scale
-        return X
+        return X if self.derived is None else self.derived.completed(X)
 
     # -- density -----------------------------------------------------------------------------
 
@@ -217,7 +225,7 @@ class Sketch:
 
     def _in_own_units(self, X: Array) -> Array:
         """Return the columns before features were centred and scaled, (n, d)."""
-        X = namespace(X).astype(X, namespace(X).float64)
+        X = namespace(X).astype(X[:, : self.n_features], namespace(X).float64)
         if not self.units:
             return X
         center, scale = np.zeros(self.n_features), np.ones(self.n_features)
@@ -271,6 +279,14 @@ class Sketch:
             prob=tuple((1 - _NOISE) * prob + _NOISE / prob.shape[1] for prob in self.prob),
             constant={},
         )
+
+
+def derived_of(features: FeatureSpec | None) -> Layout | None:
+    """Return how features follow from others, where they do."""
+    if features is None:
+        return None
+    imputed = any(column.impute is not None for column in features.columns)
+    return features.layout if features.terms or imputed else None
 
 
 def comparable(sketches: Sequence[Sketch], weight: Floats) -> tuple[Sketch, ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +13,7 @@ import pyarrow.parquet as pq
 
 from otmoe.arrays.numerics import Floats
 from otmoe.data.tables import check_names
+from otmoe.datasets.sites import SiteData
 from otmoe.text.errors import InvalidInput, NotThere
 from otmoe.text.sentences import Error
 
@@ -35,28 +35,6 @@ _MMASH = {
 _WEATHER = ("temp", "dewp", "humid", "wind_speed", "precip", "visib")
 _MONTHS = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()
 _WEEKDAYS = "Mon Tue Wed Thu Fri Sat Sun".split()
-
-
-@dataclass(frozen=True)
-class SiteData:
-    """Rows of several sites.
-
-    Attributes
-    ----------
-    X : ndarray of shape (n, d)
-    y : ndarray of shape (n,)
-    site : ndarray of shape (n,)
-        The name of the site of each row.
-    feature_names : tuple of str
-    train : ndarray of bool of shape (n,), optional
-        Whether a row is for training, where the publisher says so.
-    """
-
-    X: Floats = field(repr=False)
-    y: Floats = field(repr=False)
-    site: Floats = field(repr=False)
-    feature_names: tuple[str, ...]
-    train: Floats | None = field(default=None, repr=False)
 
 
 def data_folder(folder: str | os.PathLike[str] | None = None) -> Path:

@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
-from otmoe.aggregation import METHODS, Aggregation, merged
+from otmoe.aggregation import Aggregation, merged
 from otmoe.aggregation.covariates import MOST_COVARIATES
 from otmoe.aggregation.disagreement import THRESHOLD, likelihood_deviations
 from otmoe.aggregation.support import N_SUPPORT, Support, draw_support
 from otmoe.arrays.numerics import Floats
 from otmoe.data.shards import Shard
+from otmoe.distributed.arguments import OnError, check_arguments, weights_by_name
 from otmoe.distributed.passes import em_shards
-from otmoe.distributed.rounds import check_rounds, refine_shards
+from otmoe.distributed.rounds import refine_shards
 from otmoe.distributed.start import searched_again, shared_start
 from otmoe.distributed.task import LocalFit, Task, fit_local
 from otmoe.documents.message import LocalModel
@@ -27,15 +28,9 @@ from otmoe.model.mixture import MoE
 from otmoe.model.ridge import Ridge
 from otmoe.model.target import Target
 from otmoe.text.arguments import generator
-from otmoe.text.errors import InvalidInput, ShardError
 from otmoe.text.notices import Notice
 from otmoe.text.sentences import Error, Finding
 from otmoe.workers.gather import HERE, Failure, Progress, TasksFailed, Workers, gather
-
-METHODS_OF_SHARDS = (*METHODS, "em")
-"""Ways to one model of shards: those of :func:`otmoe.aggregate`, and EM over all rows."""
-
-OnError = Literal["raise", "skip"]
 
 
 @dataclass(frozen=True)
@@ -144,7 +139,7 @@ def fit_shards(
     DistributedFit
     """
     check_arguments(shards, method, refine, on_error)
-    weight = _weights(site_weight, shards)
+    weight = weights_by_name(site_weight, shards)
     clock, rng = Clock(), generator(random_state)
     plan = _Plan(n_experts, target or Target(), options or {}, workers, on_error)
     tasks = _tasks(plan, shards, method, site_weight, feature_names, n_support, rng)
@@ -212,35 +207,6 @@ def support_of(fits: Sequence[LocalFit], n_support: int, rng: np.random.Generato
         return support
     # fewer points than columns: each several times, which changes nothing
     return replace(support, rows=np.tile(support.rows, (times, 1)), site=support.site * times)
-
-
-def _weights(site_weight: Any, shards: Sequence[Shard]) -> Any:
-    """Return the weights of shards by name, or what else says how much each counts."""
-    if site_weight is None or isinstance(site_weight, str | Mapping):
-        return site_weight
-    names = [shard.name for shard in shards]
-    if len(site_weight) != len(names):
-        raise InvalidInput(Error.WEIGHT_SHAPE, shape=(len(site_weight),), sites=len(names))
-    return dict(zip(names, site_weight, strict=True))
-
-
-def check_arguments(shards: Sequence[Shard], method: str, refine: int | str, on_error: str) -> None:
-    """Refuse what cannot be carried out, before anything is."""
-    if method not in METHODS_OF_SHARDS:
-        choices = sorted(METHODS_OF_SHARDS)
-        raise InvalidInput(Error.NOT_ONE_OF, name="method", value=method, choices=choices)
-    if on_error not in ("raise", "skip"):
-        choices = ["raise", "skip"]
-        raise InvalidInput(Error.NOT_ONE_OF, name="on_error", value=on_error, choices=choices)
-    if not len(shards):
-        raise InvalidInput(Error.NO_SHARDS)
-    check_rounds(refine)
-    if method == "em" and refine:
-        raise InvalidInput(Error.EM_AND_REFINE)
-    names = [shard.name for shard in shards]
-    if len(set(names)) < len(names):
-        twice = next(name for i, name in enumerate(names) if name in names[:i])
-        raise ShardError(Error.SHARD_TWICE, where=twice)
 
 
 @dataclass(frozen=True)

@@ -75,7 +75,11 @@ def _spec(model: MoE, features: FeatureSpec | None) -> FeatureSpec | None:
 
 
 def _difference(ours: FeatureSpec | None, wanted: FeatureSpec | None) -> str:
-    if ours is None or wanted is None or ours.columns == wanted.columns:
+    if ours is None or wanted is None or ours.base == wanted.base:
+        terms = [{term.name: term for term in spec.terms} for spec in (ours, wanted) if spec]
+        differ = [name for name in terms[0] if terms[0][name] != terms[-1].get(name)]
+        return f"term {differ[0]!r} with other knots" if differ else "another set of terms"
+    if ours.columns == wanted.columns:
         return "another word on unknown levels"
     pairs = zip(ours.columns, wanted.columns, strict=False)
     return f"column {next(a.name for a, b in pairs if a != b)!r} encoded otherwise"

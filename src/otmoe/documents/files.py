@@ -6,6 +6,7 @@ import os
 from typing import Any, NamedTuple
 
 from otmoe.data.features import FeatureSpec
+from otmoe.documents.masked_reply import MaskedReply
 from otmoe.documents.message import LocalModel
 from otmoe.documents.model_file import ModelFile
 from otmoe.documents.reply import RefineReply
@@ -20,7 +21,15 @@ from otmoe.text.strict_json import LIMITS, Limits, named, parse, read, shown
 
 KINDS: dict[str, type[Document]] = {
     kind.kind: kind
-    for kind in (LocalModel, ModelFile, FeatureSpec, RefineRequest, RefineReply, RefineState)
+    for kind in (
+        LocalModel,
+        ModelFile,
+        FeatureSpec,
+        RefineRequest,
+        RefineReply,
+        MaskedReply,
+        RefineState,
+    )
 }
 """What documents there are, by what the field `otmoe` says."""
 

@@ -16,7 +16,7 @@ _INDEFINITE = 1e-8  # of the largest eigenvalue: what rounding may leave below z
 
 
 class GramsRecord(Record):
-    """Rows that each expert answers for, and upper triangles of its Gram matrix, row by row."""
+    """Rows assigned to each expert, and upper triangles of its Gram matrix, row by row."""
 
     counts: Row
     triangles: List[Row]

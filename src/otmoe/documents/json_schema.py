@@ -12,6 +12,7 @@ from typing import Any
 from pydantic.json_schema import GenerateJsonSchema
 
 from otmoe.data.features import FeaturesFileRecord
+from otmoe.documents.masked_reply import MaskedReplyRecord
 from otmoe.documents.message_record import LocalModelRecord
 from otmoe.documents.model import experts_record
 from otmoe.documents.model_file import ModelFileRecord
@@ -29,6 +30,7 @@ KINDS: dict[str, type[Record]] = {
     "features": FeaturesFileRecord,
     "refine request": RequestRecord,
     "refine reply": ReplyRecord,
+    "masked reply": MaskedReplyRecord,
     "refine state": StateRecord,
 }
 """Records by what the field `otmoe` says."""

@@ -82,6 +82,8 @@ class LocalModel(Document):
         A small mixture of the site's covariates, if it likes to send one.
     support : ndarray of shape (s, d), optional
         Rows of covariates, without y, if the site likes to send some.
+    key : str, optional
+        The site's public key, 64 hexadecimal digits, if it is to take part in secure sums.
 
     Examples
     --------
@@ -112,6 +114,7 @@ class LocalModel(Document):
     grams: Grams | None = None
     sketch: Sketch | None = None
     support: Floats | None = None
+    key: str | None = None
 
     checked: InitVar[bool] = False
 
@@ -252,6 +255,7 @@ class LocalModel(Document):
             "model": model_document(self.model),
             **({} if self.grams is None else {"grams": grams_document(self.grams)}),
             **self.support_document(),
+            **({} if self.key is None else {"key": self.key}),
             "versions": self.versions,
         }
 
@@ -268,7 +272,7 @@ class LocalModel(Document):
         """Return the message of a parsed document, checked."""
         record = checked_record(document, source, limits)
         model = model_of(record.model)
-        sketch, support = record.sketch, record.support
+        sketch, support, features = record.sketch, record.support, features_of(record.features)
         return cls(
             site=record.site,
             model=model,
@@ -279,9 +283,10 @@ class LocalModel(Document):
             warnings=tuple(record.fit.warnings),
             constant=record.constant_features,
             versions=record.versions,
-            features=features_of(record.features),
+            features=features,
             grams=None if record.grams is None else grams_of(record.grams),
-            sketch=None if sketch is None else sketch_of(sketch, model.terms[1:]),
+            sketch=None if sketch is None else sketch_of(sketch, model.terms[1:], features),
             support=None if support is None else np.array(support, np.float64),
+            key=record.key,
             checked=True,
         )

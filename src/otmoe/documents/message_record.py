@@ -6,9 +6,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from otmoe.data.features import FeaturesRecord
+from otmoe.data.features import FeatureSpec, FeaturesRecord
 from otmoe.documents.grams import GramsRecord, check_grams
 from otmoe.documents.model import ModelRecord, check_model
+from otmoe.documents.roster import PublicKey
 from otmoe.documents.sketch import SketchRecord, check_sketch
 from otmoe.text.errors import fail
 from otmoe.text.records import (
@@ -54,6 +55,7 @@ class LocalModelRecord(Record):
     grams: GramsRecord | None = None
     sketch: SketchRecord | None = None
     support: Matrix | None = None
+    key: PublicKey | None = None
     versions: Map[Line, Line] = {}
 
 
@@ -65,7 +67,10 @@ def checked_record(document: dict[str, Any], source: str, limits: Limits) -> Loc
     if record.grams is not None:
         _check_grams(record.grams, record, source)
     if record.sketch is not None:
-        check_sketch(record.sketch, _names(record.model), source)
+        names = _names(record.model)
+        if record.features is not None:
+            names = names[: FeatureSpec.from_record(record.features).layout.n_base]
+        check_sketch(record.sketch, names, source)
     if record.support is not None:
         _check_support(record.support, len(_names(record.model)), source)
     return record

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Any, ClassVar, Literal, Self
 
 from otmoe.data.features import FeatureSpec, FeaturesRecord
@@ -15,6 +16,7 @@ from otmoe.documents.model import (
     model_of,
     versions_used,
 )
+from otmoe.documents.roster import Roster, RosterRecord, roster_of, roster_part
 from otmoe.documents.sums import Round, ScalingRecord, check_scaling, scaling_document, scaling_of
 from otmoe.likelihood.rounds import digest
 from otmoe.likelihood.rows import Scaling
@@ -23,7 +25,7 @@ from otmoe.text.document import Document
 from otmoe.text.errors import fail
 from otmoe.text.records import Line, Map, Record, Version, typed
 from otmoe.text.sentences import Error
-from otmoe.text.strict_json import Limits
+from otmoe.text.strict_json import Limits, to_text
 
 
 class RequestRecord(Record):
@@ -36,6 +38,7 @@ class RequestRecord(Record):
     moments: bool = False
     sandwich: bool = False
     between: bool = False
+    roster: RosterRecord | None = None
     scaling: ScalingRecord
     features: FeaturesRecord | None = None
     model: ModelRecord
@@ -62,6 +65,8 @@ class RefineRequest(Document):
         Whether the scatter of the scores is asked for, of sites that agree to send it.
     between : bool
         Whether it shall also say how sites differ.
+    roster : Roster, optional
+        The sites whose replies are to be masked, so that the server learns their sum alone.
     """
 
     kind: ClassVar[str] = "refine request"
@@ -74,11 +79,18 @@ class RefineRequest(Document):
     moments: bool = False
     sandwich: bool = False
     between: bool = False
+    roster: Roster | None = None
 
     @property
     def digest(self) -> str:
         """A hash of the question; a reply repeats it."""
         return digest(self.model, self.scaling)
+
+    @property
+    def context(self) -> str:
+        """A hash of the whole request, its roster included; masks are made for it alone."""
+        body = {name: value for name, value in self.body().items() if name != "versions"}
+        return sha256(to_text(body).encode()).hexdigest()
 
     def body(self) -> dict[str, Any]:
         """Return what the file holds, below its kind and version."""
@@ -88,6 +100,7 @@ class RefineRequest(Document):
             "moments": self.moments,
             **({"sandwich": True} if self.sandwich else {}),
             **({"between": True} if self.between else {}),
+            **roster_part(self.roster),
             "scaling": scaling_document(self.scaling, self.model),
             **features_part(self.features),
             "model": model_document(self.model),
@@ -103,7 +116,8 @@ class RefineRequest(Document):
         check_scaling(record.scaling, model.n_features, "scaling", source)
         features, scaling = features_of(record.features), scaling_of(record.scaling)
         asked = record.moments, record.sandwich, record.between
-        found = cls(record.round, model, scaling, features, *asked)
+        roster = roster_of(record.roster, source)
+        found = cls(record.round, model, scaling, features, *asked, roster)
         if record.digest != found.digest:
             fail(source, "digest", Error.DIGEST)
         return found

@@ -9,7 +9,8 @@ import numpy as np
 from pydantic import Field
 
 from otmoe.arrays.numerics import Floats
-from otmoe.data.sketch import Sketch
+from otmoe.data.features import FeatureSpec
+from otmoe.data.sketch import Sketch, derived_of
 from otmoe.text.errors import MessageError, fail
 from otmoe.text.records import List, Matrix, Name, Positive, Record, adds_up
 from otmoe.text.sentences import Error
@@ -47,7 +48,12 @@ class SketchRecord(Record):
 
 
 def document_of(sketch: Sketch, names: Sequence[str]) -> dict[str, Any]:
-    """Return a sketch as it stands in a message; `names` are those of the d features."""
+    """Return a sketch as it stands in a message; `names` are those of the d features.
+
+    Those of derived features come last, and are not in it.
+    """
+    if sketch.derived is not None:
+        names = names[: sketch.derived.n_base]
     if sketch.n_features != len(names):
         raise MessageError(
             Error.SKETCH_OF_OTHER_FEATURES, features=sketch.n_features, wanted=len(names)
@@ -76,8 +82,10 @@ def document_of(sketch: Sketch, names: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def sketch_of(record: SketchRecord, names: Sequence[str]) -> Sketch:
-    """Return the sketch of a checked record."""
+def sketch_of(
+    record: SketchRecord, names: Sequence[str], features: FeatureSpec | None = None
+) -> Sketch:
+    """Return the sketch of a checked record; `names` are those of all features."""
     place = {name: j for j, name in enumerate(names)}
     q = len(record.numbers)
 
@@ -95,6 +103,7 @@ def sketch_of(record: SketchRecord, names: Sequence[str]) -> Sketch:
         columns(record.whole),
         columns(record.not_negative),
         {place[name]: (unit.center, unit.scale) for name, unit in record.units.items()},
+        derived_of(features),
     )
 
 
@@ -116,7 +125,7 @@ def check_sketch(record: SketchRecord, names: Sequence[str], source: str) -> Non
     ----------
     record : SketchRecord
     names : sequence of d str
-        The features of the model.
+        The features of the model, less derived ones.
     source : str
         Where the message comes from; an error begins with it.
     """

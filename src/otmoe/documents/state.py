@@ -20,6 +20,7 @@ from otmoe.documents.model import (
     model_of,
     versions_used,
 )
+from otmoe.documents.roster import Roster, RosterRecord, roster_of, roster_part
 from otmoe.documents.sums import (
     InformationRecord,
     NotNegative,
@@ -90,6 +91,7 @@ class StateRecord(Record):
     between: Literal["auto", "gate", "intercepts"] | None = None  # what may differ between sites
     kept: bool | None = None  # the last step, once sites have looked at it
     sites: Map[Site, Positive]
+    roster: RosterRecord | None = None  # of secure sums
     rounds: Rounds
     radius: Positive | None  # none: infinite
     decrement: Number | None  # none: infinite
@@ -114,13 +116,18 @@ def _checked(document: dict[str, Any], source: str, limits: Limits) -> tuple[Sta
         fail(source, "sites", Error.NO_SITES_ASKED)
     if record.pooled is not None:
         check_scaling(record.pooled, model.n_features, "pooled", source)
-    if not (record.rounds == 0) == (record.best is None) == (record.pooled is None):
+    roster = roster_of(record.roster, source)
+    if roster is not None and roster.keys.keys() != record.sites.keys():
+        fail(source, "roster.sites", Error.STATE_ROSTER)
+    fresh = record.rounds == 0 or (roster is not None and record.best is None)  # begun again
+    if not fresh == (record.best is None) == (record.pooled is None):
         fail(source, "best", Error.STATE_INCOMPLETE)
     if record.best is not None:
         P, best = model.n_parameters, record.best
         check_information(best, model.n_experts, P, source, "best.")
         check_length(best.theta, P, "best.theta", "free parameter of the model", source)
-        if not best.sites or not best.sites.keys() <= record.sites.keys():
+        asked = record.sites.keys() if roster is None else {roster.name}
+        if not best.sites or not best.sites.keys() <= asked:
             fail(source, "best.sites", Error.STATE_SITES)
         if not best.sites.keys() >= set(best.unscattered):
             fail(source, "best.unscattered", Error.STATE_SITES)
@@ -151,6 +158,9 @@ class RefineState(Document):
         How the model was merged that the rounds began with, for the file of the last one.
     between : {"auto", "gate", "intercepts"}, optional
         What may differ between sites; none if nobody wants to know how they do.
+    roster : Roster, optional
+        Of the same sites, if their replies are masked: then what is known of the best model is
+        known of all sites in sum, under the name of the roster.
     """
 
     kind: ClassVar[str] = "refine state"
@@ -162,6 +172,7 @@ class RefineState(Document):
     features: FeatureSpec | None = field(default=None, repr=False)
     aggregation: AggregationRecord | None = field(default=None, repr=False)
     between: str | None = None
+    roster: Roster | None = None
 
     checked: InitVar[bool] = False
 
@@ -188,7 +199,9 @@ class RefineState(Document):
     def absent(self) -> tuple[str, ...]:
         """Sites that have no part in the model so far: they missed the round that decided on it."""
         best = self.refinement.best
-        return () if best is None else tuple(s for s in self.sites if s not in best.log_likelihood)
+        if best is None or self.roster is not None:
+            return ()
+        return tuple(s for s in self.sites if s not in best.log_likelihood)
 
     def inference(self) -> Inference:
         """Return standard errors, tests and intervals, from what the sites sent.
@@ -211,6 +224,7 @@ class RefineState(Document):
             **({} if self.between is None else {"between": self.between}),
             **({} if state.kept is None else {"kept": state.kept}),
             "sites": dict(self.sites),
+            **roster_part(self.roster),
             "rounds": state.rounds,
             "radius": float(state.radius) if state.radius != np.inf else None,
             "decrement": float(state.decrement) if state.decrement != np.inf else None,
@@ -245,7 +259,8 @@ class RefineState(Document):
         )
         rounds = "auto" if record.most_rounds is None else record.most_rounds
         about = features_of(record.features), record.aggregation, record.between
-        return cls(state, record.sites, rounds, *about, checked=True)
+        roster = roster_of(record.roster, source)
+        return cls(state, record.sites, rounds, *about, roster, checked=True)
 
 
 def _best_document(best: Best) -> dict[str, Any]:

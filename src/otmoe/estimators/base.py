@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
+import pyarrow as pa
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import validate_data
 
 from otmoe.arrays.numerics import Array, to_numpy
 from otmoe.data.features import FeatureSpec
+from otmoe.data.formula import Formula
 from otmoe.data.identifiers import shared_ids
+from otmoe.data.shards import shards_from
+from otmoe.data.tables import array, as_arrow
 from otmoe.estimators.fitted import FittedMoE
 from otmoe.estimators.frames import encoded, has_words
 from otmoe.likelihood.fit import Fit, em
@@ -40,6 +44,7 @@ class BaseMoE(FittedMoE):
     """A thin shell around :func:`otmoe.likelihood.fit.em` and :class:`otmoe.model.mixture.MoE`."""
 
     _shared_ids: tuple[Notice, ...] = ()
+    _encoded_by: FeatureSpec | None = None  # what made the X of the next fit
 
     def _fit(self, X: Array, y: Array, sample_weight: Any, offset: Any, target: Target) -> Self:
         """Fit to validated X and encoded y."""
@@ -115,17 +120,21 @@ class BaseMoE(FittedMoE):
         try:
             X, y = validate_data(self, X, y, dtype=float_types(X), **options)
         except ValueError as error:
+            self._encoded_by = None
             raise explained(error, X) from error
+        spec, self._encoded_by = self._encoded_by, None
+        self.__dict__.pop("features_", None)  # of a fit before
+        if spec is not None:
+            self.features_ = spec
+            self.feature_names_in_ = np.array(spec.feature_names, dtype=object)
         return X, y
 
     def _with_features(self, X: Any) -> Any:
         """Return a frame with text or categories as features, and remember how; others as is."""
-        if hasattr(self, "features_"):
-            delattr(self, "features_")
-        if not has_words(X):
+        if self._encoded_by is not None or not has_words(X):
             return X
-        self.features_: FeatureSpec = FeatureSpec.from_sample(X)
-        return encoded(X, self.features_)
+        self._encoded_by = FeatureSpec.from_sample(X)
+        return encoded(X, self._encoded_by)
 
     def _gate_columns(self) -> tuple[int, ...] | None:
         """Translate `gate_features` to columns of the design."""
@@ -170,6 +179,63 @@ class BaseMoE(FittedMoE):
         keep = np.arange(model.gate.coef.shape[1])
         coef = np.where(np.isin(keep, keep if columns is None else columns), model.gate.coef, 0.0)
         return replace(model, gate=replace(model.gate, coef=coef, columns=columns))
+
+    @classmethod
+    def from_formula(
+        cls,
+        formula: str,
+        data: Any,
+        n_experts: int = 2,
+        *,
+        sample_weight: Any = None,
+        missing: Literal["error", "drop", "indicator"] = "error",
+        **options: Any,
+    ) -> Self:
+        """Return an estimator fitted to a table, with features and gate as a formula has them.
+
+        `features_` says how columns became features, and predictions take tables with the same
+        columns. The formula does no more than that: see :class:`~otmoe.data.formula.Formula`.
+
+        Parameters
+        ----------
+        formula : str
+            Such as ``"late ~ spline(hour, 5) + month + hour:origin | month"``: the response, what
+            experts see, and after the bar what the gate sees.
+        data : pyarrow Table or RecordBatch, pandas or polars frame, or mapping of n values by name
+        n_experts : int
+        sample_weight : array-like of shape (n,), optional
+        missing : {"error", "drop", "indicator"}
+            What becomes of missing values: an error, rows left out, or means and levels of their
+            own, with features that say so.
+        **options
+            Of the estimator.
+
+        Examples
+        --------
+        >>> from otmoe import MoERegressor
+        >>> rng = np.random.default_rng(0)
+        >>> x, group = rng.uniform(0, 6, 500), rng.choice(["a", "b"], 500)
+        >>> data = {"x": x, "group": group, "y": np.sin(x) + rng.normal(0, 0.1, 500)}
+        >>> est = MoERegressor.from_formula("y ~ spline(x, 4) + group", data, 1)
+        >>> est.features_.feature_names
+        ('x', 'group=b', 'spline(x).1', 'spline(x).2', 'spline(x).3')
+        >>> bool(abs(est.predict({"x": [1.5], "group": ["a"]})[0] - 1) < 0.1)
+        True
+        """
+        parsed = Formula.parse(formula)
+        if parsed.target is None:
+            raise InvalidInput(Error.FORMULA_NO_TARGET)
+        spec = parsed.features(data, missing="indicator" if missing == "indicator" else "error")
+        column = array(as_arrow(data, [parsed.target]).column(parsed.target), parsed.target)
+        given = (data, column) if sample_weight is None else (data, column, sample_weight)
+        gaps: Literal["error", "drop"] = "drop" if missing == "drop" else "error"
+        rows = shards_from(given, features=spec, missing=gaps)[0].read()
+        y = rows.y.astype(int) if pa.types.is_integer(column.type) else rows.y
+        if parsed.expert_features(spec) is not None:
+            raise InvalidInput(Error.FORMULA_GATE_ALONE)
+        estimator = cls(n_experts, gate_features=parsed.gate_features(spec), **options)
+        estimator._encoded_by = spec
+        return estimator.fit(rows.X, y, sample_weight=rows.weight)
 
     def _set_model(self, model: MoE) -> Self:
         """Become a fitted estimator around a model that came from elsewhere."""

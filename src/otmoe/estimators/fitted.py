@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from abc import abstractmethod
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -11,9 +12,11 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from otmoe.arrays.numerics import Array, namespace, to_numpy
+from otmoe.data.features import FeatureSpec
 from otmoe.data.identifiers import shared_ids
+from otmoe.data.tables import is_table, names_of
 from otmoe.documents.message import LocalModel
-from otmoe.estimators.frames import encoded, wants_encoding
+from otmoe.federation.keys import Key
 from otmoe.inference import (
     Inference,
     Kind,
@@ -44,9 +47,9 @@ class FittedMoE(BaseEstimator):
     def _check_rows(self, X: Any) -> Array:
         """Validate rows to be predicted or scored."""
         check_is_fitted(self)
-        spec = getattr(self, "features_", None)
-        if spec is not None and wants_encoding(X, spec):
-            X = encoded(X, spec)
+        spec: FeatureSpec | None = getattr(self, "features_", None)
+        if spec is not None and is_table(X) and names_of(X) != list(spec.feature_names):
+            return spec.encode(X)
         try:
             return validate_data(self, X, dtype=float_types(X), reset=False)
         except ValueError as error:
@@ -234,6 +237,7 @@ class FittedMoE(BaseEstimator):
         sample_weight: Any = None,
         offset: Any = None,
         random_state: Any = 0,
+        secure: str | os.PathLike[str] | None = None,
     ) -> LocalModel:
         """Return all that this site sends, to be saved or merged with others.
 
@@ -258,6 +262,9 @@ class FittedMoE(BaseEstimator):
         sample_weight, offset : array-like of shape (n,), optional
             Those of the fit, for the sketch and the Grams.
         random_state : int, Generator or None
+        secure : str or path, optional
+            File of the site's private key, which is made if there is none: the message holds the
+            public one, so that the site can take part in secure sums. It needs `otmoe[secure]`.
 
         Returns
         -------
@@ -268,7 +275,9 @@ class FittedMoE(BaseEstimator):
             raise InvalidInput(Error.NO_FIT_TO_SEND)
         names, classes = self.model_.feature_names, self.model_.classes
         features = getattr(self, "features_", None)
-        message = LocalModel.from_fit(self.fit_, site, names, classes, features=features)
+        message = LocalModel.from_fit(self.fit_, site, names, classes, features)
+        if secure is not None:
+            message = replace(message, key=Key.at(secure).public)
         if not (sketch or share or grams):
             return message
         if X is None:

@@ -111,14 +111,6 @@ def has_words(X: Any) -> bool:
     return not all(is_number(field.type) for field in as_arrow(X, names).schema)
 
 
-def wants_encoding(X: Any, spec: FeatureSpec) -> bool:
-    """Say whether a frame has the columns of a specification, and not its features."""
-    if not _is_frame(X):
-        return False
-    names = set(map(str, names_of(X)))
-    return set(spec.names) <= names and not set(spec.feature_names) <= names
-
-
 def _is_frame(X: Any) -> bool:
     """Say whether something is a frame, of pandas or polars."""
     return is_table(X) and hasattr(X, "columns")

@@ -19,7 +19,8 @@ from otmoe.arrays.numerics import Array, to_numpy
 from otmoe.data.identifiers import ids_among
 from otmoe.data.shards import RowsShard, Shard, rows_dropped, split
 from otmoe.data.shards.memory import checked, numbered
-from otmoe.distributed.fit import METHODS_OF_SHARDS, DistributedFit, fit_shards
+from otmoe.distributed.arguments import METHODS_OF_SHARDS
+from otmoe.distributed.fit import DistributedFit, fit_shards
 from otmoe.distributed.passes import inference_shards
 from otmoe.documents.message import LocalModel
 from otmoe.estimators.base import BaseMoE, FitWarning

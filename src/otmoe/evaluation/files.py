@@ -12,105 +12,19 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
-from otmoe.arrays.numerics import Floats
-from otmoe.data.features import FeatureSpec, Tally
+from otmoe.data.features import FeatureSpec
 from otmoe.data.shards.files import find, named, names_for
 from otmoe.data.shards.gathering import target_values, weights
 from otmoe.data.shards.sources import open_source
 from otmoe.data.tables import labels
+from otmoe.data.tally import Tally
 from otmoe.evaluation.prediction import spec_of
+from otmoe.evaluation.scores import Score, score_rows
 from otmoe.model.mixture import MoE
-from otmoe.model.target import Target
 from otmoe.text.arguments import renamed
 from otmoe.text.errors import InvalidInput
 from otmoe.text.sentences import Error
 from otmoe.workers.gather import Progress
-
-
-@dataclass(frozen=True)
-class Score:
-    """What some rows say about a model: sums, so that scores of different rows add up.
-
-    Attributes
-    ----------
-    n_rows : int
-    weight : float
-        Sum of the case weights.
-    sums : dict of float
-        Weighted sums of what is measured row by row.
-    mean, spread : float
-        Weighted mean of the response, and weighted sum of squares around it.
-    """
-
-    n_rows: int
-    weight: float
-    sums: dict[str, float]
-    mean: float = 0.0
-    spread: float = 0.0
-
-    def __add__(self, other: Score) -> Score:
-        weight = self.weight + other.weight
-        share = other.weight / weight if weight else 0.0
-        step = other.mean - self.mean
-        return Score(
-            self.n_rows + other.n_rows,
-            weight,
-            {name: value + other.sums[name] for name, value in self.sums.items()},
-            self.mean + share * step,
-            self.spread + other.spread + self.weight * share * step**2,
-        )
-
-    @property
-    def measures(self) -> dict[str, float]:
-        """Means over the rows: ``log_likelihood``, and what suits the response (maths 10).
-
-        For numbers and counts ``rmse``, ``mae`` and ``r2``, the share of the variance explained;
-        for counts ``deviance`` as well; for classes ``accuracy`` and ``log_loss``. NaN where there
-        is no weight, or no variance to explain.
-        """
-        weight = self.weight or np.nan
-        found = {name: value / weight for name, value in self.sums.items()}
-        if "squared" in found:
-            squared = found.pop("squared")
-            variance = self.spread / weight if self.spread > 0 else np.nan
-            found |= {"rmse": float(np.sqrt(squared)), "r2": 1 - squared / variance}
-        if "accuracy" in found:
-            found["log_loss"] = -found["log_likelihood"]
-        return found
-
-
-def score_rows(model: MoE, X: Floats, y: Floats, weight: Floats | None = None) -> Score:
-    """Return what some rows say about a model.
-
-    Parameters
-    ----------
-    model : MoE
-    X : ndarray of shape (n, d)
-    y : ndarray of shape (n,)
-        Labels where the model has `classes`, class numbers where it has none.
-    weight : ndarray of shape (n,), optional
-
-    Examples
-    --------
-    >>> from otmoe import simulate
-    >>> data = simulate(1000, n_experts=2, n_features=3, random_state=0)
-    >>> some = score_rows(data.truth, data.X[:400], data.y[:400])
-    >>> others = score_rows(data.truth, data.X[400:], data.y[400:])
-    >>> {name: round(value, 2) for name, value in (some + others).measures.items()}
-    {'log_likelihood': -1.96, 'mae': 1.43, 'rmse': 1.89, 'r2': 0.98}
-    """
-    w = np.ones(len(y)) if weight is None else weight
-    y = Target.of(model).numbers(np.asarray(y))
-    prediction, total = model.predict(X), float(w.sum())
-    found = {"log_likelihood": model.log_density(X, y), **model.experts.scores(y, prediction)}
-    if model.experts.classifies:
-        return Score(len(y), total, _sums(found, w))
-    mean = float(w @ y) / total if total else 0.0
-    return Score(len(y), total, _sums(found, w), mean, float(w @ (y - mean) ** 2))
-
-
-def _sums(found: dict[str, Floats], weight: Floats) -> dict[str, float]:
-    return {name: float(weight @ values) for name, values in found.items()}
 
 
 @dataclass(frozen=True)
@@ -146,7 +60,7 @@ def evaluate_files(
     missing: Literal["error", "drop"] = "error",
     progress: Progress | None = None,
 ) -> Evaluation:
-    """Hold a model against the rows of some files; memory does not grow with their number.
+    """Evaluate a model on the rows of some files; memory does not grow with their number.
 
     Parameters
     ----------

@@ -11,10 +11,11 @@ import numpy as np
 import pyarrow as pa
 
 from otmoe.arrays.numerics import Floats
-from otmoe.data.features import FeatureSpec, Tally
+from otmoe.data.features import FeatureSpec
 from otmoe.data.shards.files import find, named, names_for
 from otmoe.data.shards.sources import open_source
 from otmoe.data.shards.writing import write_batches
+from otmoe.data.tally import Tally
 from otmoe.estimators import MoEClassifier, MoERegressor
 from otmoe.model.mixture import MoE
 from otmoe.text.errors import InvalidInput

@@ -1,3 +1,4 @@
+# Long because what a server asks, what a site offers and what is planned are read side by side.
 """What a server asks of a site, what the site allows, and its answer; whoever carries them."""
 
 from __future__ import annotations
@@ -16,11 +17,14 @@ from otmoe.data.features import FeatureSpec, FeaturesRecord, check_features
 from otmoe.data.shards import ROWS_PER_PARAMETER, FileShard, joined, shards_from
 from otmoe.distributed.task import Task, fit_local
 from otmoe.documents.files import load_features
+from otmoe.documents.masked_reply import MaskedReply
 from otmoe.documents.message import LocalModel
 from otmoe.documents.model_file import ModelFile
 from otmoe.documents.reply import RefineReply
 from otmoe.documents.request import RefineRequest
+from otmoe.federation.keys import Key
 from otmoe.federation.rounds import reply_from
+from otmoe.federation.secure import check_roster, masked, unmasked
 from otmoe.model.target import CLASSES, Target, regression_families
 from otmoe.text.errors import InvalidInput
 from otmoe.text.records import List, Name, Record, Site, Whole, problem, typed
@@ -118,6 +122,10 @@ class Offer(Record):
         Whether the scatter of the rows' scores may be in these answers.
     groups : str, optional
         Column with the label of the group of each row: the scatter of the groups' scores may be.
+    secure : str, optional
+        File of the private key, made if there is none: rounds are answered for secure sums alone.
+    new_roster : bool
+        Whether it answers for another roster than before, too: the difference tells of one site.
     rows_per_parameter : int
         Fewer than these, and nothing leaves: the parameters would tell too much about y.
     explain : bool
@@ -132,6 +140,8 @@ class Offer(Record):
     refine: bool = False
     sandwich: bool = False
     groups: Name | None = None
+    secure: Name | None = None
+    new_roster: bool = False
     rows_per_parameter: Count = ROWS_PER_PARAMETER
     explain: bool = True
 
@@ -167,6 +177,8 @@ class Plan(Record):
     between : {"auto", "gate", "intercepts"}, optional
         What may differ between sites, if the model file shall say how they do; it asks for the
         same.
+    secure : bool
+        Whether to learn in these rounds what all sites say in sum, and nothing of each.
     nodes, wait, timeout
         How many nodes to wait for, how long, and how long for their replies, in seconds.
     on_error : {"raise", "skip"}
@@ -183,6 +195,7 @@ class Plan(Record):
     refine: Rounds = 0
     sandwich: bool = False
     between: Literal["auto", "gate", "intercepts"] | None = None
+    secure: bool = False
     nodes: AtLeastOne = 1
     wait: Annotated[float, Field(ge=0)] = 60.0
     timeout: Annotated[float, Field(gt=0)] = 3600.0
@@ -215,6 +228,10 @@ def configured(config: Mapping[str, Any]) -> tuple[Request, Plan]:
         )
     if plan.between is not None and plan.refine == 0:
         raise InvalidInput(Error.BETWEEN_WITHOUT_ROUNDS, where=source)
+    if plan.secure and plan.refine == 0:
+        raise InvalidInput(Error.SECURE_WITHOUT_ROUNDS, where=source)
+    if plan.secure and plan.between is not None:
+        raise InvalidInput(Error.SECURE_BETWEEN, where=source)
     asked = {k: v for k, v in given.items() if k in Request.model_fields}
     if "classes" in asked:
         asked["classes"] = [name.strip() for name in str(asked["classes"]).split(",")]
@@ -261,10 +278,12 @@ def message_for(request: Request, offer: Offer, start: ModelFile | None = None) 
         )
     )
     _check_rows(fit.n_rows, fit.message.model.n_parameters, offer)
-    return fit.message
+    if offer.secure is None:
+        return fit.message
+    return replace(fit.message, key=Key.at(offer.secure).public)
 
 
-def reply_for(request: Request, asked: RefineRequest, offer: Offer) -> RefineReply:
+def reply_for(request: Request, asked: RefineRequest, offer: Offer) -> RefineReply | MaskedReply:
     """Answer a refine request from the rows of a site.
 
     Parameters
@@ -276,16 +295,19 @@ def reply_for(request: Request, asked: RefineRequest, offer: Offer) -> RefineRep
 
     Returns
     -------
-    RefineReply
+    RefineReply, or MaskedReply of a site that has a key
     """
     if not offer.refine:
         raise InvalidInput(Error.NO_REFINING_HERE)
     if asked.features != request.spec:
         raise InvalidInput(Error.REQUESTS_DISAGREE)
+    key = None if offer.secure is None else Key.load(offer.secure)
+    if key is not None:
+        check_roster(asked, key, offer.site, offer.new_roster)
     shard = replace(_shard(request, offer), groups=offer.groups)
-    reply, rows = reply_from(asked, shard, sandwich=offer.sandwich)
+    reply, rows = reply_from(unmasked(asked) if key else asked, shard, sandwich=offer.sandwich)
     _check_rows(int(rows.X.shape[0]), asked.model.n_parameters, offer)
-    return reply
+    return masked(asked, reply, key, new_roster=offer.new_roster) if key else reply
 
 
 def _same_target(one: Target, other: Target) -> bool:

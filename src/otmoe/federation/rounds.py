@@ -31,6 +31,7 @@ from otmoe.documents.compatible import check_compatible
 from otmoe.documents.message import LocalModel
 from otmoe.documents.reply import RefineReply
 from otmoe.documents.request import RefineRequest
+from otmoe.documents.roster import Roster
 from otmoe.documents.state import RefineState
 from otmoe.likelihood.answers import SiteInformation, site_information
 from otmoe.likelihood.prior import check_restriction
@@ -59,6 +60,7 @@ def begin(
     aggregation: AggregationRecord | None = None,
     sandwich: bool = False,
     between: str | None = None,
+    roster: Roster | None = None,
 ) -> RefineState:
     """Return the state before the first round.
 
@@ -83,14 +85,18 @@ def begin(
     between : {"auto", "gate", "intercepts"}, optional
         What may differ between sites, if the last round shall say how they do
         (:func:`otmoe.federation.between.differences`); it asks for the same.
+    roster : Roster, optional
+        Of these sites, to learn their sum alone (:mod:`otmoe.federation.secure`).
     """
+    if roster is not None and between is not None:
+        raise InvalidInput(Error.SECURE_BETWEEN)
     if between is not None:
         check_restriction(between, "between")
     rows = {site: float(n) for site, n in sites.items()}
     ridge = Ridge.of(model.experts) if ridge is None else ridge
     scatter = sandwich or between is not None
     refinement = Refinement(model, scaling, ridge, sandwich=scatter)
-    return RefineState(refinement, rows, rounds, features, aggregation, between)
+    return RefineState(refinement, rows, rounds, features, aggregation, between, roster)
 
 
 def check_merged(
@@ -125,6 +131,7 @@ def request_of(state: RefineState) -> RefineRequest:
         moments=known.pooled is None,
         sandwich=known.sandwich,
         between=state.between is not None,
+        roster=state.roster,
     )
 
 
@@ -148,6 +155,8 @@ def reply_to(
     groups : array-like of shape (n,), optional
         Label of the group of each row: that of the groups' scores may. Labels do not leave.
     """
+    if request.roster is not None:
+        raise MessageError(Error.SECURE_REQUEST)
     with np.errstate(all="ignore"):  # what is not finite is refused
         found = site_information(
             site,
@@ -209,6 +218,8 @@ def step(
         Whether to go on without sites that have not replied; the state names them.
     """
     request = request_of(state)
+    if state.roster is not None:
+        raise MessageError(Error.REPLY_NOT_MASKED)
     seen: dict[str, RefineReply] = {}
     for reply in replies:
         _check_belongs(state, request, reply)

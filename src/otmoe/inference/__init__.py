@@ -16,6 +16,7 @@ from otmoe.inference.observed import (
 from otmoe.inference.parameters import Parameter
 from otmoe.inference.result import Inference, Kind
 from otmoe.inference.summary import Text
+from otmoe.inference.terms import TermTest
 
 __all__ = [
     "Between",
@@ -30,6 +31,7 @@ __all__ = [
     "SiteEffect",
     "Spread",
     "StandardErrors",
+    "TermTest",
     "Text",
     "WaldTest",
     "check_floor",

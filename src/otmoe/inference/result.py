@@ -3,12 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
-from scipy import stats
 
 from otmoe.arrays.newton import RANK_TOLERANCE
 from otmoe.arrays.numerics import Array, Floats, design, like, row_blocks
@@ -23,8 +22,10 @@ from otmoe.inference.estimates import (
     quantile,
 )
 from otmoe.inference.marginal import marginal_effects, ratios
+from otmoe.inference.matrix import Matrix
 from otmoe.inference.parameters import Parameter, mean_gradient, parameters
 from otmoe.inference.summary import Text, heading, numbers_of, render
+from otmoe.inference.terms import TermTest, term_tests, wald_test
 from otmoe.likelihood.agreement import Agreement
 from otmoe.model.mixture import MoE
 from otmoe.text.errors import InvalidInput
@@ -51,7 +52,7 @@ class Inference:
     kind : {"information", "sandwich", "clustered"}
     log_likelihood : float or None
     mass : ndarray of shape (K,), or None
-        Rows each expert answers for.
+        Rows assigned to each expert.
     warnings : tuple of Notice
         What the reader should know.
     n_groups : int, optional
@@ -119,9 +120,8 @@ class Inference:
     @property
     def bic(self) -> float | None:
         """The Bayesian information criterion, if the log-likelihood is known."""
-        if self.log_likelihood is None:
-            return None
-        return -2 * self.log_likelihood + float(np.log(self.n_samples)) * self.rank
+        known = self.log_likelihood
+        return None if known is None else -2 * known + float(np.log(self.n_samples)) * self.rank
 
     @property
     def standard_errors(self) -> StandardErrors:
@@ -216,16 +216,21 @@ class Inference:
         WaldTest
         """
         matrix = self._combinations(matrix)
-        gap = matrix @ self.model.to_vector() - value
-        covariance = self.covariance.of(matrix)
-        if not np.all(np.isfinite(covariance)):
-            return WaldTest(np.nan, len(matrix), np.nan)
-        unit = 1 / np.sqrt(np.diagonal(covariance))
-        values, vectors = np.linalg.eigh(covariance * unit[:, None] * unit)
-        live = values > 1e-9 * values[-1]  # a combination may have been given twice
-        statistic = float(np.sum((vectors.T @ (unit * gap))[live] ** 2 / values[live]))
-        df = int(np.sum(live))
-        return WaldTest(statistic, df, float(stats.chi2.sf(statistic, df)))
+        return wald_test(matrix @ self.model.to_vector() - value, self.covariance.of(matrix))
+
+    def terms(self, terms: Mapping[str, Sequence[str]] | None = None) -> tuple[TermTest, ...]:
+        """Test that all coefficients of a term are zero, by expert and row of the gate.
+
+        Parameters
+        ----------
+        terms : mapping of str to sequence of str, optional
+            The features of each term, as ``FeatureSpec.term_features`` has them.
+
+        Returns
+        -------
+        tuple of TermTest
+        """
+        return term_tests(self.model, self.covariance, terms)
 
     def equal_slopes(self, first: int, second: int) -> WaldTest:
         """Test that two experts have the same coefficients but for the intercept.
@@ -363,6 +368,11 @@ class Inference:
             self.warnings,
             level,
         )
+
+    def matrix(self) -> Text:
+        """Return estimates, standard errors in brackets: features down and experts across."""
+        errors = self.covariance.standard_errors(np.eye(self.model.n_parameters))
+        return Matrix.of(self.model, self.mass, errors).readout()
 
     # -- parts --------------------------------------------------------------------------------
 

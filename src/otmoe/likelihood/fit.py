@@ -67,7 +67,7 @@ class Fit:
     n_samples : float
         Sum of the weights.
     mass : ndarray of shape (K,)
-        Rows each expert answers for: its summed responsibilities.
+        Rows assigned to each expert: its summed responsibilities.
     decrement : float
         Squared distance to the maximum in standard errors, as the last Newton step sees it.
     converged : bool
@@ -193,12 +193,12 @@ def em(
             return progress and (lambda i, value: progress(stage, i, value + constant))
 
         # 1) where the highest maximum is, found on some of the rows
-        agreement, warm_up = None, WARM_UP
+        agreement, known, warm_up = None, None, WARM_UP
         if init is not None:
             start = scaling.from_user(init)
         else:
             fewer = None if smaller is None else scaling.from_user(smaller)
-            start, agreement = searched(
+            start, agreement, known = searched(
                 rows, blank, gate_columns, ridge, n_init, rng, report("starts"), fewer
             )
             warm_up = FEW
@@ -206,7 +206,7 @@ def em(
 
         # 2) to it, on all rows
         search = Search(RowPasses(rows), ridge, max_iter, tol, rows.total_weight, warm_up)
-        run = search.run(start, report, clock)
+        run = search.run(start, report, clock, known)
 
     return finished(
         run,

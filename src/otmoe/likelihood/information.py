@@ -36,7 +36,7 @@ class Information:
     score : ndarray of shape (P,)
     matrix : ndarray of shape (P, P)
     mass : ndarray of shape (K,)
-        Summed responsibilities: the rows each expert answers for.
+        Summed responsibilities: the rows assigned to each expert.
     """
 
     log_likelihood: float
@@ -212,7 +212,7 @@ def _block_information(model: MoE, block: Block, with_matrix: bool) -> Informati
     score = np.concatenate(
         [
             to_numpy(weighted_sum(X, block.gathered(xp.stack(found.score[:A]).T))).ravel(),
-            *(to_numpy(xp.sum(s))[None] for s in found.score[A:]),
+            to_numpy(xp.sum(xp.stack(found.score[A:]), axis=1)) if C else np.zeros(0),
         ]
     )
     free = _free_entries(model, A, C)
@@ -277,10 +277,10 @@ def _pair_matrix(n_linear: int, n_constant: int, form: Form, block: Block) -> Fl
         sums = to_numpy(weighted_sum(X, block.gathered(xp.stack(pairs).T)))
         corner[:] = sums.reshape(A, C, p).swapaxes(1, 2)
         matrix[A * p :, : A * p] = matrix[: A * p, A * p :].T
-        for c in range(C):
-            for e in range(c, C):
-                total = float(xp.sum(form.at(A + c, A + e)))
-                matrix[A * p + c, A * p + e] = matrix[A * p + e, A * p + c] = total
+        one, other = np.triu_indices(C)
+        constants = xp.stack([form.at(A + c, A + e) for c in range(C) for e in range(c, C)])
+        rest = matrix[A * p :, A * p :]
+        rest[one, other] = rest[other, one] = to_numpy(xp.sum(constants, axis=1))
     return matrix
 
 

@@ -185,14 +185,15 @@ class Rows:
         """Sum of the weights."""
         return float(len(self)) if self.weight is None else float(np.sum(to_numpy(self.weight)))
 
-    def take(self, index: Floats) -> Rows:
-        """Return some rows, as NumPy arrays."""
+    def take(self, index: Floats, *, there: bool = False) -> Rows:
+        """Return some rows, as NumPy arrays or, if asked, where they are."""
+        of = take if there else take_rows
         return replace(
             self,
-            X=take_rows(self.X, index),
-            y=take_rows(self.y, index),
-            weight=None if self.weight is None else take_rows(self.weight, index),
-            offset=None if self.offset is None else take_rows(self.offset, index),
+            X=of(self.X, index),
+            y=of(self.y, index),
+            weight=None if self.weight is None else of(self.weight, index),
+            offset=None if self.offset is None else of(self.offset, index),
         )
 
     def slices(self) -> Iterator[slice]:
@@ -225,8 +226,12 @@ class Rows:
         return base + self.total_weight * self.scaling.log_jacobian
 
     def _first_that_count(self) -> tuple[slice, Any]:
-        """Return the first block with a row of positive weight, and which of its rows are such."""
-        for rows in self.slices():
+        """Return the first block with a row of positive weight, and which of its rows are such.
+
+        Blocks are as small as those in memory, since they are brought there.
+        """
+        n, p = len(self), self.X.shape[1] + 1
+        for rows in row_blocks(n, p, block_bytes=self.block_bytes):
             if self.weight is None:
                 return rows, slice(None)
             counts = to_numpy(self.weight[rows]) > 0

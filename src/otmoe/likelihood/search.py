@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from otmoe.arrays.numerics import Floats, on_accelerator
 from otmoe.likelihood.agreement import Agreement
 from otmoe.likelihood.iterations import Report, Run, newton_serves, run_em, run_newton
 from otmoe.likelihood.moves import grown, improved, least_loss, led_on
@@ -38,6 +39,7 @@ _KEPT = 5  # candidates that go on to the next stage, at most
 _EACH = 2  # of them from each search
 _PATIENCE = 6  # shakes in turn that may end no higher
 _MOST_ROWS = 100_000  # on which it is shaken
+_PLENTY = 1_000_000  # rows on an accelerator from which all come next
 _ESSENTIAL = 0.2  # spreads (as in moves) that dropping any expert must cost for no move to be tried
 
 
@@ -80,18 +82,25 @@ class Search:
     warm_up: int = WARM_UP
 
     def run(
-        self, start: MoE, report: Callable[[str], Report | None], clock: Clock | None = None
+        self,
+        start: MoE,
+        report: Callable[[str], Report | None],
+        clock: Clock | None = None,
+        known: Floats | None = None,
     ) -> Run:
-        """Return the iterations from a start."""
+        """Return the iterations from a start, near which the information is about `known`."""
         clock = clock or Clock()
         options: dict[str, Any] = {"ridge": self.ridge, "tol": self.tol}
         n_iter = min(self.warm_up, self.max_iter)
-        run = run_em(self.passes, start, max_iter=n_iter, report=report("em"), **options)
+        run, left, model = None, self.max_iter, start
+        if known is None:
+            run = run_em(self.passes, start, max_iter=n_iter, report=report("em"), **options)
+            left, model = left - run.n_iter, run.model
         clock.lap("em")
         options["report"] = report("newton")
-        left = self.max_iter - run.n_iter
-        if newton_serves(run.model):
-            run = run.then(run_newton(self.passes, run.model, max_iter=left, **options))
+        if run is None or newton_serves(model):
+            found = run_newton(self.passes, model, max_iter=left, known=known, **options)
+            run = found if run is None else run.then(found)
         left = self.max_iter - run.n_iter
         if not run.converged and left > 0:  # EM goes on where Newton does not serve
             run = run.then(run_em(self.passes, run.model, max_iter=left, **options))
@@ -128,7 +137,7 @@ def searched(
     rng: np.random.Generator,
     report: Report | None = None,
     smaller: MoE | None = None,
-) -> tuple[MoE, Agreement]:
+) -> tuple[MoE, Agreement, Floats | None]:
     """Return the best maximum, approached on all rows, and how sure that is.
 
     Independent searches set out on few rows, each on its own: one grows a model expert by expert,
@@ -151,6 +160,13 @@ def searched(
         Called as report(searches done, best penalised log-likelihood, as for all rows).
     smaller : MoE, optional
         A standardised model with fewer experts, from which one more search grows.
+
+    Returns
+    -------
+    MoE
+    Agreement
+    ndarray of shape (P, P), optional
+        About the information of all rows, where a sample has led so close that it will do.
     """
     plan, K = plan_for(blank), blank.n_experts
     ground = _Ground(rows, blank, columns, ridge, plan, smaller)
@@ -197,10 +213,16 @@ def searched(
             found = _shaken(stage, _distinct(stage, found), rng)
 
     # 3) what is not clearly worse, on more and more rows
+    known = None
     while not stage.whole:
         if len(stage) >= size:
             size *= _LEAP if settled else _GROWTH
-        stage = ground.stage(size, rng)
+        following = ground.stage(size, rng, there=settled or size >= _MOST_ROWS)
+        at_end = found[0].run.information
+        if settled and following.whole and at_end is not None and len(stage) >= plan.some:
+            known = at_end.matrix * (rows.total_weight / stage.rows.total_weight)
+            break
+        stage = following
         found = _on(stage, found)
         if not settled and ground.shakes(stage):
             found = _shaken(stage, found, rng)
@@ -208,7 +230,7 @@ def searched(
             found = _contenders(stage, found)
     best = found[0]
     behind = best.height - found[1].height if len(found) > 1 else np.inf
-    return best.run.model, Agreement(n_searches, len(best.found_by), float(behind))
+    return best.run.model, Agreement(n_searches, len(best.found_by), float(behind)), known
 
 
 @dataclass(frozen=True)
@@ -222,12 +244,18 @@ class _Ground:
     plan: Plan
     smaller: MoE | None
 
-    def stage(self, size: int, rng: np.random.Generator) -> Stage:
-        """Return so many rows in memory and standardised, or all where these are not many more."""
-        if size < 0.7 * len(self.rows):
+    def stage(self, size: int, rng: np.random.Generator, there: bool = False) -> Stage:
+        """Return so many rows in memory and standardised, or all where these are not many more.
+
+        Rows on an accelerator may stay there, if candidates are not moved or shaken.
+        """
+        far, n = on_accelerator(self.rows.X), len(self.rows)
+        if far and there and size < 0.7 * n and size <= _PLENTY:
+            return Stage.there(self.rows, size, self.ridge, rng)
+        if size < 0.7 * n and not (far and there):
             return Stage.of_some(self.rows, size, self.ridge, rng)
-        if len(self.rows) <= self.plan.some:
-            return Stage.of_some(self.rows, len(self.rows), self.ridge, rng)
+        if n <= (_MOST_ROWS if far else self.plan.some):
+            return Stage.of_some(self.rows, n, self.ridge, rng)
         return Stage(self.rows, self.ridge, whole=True)
 
     def shakes(self, stage: Stage) -> bool:
@@ -313,12 +341,12 @@ def _distinct(stage: Stage, found: list[Candidate]) -> list[Candidate]:
 def _contenders(stage: Stage, found: list[Candidate]) -> list[Candidate]:
     """Return the best candidate and those that more rows might prefer, by a paired comparison."""
     best = found[0]
-    here = stage.posterior(best.run.model).log_density
+    here = stage.log_density(best.run.model)
     kept = [best]
     for candidate in found[1:]:
         if len(kept) == _KEPT or stage.value(candidate.run) == -np.inf:
             break
-        there = stage.posterior(candidate.run.model).log_density
+        there = stage.log_density(candidate.run.model)
         noise = np.std(stage.weight * (here - there)) * np.sqrt(len(stage))
         if best.height - candidate.height <= _CLEAR * noise:
             kept.append(candidate)

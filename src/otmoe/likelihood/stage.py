@@ -43,6 +43,12 @@ class Stage:
     whole: bool = False
 
     @classmethod
+    def there(cls, rows: Rows, size: int, ridge: Ridge, rng: np.random.Generator) -> Stage:
+        """Return about `size` of the rows where they are, one of each stretch of equal length."""
+        place = (np.arange(size) + rng.random(size)) * (len(rows) / size)
+        return cls(rows.take(place.astype(np.int64), there=True), ridge)
+
+    @classmethod
     def of_some(cls, rows: Rows, size: int, ridge: Ridge, rng: np.random.Generator) -> Stage:
         """Return at most `size` of the rows of positive weight, in memory and standardised."""
         some = subsample(rows, size, rng)
@@ -63,7 +69,7 @@ class Stage:
     def weight(self) -> Floats:
         """Weights of the rows, (n,)."""
         found = self.rows.weight
-        return np.ones(len(self)) if found is None else np.asarray(found)
+        return np.ones(len(self)) if found is None else to_numpy(found)
 
     @property
     def same_within(self) -> float:
@@ -74,6 +80,10 @@ class Stage:
         """Return the E-step."""
         block = self.block
         return model.posterior(block.X, model.experts.observe(block.y), block.offset)
+
+    def log_density(self, model: MoE) -> Floats:
+        """Return the log density of every row, (n,)."""
+        return to_numpy(self.posterior(model).log_density)
 
     def em(self, model: MoE, n_iter: int, tol: float = 0.5) -> Run:
         """Return a few iterations of EM."""
@@ -103,17 +113,19 @@ class Stage:
 
     def spread(self, model: MoE) -> float:
         """Return the standard deviation of a row's log-likelihood, summed over the rows."""
-        values = self.posterior(model).log_density
+        values = self.log_density(model)
         return float(np.sqrt(np.cov(values, aweights=self.weight, ddof=0)) * self.weight.sum())
 
 
 def subsample(rows: Rows, size: int, rng: np.random.Generator) -> Rows:
     """Return at most `size` rows of positive weight, drawn without replacement."""
-    index = np.arange(len(rows))
-    if rows.weight is not None:
-        index = index[to_numpy(rows.weight) > 0]
-    if len(index) > size:
-        index = np.sort(rng.choice(index, size, replace=False))
+    n = len(rows)
+    if rows.weight is None:
+        index = np.sort(rng.choice(n, size, replace=False)) if n > size else np.arange(n)
+    else:
+        index = np.flatnonzero(to_numpy(rows.weight) > 0)
+        if len(index) > size:
+            index = np.sort(rng.choice(index, size, replace=False))
     return rows.take(index)
 
 

@@ -67,14 +67,16 @@ def _block_statistics(model: MoE, block: Block) -> Statistics:
         split = quadratic.shape[1]
         grams = weighted_gram(X, xp.concat([quadratic.T, pairs.T]).T)
         gram, gate_gram = grams[:split, :, :], grams[split:, :, :]
+        split = linear.shape[1]
+        sums = weighted_sum(X, xp.concat([linear.T, residual.T]).T)
+        experts_sum, gate_sum = sums[:split, :], sums[split:, :]
     else:
         gram, gate_gram = weighted_gram(X, quadratic), weighted_gram(gate.design(X), pairs)
+        experts_sum, gate_sum = weighted_sum(X, linear), weighted_sum(gate.design(X), residual)
     return Statistics(
         float(xp.sum(scaled(posterior.log_density, weight))),
-        gate.assemble(weighted_sum(gate.design(X), residual), gate_gram),
-        experts.assemble(
-            xp.sum(r, axis=0), weighted_sum(X, linear), gram, xp.sum(constant, axis=0)
-        ),
+        gate.assemble(gate_sum, gate_gram),
+        experts.assemble(xp.sum(r, axis=0), experts_sum, gram, xp.sum(constant, axis=0)),
     )
 
 

@@ -93,7 +93,7 @@ class PooledGate:
         return groups, np.argsort(np.concatenate([experts for _, _, experts in groups]))
 
     def contributes(self, X: Array) -> Array | None:
-        """Return whether each site has a say at each row of a design, (n, M); None if all have."""
+        """Return whether each site contributes at each row of a design, (n, M); None if all do."""
         if self.constant is None or not any(self.constant):
             return None
         xp = namespace(X)

@@ -1,6 +1,7 @@
 """Pictures of models, fits and aggregations, in the manner of scikit-learn. Needs matplotlib."""
 
 from otmoe.plot.coefficients import CoefficientDisplay
+from otmoe.plot.curves import CurveDisplay
 from otmoe.plot.flow import FlowDisplay
 from otmoe.plot.forest import ForestDisplay
 from otmoe.plot.gates import GateEffectDisplay, GateRegionDisplay
@@ -11,6 +12,7 @@ from otmoe.plot.traces import ConvergenceDisplay, SelectionDisplay
 __all__ = [
     "CoefficientDisplay",
     "ConvergenceDisplay",
+    "CurveDisplay",
     "DensityDisplay",
     "FlowDisplay",
     "ForestDisplay",

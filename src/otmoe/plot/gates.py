@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from otmoe.arrays.numerics import Floats, to_numpy
+from otmoe.data.features import FeatureSpec
 from otmoe.model.mixture import MoE
 from otmoe.plot.base import (
     N_COLUMNS,
@@ -92,10 +93,12 @@ class GateEffectDisplay(Display):
         model = model_of(estimator)
         X = rows_of(X, model)
         base = _some(X, random_state) if others == "average" else X.mean(axis=0, keepdims=True)
-        columns = range(model.n_features) if features is None else features
+        spec = getattr(estimator, "features_", None)
+        n_own = model.n_features if spec is None else spec.layout.n_base
+        columns = range(n_own) if features is None else features
         columns = [column_of(feature, model) for feature in columns]
         grids = [_grid(X[:, j], n_grid) for j in columns]
-        prob = [_effect(model, base, j, grid) for j, grid in zip(columns, grids, strict=True)]
+        prob = [_effect(model, base, j, grid, spec) for j, grid in zip(columns, grids, strict=True)]
         if features is None:
             moved = [np.ptp(p, axis=0).max() for p in prob]
             order = np.argsort(-np.array(moved), kind="stable")[:n_features]
@@ -190,6 +193,8 @@ class GateRegionDisplay(Display):
         grids = tuple(_grid(X[:, c], n_grid) for c in (i, j))
         at = np.tile(X.mean(axis=0), (n_grid * n_grid, 1))
         at[:, i], at[:, j] = (grid.ravel() for grid in np.meshgrid(*grids))
+        if (spec := getattr(estimator, "features_", None)) is not None:
+            spec.layout.derive(at)
         prob = to_numpy(model.gate_prob(at)).reshape(n_grid, n_grid, -1)
         names = (model.terms[i + 1], model.terms[j + 1])
         return cls(names, (grids[0], grids[1]), prob).plot(ax=ax, **options)
@@ -240,9 +245,17 @@ def _some(X: Floats, random_state: int) -> Floats:
     return X[np.sort(index)]
 
 
-def _effect(model: MoE, base: Floats, column: int, grid: Floats) -> Floats:
-    """Return the gate's probabilities at each value of a feature, averaged over rows, (G, K)."""
+def _effect(
+    model: MoE, base: Floats, column: int, grid: Floats, spec: FeatureSpec | None
+) -> Floats:
+    """Return the gate's probabilities at each value of a feature, averaged over rows, (G, K).
+
+    Features that are computed from it, such as those of a spline, move with it.
+    """
     at = np.repeat(base[None, :, :], len(grid), axis=0)
     at[:, :, column] = grid[:, None]
-    prob = to_numpy(model.gate_prob(at.reshape(-1, base.shape[1])))
+    at = at.reshape(-1, base.shape[1])
+    if spec is not None and column < spec.layout.n_base:
+        spec.layout.derive(at)
+    prob = to_numpy(model.gate_prob(at))
     return np.asarray(prob.reshape(len(grid), len(base), -1).mean(axis=1))

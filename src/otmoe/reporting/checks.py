@@ -60,7 +60,8 @@ def checks_of(
 
 
 def _merging(record: AggregationRecord) -> Iterator[Notice]:
-    ended = Finding.MERGING_ENDED if record.converged else Finding.MERGING_STOPPED
+    stopped = Finding.MERGING_STOPPED if record.refinement is None else Finding.ROUNDS_STOPPED
+    ended = Finding.MERGING_ENDED if record.converged else stopped
     yield ended(status=str(record.status))
     rounds = record.refinement
     if rounds is not None and rounds.missing:

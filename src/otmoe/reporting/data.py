@@ -9,9 +9,11 @@ import numpy as np
 
 from otmoe.arrays.numerics import Floats
 from otmoe.data.features import FeatureSpec
-from otmoe.documents.aggregation import AggregationRecord, InferenceRecord
+from otmoe.documents.aggregation import AggregationRecord, CovariatesRecord, InferenceRecord
+from otmoe.evaluation.scores import EXPLAINED, LOG_LIKELIHOOD, NULL
 from otmoe.inference.between import Between
 from otmoe.inference.estimates import estimates, of_variance
+from otmoe.inference.matrix import Matrix
 from otmoe.inference.parameters import parameters
 from otmoe.model.gate import SoftmaxGate
 from otmoe.model.mixture import MoE
@@ -34,7 +36,10 @@ PARTS = {
 }
 """Parts of a message, and what they are called on the page."""
 
+_NUMBER = 19.7  # bytes of a number in JSON, with what separates it from the next
+
 _WIDTH = ("se", "low", "high")
+_STEPS = 41  # values of a number at which the features that follow it are told
 
 
 def page_data(
@@ -70,6 +75,8 @@ def page_data(
         "model": _model(model, record, features) if merged else None,
         "aggregation": None,
         "between": None if between is None else differences(between, LEVEL),
+        "matrix": _matrix(model, record) if merged else None,
+        "goodness": _goodness(model, about),
         "checks": [],
     }
     if not merged:
@@ -81,10 +88,47 @@ def page_data(
     data["aggregation"] = _aggregation(record) | {
         "mass": None if mass is None else mass.sum(axis=0).tolist(),
         "lost": mean_lost(record),
+        "round_bytes": _round_bytes(model),
     }
     told = None if between is None else finding(between)
     data["checks"] = checks_of(record, mass, () if told is None else (told,))
     return data
+
+
+def _matrix(model: MoE, record: AggregationRecord | None) -> dict[str, Any]:
+    """Return the coefficients with features down and experts across, to read and to take along."""
+    known = None if record is None else record.inference
+    mass = None if record is None else _mass(record)
+    errors = None if known is None else known.standard_errors
+    found = Matrix.of(model, None if mass is None else mass.sum(axis=0), errors)
+    return {
+        "experts": found.n_experts,
+        "share": None if found.share is None else found.share.tolist(),
+        "blocks": [
+            {"heading": block.heading, "terms": list(block.terms), "cells": found.cells(block)}
+            for block in found.blocks
+        ],
+        "csv": found.csv_rows(),
+    }
+
+
+def _round_bytes(model: MoE) -> int:
+    """Return about how many bytes a site sends in a refine round: score and information as text."""
+    P = model.n_parameters
+    return round(_NUMBER * (P * (P + 1) / 2 + P + model.n_experts))
+
+
+def _goodness(model: MoE, about: dict[str, Any]) -> dict[str, Any] | None:
+    """Return how good the model is on the rows of its fit, if the file knows it."""
+    names = (LOG_LIKELIHOOD, NULL, EXPLAINED, "rows")
+    if not all(isinstance(about.get(name), int | float) for name in names):
+        return None
+    log_likelihood, null, explained, rows = (float(about[name]) for name in names)
+    return {
+        "what": "variance" if model.experts.family == "gaussian" else "deviance",
+        "explained": explained,
+        "better": (log_likelihood - null) / rows,
+    }
 
 
 def _mass(record: AggregationRecord) -> Floats | None:
@@ -94,7 +138,7 @@ def _mass(record: AggregationRecord) -> Floats | None:
         return None
     found = np.zeros((len(record.sites), len(known[0][0])))
     for m, site in enumerate(record.sites):
-        if site.mass is not None:  # else it has no say
+        if site.mass is not None:  # else it does not contribute
             found[m] = site.weight * np.sum(site.mass, axis=0)
     return np.asarray(found / found.sum())
 
@@ -143,6 +187,10 @@ def _model(
             for row in rows
         ],
         "units": None if features is None else _units(features),
+        "n_base": model.n_features if features is None else features.layout.n_base,
+        "followers": {}
+        if features is None or record is None
+        else _followers(features, record.covariates),
         "level": LEVEL,
         "has_intervals": found is not None,
         "intervals_from": None if found is None else _source(found),
@@ -162,9 +210,37 @@ def _source(found: InferenceRecord) -> str:
 
 def _units(features: FeatureSpec) -> list[tuple[float, float]]:
     """Return centre and scale of every feature; (0, 1) where it is the column's own value."""
-    return [
-        (column.center, column.scale) for column in features.columns for _ in column.feature_names
-    ]
+    found = [(0.0, 1.0)] * len(features.feature_names)
+    for column in features.columns:
+        found[features.layout.of_columns[column.name][0]] = (column.center, column.scale)
+    return found
+
+
+def _followers(
+    features: FeatureSpec, covariates: CovariatesRecord | None
+) -> dict[int, dict[str, Any]]:
+    """Return, for numbers that other features follow, values and what these are there.
+
+    The other columns are at their means.
+    """
+    layout = features.layout
+    if covariates is None or not features.terms:
+        return {}
+    middle = np.array(covariates.mean)[: layout.n_base]
+    found = {}
+    for column in features.columns:
+        j = layout.of_columns[column.name][0]
+        if column.kind == "category":
+            continue
+        X = np.empty((_STEPS, layout.n_features))
+        X[:, : layout.n_base] = middle
+        X[:, j] = np.linspace(covariates.low[j], covariates.high[j], _STEPS)
+        layout.derive(X)
+        moved = [i for i in range(layout.n_base, layout.n_features) if np.ptp(X[:, i]) > 0]
+        if moved:
+            others = {i: X[:, i].tolist() for i in moved}
+            found[j] = {"values": X[:, j].tolist(), "others": others}
+    return found
 
 
 def _known(value: float) -> float | None:

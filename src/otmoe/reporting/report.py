@@ -32,6 +32,7 @@ SCRIPTS = (
     "table.js",
     "flow.js",
     "coefficients.js",
+    "matrix.js",
     "gate.js",
     "sites.js",
     "forest.js",

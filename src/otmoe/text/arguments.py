@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import wraps
 from numbers import Integral, Number
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -19,6 +19,9 @@ from otmoe.text.sentences import Error
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+_NAMED = 5  # columns with gaps that a sentence names
 
 
 def generator(random_state: Any) -> np.random.Generator:
@@ -106,7 +109,9 @@ def check_numbers(y: Any) -> None:
 
 
 def explained(error: ValueError, X: Any) -> ValueError:
-    """Say which column holds text, where scikit-learn only says that a conversion failed."""
+    """Say which column holds text or gaps, where scikit-learn only says that there are some."""
+    if "contains NaN" in str(error):
+        return _gaps(X) or error
     if "could not convert string" not in str(error):
         return error
     text = []
@@ -121,6 +126,36 @@ def explained(error: ValueError, X: Any) -> ValueError:
     )
     hold = "hold" if len(text) > 1 else "holds"
     return InvalidInput(Error.TEXT_IN_X, columns=where, hold=hold, error=error)
+
+
+def counted(missing: Mapping[str, int]) -> str:
+    """Return how many values each column lacks, those that lack most first.
+
+    Examples
+    --------
+    >>> counted({"age": 3, "sex": 0, "dose": 14})
+    "14 of column 'dose', 3 of column 'age'"
+    """
+    most = sorted(((count, name) for name, count in missing.items() if count), reverse=True)
+    said = [f"{count:,} of column {name!r}" for count, name in most[:_NAMED]]
+    if len(most) > _NAMED:
+        said.append(f"and some of {len(most) - _NAMED} more columns")
+    return ", ".join(said)
+
+
+def _gaps(X: Any) -> InvalidInput | None:
+    """Return what to say about the missing values of X; None if it cannot be counted."""
+    names = getattr(X, "columns", None)
+    try:
+        table = np.asarray(X, dtype=np.float64)
+    except (TypeError, ValueError):
+        return None
+    missing = np.isnan(table).sum(axis=0) if table.ndim == 2 else np.zeros(0)
+    if not missing.any():
+        return None
+    known = [f"x{j}" for j in range(len(missing))] if names is None else list(map(str, names))
+    columns = counted({name: int(count) for name, count in zip(known, missing, strict=True)})
+    return InvalidInput(Error.GAPS_IN_X, rows=len(table), columns=columns)
 
 
 def _is_numeric(column: Any) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from otmoe.cli.refine.again import start_again
 from otmoe.cli.refine.answer import answer
 from otmoe.cli.refine.start import start
 from otmoe.cli.refine.step import take_step
@@ -24,5 +25,5 @@ def refine() -> None:
     """Lead a merged model to the answer of all rows, by rounds of files."""
 
 
-for _command in (start, answer, take_step):
+for _command in (start, answer, take_step, start_again):
     refine.add_command(_command)

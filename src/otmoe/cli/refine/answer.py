@@ -11,7 +11,14 @@ import click
 
 from otmoe.cli import options
 from otmoe.cli.common import Command, check_output, option, output, say, usage, warn
-from otmoe.cli.inspect import few_groups, reply_privacy, scatter_words, why_scatter
+from otmoe.cli.inspect import (
+    MASKED,
+    few_groups,
+    reply_privacy,
+    roster_lines,
+    scatter_words,
+    why_scatter,
+)
 from otmoe.cli.parts import parts_of, parts_table, total_of
 from otmoe.cli.remembered import recalled
 from otmoe.text.sentences import Error, Warn
@@ -32,7 +39,10 @@ it.
 
 A request may ask for the scatter of the scores: for standard errors by the sandwich, or to learn
 how sites differ. It gets that only from a site that gives --scatter, or --groups where rows belong
-together: one more matrix, without any label.""",
+together: one more matrix, without any label.
+
+A request for a secure sum names the sites that take part. Give --key, and compare the fingerprint
+of the roster with that of other sites, by telephone say, before you send the reply.""",
 )
 @click.argument("request", type=click.Path(path_type=Path))
 @click.argument("data", nargs=-1, metavar="[DATA...]")
@@ -69,6 +79,21 @@ together: one more matrix, without any label.""",
     section="Reply",
     help="Let the scatter of the rows' scores leave as well, if the request asks for it.",
 )
+@option(
+    "--key",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    section="Reply",
+    help="The private key that `otmoe fit --secure` wrote: mask the reply, so that only the sum "
+    "over all sites can be read. Requests for plain replies are refused then.",
+)
+@option(
+    "--new-roster",
+    is_flag=True,
+    section="Reply",
+    help="Mask it also for other sites than in rounds before. The difference of the two sums tells "
+    "about sites that are in one of them alone.",
+)
 @output("Reply to write, JSON.")
 def answer(
     request: Path,
@@ -81,6 +106,8 @@ def answer(
     sep: str | None,
     site: str | None,
     sandwich: bool,
+    key: Path | None,
+    new_roster: bool,
     output: Path,
     force: bool,
     as_json: bool,
@@ -107,10 +134,14 @@ def answer(
     from otmoe.data.shards.memory import checked
     from otmoe.documents.request import RefineRequest
     from otmoe.evaluation.prediction import spec_of
+    from otmoe.federation.keys import Key
     from otmoe.federation.rounds import reply_from
+    from otmoe.federation.secure import check_roster, masked, unmasked
 
     begun = perf_counter()
     asked = RefineRequest.load(request)
+    own = None if key is None else Key.load(key)
+    roster = None if own is None else check_roster(asked, own, checked(site), new_roster)
     shards = shards_from(
         list(data),
         target=target,
@@ -120,9 +151,10 @@ def answer(
         sep=sep,
     )
     shard = replace(joined(shards, checked(site)), groups=groups)
-    reply, rows = reply_from(asked, shard, sandwich=sandwich)
-    reply.save(output)
-    parts = parts_of(reply.document())
+    reply, rows = reply_from(unmasked(asked) if own else asked, shard, sandwich=sandwich)
+    sent = masked(asked, reply, own, new_roster=new_roster) if own else reply
+    sent.save(output)
+    parts = parts_of(sent.document())
     size = output.stat().st_size
     if len(rows.X) < ROWS_PER_PARAMETER * asked.model.n_parameters:
         warn(reply_privacy(reply))
@@ -146,6 +178,7 @@ def answer(
         "n_samples": reply.content.n_samples,
         "log_likelihood": reply.content.information.log_likelihood,
         "groups": None if scatter is None else scatter.n_scores,
+        "roster": None if roster is None else roster.fingerprint,
         "parts": [vars(part) for part in parts],
         "bytes": size,
         "seconds": perf_counter() - begun,
@@ -157,7 +190,10 @@ def answer(
         f"{site}: answered round {reply.round} from {report['rows']:,} rows",
         parts_table(parts),
         total_of(size, parts),
-        reply_privacy(reply),
-        *scatter_words(reply),
+        *(
+            [reply_privacy(reply), *scatter_words(reply)]
+            if roster is None
+            else [MASKED, *roster_lines(roster)]
+        ),
         f"written to {output}; nothing has been sent",
     )

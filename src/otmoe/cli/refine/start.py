@@ -11,7 +11,7 @@ from otmoe.cli import known, options
 from otmoe.cli.aggregate import support_of
 from otmoe.cli.common import Command, Rounds, check_output, few, option, output, say, usage
 from otmoe.cli.inbox import open_inbox
-from otmoe.cli.inspect import why_scatter
+from otmoe.cli.inspect import roster_lines, why_scatter
 from otmoe.text.sentences import Error
 
 
@@ -57,6 +57,15 @@ the features: any that is roughly right will do, and none changes the answer."""
     "the gate, or in intercepts. It asks for the same as --sandwich.",
 )
 @option(
+    "--secure",
+    is_flag=True,
+    section="Rounds",
+    help="Learn what all sites say in sum, and nothing of each: replies are masked by keys that "
+    "their messages hold (`otmoe fit --secure`). Three sites at least; each round needs all of "
+    "them. With 151 parameters a round takes a site 0.03 s more among 12 sites, 0.1 s among 100; "
+    "its reply grows by 5 %, to 250 kB, and the request by 85 bytes a site.",
+)
+@option(
     "--support",
     metavar="DATA",
     section="Scale",
@@ -79,6 +88,7 @@ def start(
     rounds: int | str,
     sandwich: bool,
     between: str | None,
+    secure: bool,
     support: str | None,
     missing: Literal["error", "drop"],
     state: Path,
@@ -100,6 +110,7 @@ def start(
     from otmoe.aggregation.support import N_SUPPORT
     from otmoe.documents.files import load_model_file
     from otmoe.documents.model_file import ModelFile
+    from otmoe.documents.roster import Roster
     from otmoe.federation.rounds import begin, check_merged, request_of
     from otmoe.likelihood.rows import Scaling
     from otmoe.text.strict_json import named
@@ -122,6 +133,7 @@ def start(
         aggregation=aggregation,
         sandwich=sandwich,
         between=between,
+        roster=Roster.of({m.site: m.key for m in messages}) if secure else None,
     )
     request = request_of(begun)
     request.save(output)
@@ -135,6 +147,7 @@ def start(
         "sites": sites,
         "sandwich": request.sandwich,
         "between": between,
+        "roster": None if begun.roster is None else begun.roster.fingerprint,
         "bytes": output.stat().st_size,
     }
     why = why_scatter(request.between)
@@ -144,5 +157,6 @@ def start(
         quiet,
         f"{len(sites)} sites are to answer {output}: {few(sites)}",
         *([f"they are asked for the scatter of scores, too, {why}"] if request.sandwich else []),
+        *([] if begun.roster is None else roster_lines(begun.roster)),
         f"what the server has to keep is in {state}",
     )

@@ -10,6 +10,7 @@ import click
 
 from otmoe.cli import options
 from otmoe.cli.between import between_lines, between_report
+from otmoe.cli.closing import closing
 from otmoe.cli.common import (
     Command,
     Failed,
@@ -23,7 +24,7 @@ from otmoe.cli.common import (
     warn,
 )
 from otmoe.cli.inbox import paths_of
-from otmoe.cli.tables import experts_table, listed
+from otmoe.cli.tables import listed
 from otmoe.text.errors import InferenceError, InvalidInput
 from otmoe.text.sentences import Error, Warn
 
@@ -58,7 +59,8 @@ its replies are refused.""",
     "--allow-missing",
     is_flag=True,
     section="Sites",
-    help="Take the step without sites that have not replied, and name them.",
+    help="Take the step without sites that have not replied, and name them. A secure sum needs "
+    "all: begin again without them, by `otmoe refine again`.",
 )
 @option(
     "--request",
@@ -92,9 +94,11 @@ def take_step(
     It makes the next request or, when it is done, the model. REPLIES are files, folders of them,
     or patterns in quotes. A site that has not replied is named, and nothing is changed.
     """
+    from otmoe.documents.masked_reply import MaskedReply
     from otmoe.documents.reply import RefineReply
     from otmoe.documents.state import RefineState
     from otmoe.federation.rounds import request_of, step
+    from otmoe.federation.secure import masked_step
     from otmoe.text.records import notice_document
 
     before = RefineState.load(state)
@@ -107,10 +111,14 @@ def take_step(
     if len({path.resolve() for path in (state, output, request)}) < 3:
         raise usage(Error.SHELL_THREE_FILES)
     paths = paths_of(replies)
-    found = [RefineReply.load(path) for path in paths]
-    after = step(before, found, allow_missing=allow_missing)
+    found: list[RefineReply] = []
+    if before.roster is None:
+        found = [RefineReply.load(path) for path in paths]
+        after = step(before, found, allow_missing=allow_missing)
+        gone = [site for site in before.sites if site not in {reply.site for reply in found}]
+    else:  # what each site says is not known
+        after, gone = masked_step(before, [MaskedReply.load(path) for path in paths]), []
     done = after.refinement
-    gone = [site for site in before.sites if site not in {reply.site for reply in found}]
     lacking = [reply.site for reply in found if done.sandwich and reply.content.scatter is None]
     report: dict[str, Any] = {
         "command": "refine step",
@@ -172,6 +180,7 @@ def _finish(
     """Write the model, and return what to say about it."""
     from otmoe import save_model
     from otmoe.aggregation.record import refined_document
+    from otmoe.documents.files import load_model_file
 
     known = state.refinement
     assert known.best is not None  # at least one round has been answered
@@ -200,10 +209,9 @@ def _finish(
         warn(notice)
     if not known.converged:
         warn(Warn.SHELL_NOT_AT_MAXIMUM())
-    mass = known.best.information.mass / known.best.n_samples
     lines: list[Any] = [
         listed([("model", str(output))]),
-        experts_table(known.model, mass.tolist()),
+        *closing(load_model_file(output), output),
         *([] if between is None else between_lines(between)),
     ]
     try:

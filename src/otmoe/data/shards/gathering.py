@@ -10,8 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 from otmoe.arrays.numerics import Floats, row_blocks
-from otmoe.data.features import FeatureSpec, Tally
+from otmoe.data.features import FeatureSpec
 from otmoe.data.tables import is_text, labels, numbers
+from otmoe.data.tally import Tally
+from otmoe.data.terms import Layout
 from otmoe.text.errors import InvalidInput
 from otmoe.text.notices import Notice, listed
 from otmoe.text.sentences import Error, Warn
@@ -75,7 +77,8 @@ class Gathered:
     weight : str or None
     as_text : bool
         Whether the target is text.
-    n_features : int
+    layout : Layout
+        Where the features stand; those of terms are computed once all others are there.
     n_rows : int or None
     groups : str, optional
         Column of labels to be read with the target.
@@ -86,16 +89,16 @@ class Gathered:
         target: str,
         weight: str | None,
         as_text: bool,
-        n_features: int,
+        layout: Layout,
         n_rows: int | None,
         groups: str | None = None,
     ) -> None:
         self.target, self.weight_name, self.as_text = target, weight, as_text
-        self.n_features, self.n_rows = n_features, n_rows
+        self.layout, self.n_features, self.n_rows = layout, layout.n_features, n_rows
         self.tally = Tally()
         self.end = 0  # of the features that have been begun
         # Without a number, every batch has an array of its own.
-        self.blocks = [np.empty((0 if n_rows is None else n_rows, n_features))]
+        self.blocks = [np.empty((0 if n_rows is None else n_rows, self.n_features))]
         self.y = [np.empty(0, dtype=str if as_text else np.float64)]
         self.weight = [np.empty(0)]
         self.absent = [np.empty(0, dtype=bool)]
@@ -160,6 +163,7 @@ class Gathered:
         weight = None if self.weight_name is None else np.concatenate(self.weight)
         keep = ~np.concatenate(self.absent)
         for some in row_blocks(len(X), self.n_features):
+            self.layout.derive(X[some])
             keep[some] &= ~np.isnan(X[some]).any(axis=1)
         groups = None
         if self.groups_name is not None:

@@ -12,10 +12,11 @@ import numpy as np
 import pyarrow as pa
 
 from otmoe.arrays.numerics import Floats, to_numpy
-from otmoe.data.features import MAX_LEVELS, FeatureSpec, Tally
+from otmoe.data.features import MAX_LEVELS, FeatureSpec
 from otmoe.data.shards.files import named
 from otmoe.data.shards.reading import ArrayShard, Missing, Shard
 from otmoe.data.tables import array, as_arrow, is_table, is_text, names_of, numbers, texts
+from otmoe.data.tally import Tally
 from otmoe.text.errors import InvalidInput, InvalidType, MessageError, ShardError
 from otmoe.text.notices import OtmoeWarning
 from otmoe.text.records import Record, Site, typed

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from otmoe.arrays.numerics import Floats, to_numpy
-from otmoe.data.features import FeatureSpec, Tally
+from otmoe.data.features import FeatureSpec
 from otmoe.data.shards.files import kind_of, named, names_for
 from otmoe.data.shards.gathering import (
     Gathered,
@@ -23,6 +23,7 @@ from otmoe.data.shards.gathering import (
 )
 from otmoe.data.shards.sources import open_source, release
 from otmoe.data.tables import array, as_arrow, is_table, is_text, labels, names_of, texts
+from otmoe.data.tally import Tally
 from otmoe.text.errors import InvalidInput, ShardError
 from otmoe.text.sentences import Error
 
@@ -142,7 +143,7 @@ class ArrayShard:
             raise InvalidInput(Error.NOT_A_MATRIX, name="X", shape=X.shape)
         names = [f"x{j}" for j in range(X.shape[1])]
         if self.features is not None:
-            names = list(self.features.feature_names)
+            names = list(self.features.feature_names)[: self.features.layout.n_base]
         for j, name in enumerate(names):
             tally.add(name, X[:, j])
         tally.n_rows = len(X)
@@ -256,7 +257,7 @@ class FileShard:
                 self.target,
                 self.weight,
                 self.labels,
-                len(spec.feature_names),
+                spec.layout,
                 n_rows,
                 self.groups,
             )
@@ -283,10 +284,10 @@ class FileShard:
         """Cut the features into those that are read at a time."""
         whole = any(kind_of(piece.path) != "parquet" for piece in self.pieces)
         if whole or n_rows is None:
-            return [self.features]
+            return [self.features.base]
         columns = self.features.columns
         return [
-            replace(self.features, columns=columns[i : i + _ABREAST])
+            replace(self.features, columns=columns[i : i + _ABREAST], terms=())
             for i in range(0, len(columns), _ABREAST)
         ]
 

@@ -8,10 +8,11 @@ import numpy as np
 import pyarrow as pa
 
 from otmoe.arrays.numerics import Floats
-from otmoe.data.features import FeatureSpec, Tally
+from otmoe.data.features import FeatureSpec
 from otmoe.data.shards.files import find, named, names_for
 from otmoe.data.shards.sources import open_source
 from otmoe.data.tables import first_line
+from otmoe.data.tally import Tally
 from otmoe.text.arguments import generator
 from otmoe.text.errors import InvalidInput, ShardError
 from otmoe.text.sentences import Error

@@ -9,12 +9,15 @@ from typing import Any
 from otmoe.aggregation import Aggregation
 from otmoe.aggregation.support import support_from
 from otmoe.arrays.numerics import Floats
+from otmoe.documents.masked_reply import MaskedReply
 from otmoe.documents.reply import RefineReply
+from otmoe.documents.roster import Roster
 from otmoe.documents.state import RefineState
 from otmoe.federation.between import differences
 from otmoe.federation.flower.nodes import connected, exchange, file_name, log, sent_as, who, words
 from otmoe.federation.requests import Plan, Request
 from otmoe.federation.rounds import begin, check_reply, request_of, step
+from otmoe.federation.secure import again, check_masked, masked_step
 from otmoe.inference.between import Between
 from otmoe.likelihood.rows import Scaling
 from otmoe.text.errors import InvalidInput
@@ -65,28 +68,43 @@ def refine(
         features=request.spec,
         sandwich=plan.sandwich,
         between=plan.between,
+        roster=Roster.of({m.site: m.key for m in result.messages}) if plan.secure else None,
     )
     folder = Path(plan.output) / "rounds"
     folder.mkdir()
-    between = None
+    between, rosters = None, 1
     while not state.done:
         asked = request_of(state)
-        asked.save(folder / f"round{asked.round}.request.json")
+        name = f"round{asked.round}" + (f".roster{rosters}" if rosters > 1 else "")
+        asked.save(folder / f"{name}.request.json")
         replies, failures = _ask_round(grid, request, state, numbers, plan.timeout)
         for failure in failures:
             log.error("otmoe: round %d: %s", asked.round, failure)
         for i, site in enumerate(state.sites):
             if site in replies:
-                name = f"{file_name(i, site)}.round{asked.round}.reply.json"
-                replies[site].save(folder / name)
+                replies[site].save(folder / f"{file_name(i, site)}.{name}.reply.json")
         if failures and (plan.on_error == "raise" or not replies):
             raise TasksFailed(failures)
-        before, state = state, step(state, list(replies.values()), allow_missing=True)
-        if state.done:
-            between = _differences(before, state, list(replies.values()))
+        gone = [site for site in state.sites if site not in replies]
+        if state.roster is not None and gone:  # the sum of the others means nothing
+            state, rosters = again(state, gone), rosters + 1
+            continue
+        before, state = state, _step(state, list(replies.values()))
+        if state.done and state.roster is None:
+            plain = [reply for reply in replies.values() if isinstance(reply, RefineReply)]
+            between = _differences(before, state, plain)
         state.save(folder / "state.json")
         log.info("otmoe: %s", state.refinement.status)
     return state, between
+
+
+def _step(state: RefineState, replies: Sequence[RefineReply | MaskedReply]) -> RefineState:
+    """Take a step from the replies of all nodes that have replied."""
+    hidden = [reply for reply in replies if isinstance(reply, MaskedReply)]
+    if state.roster is not None:
+        return masked_step(state, hidden)
+    plain = [reply for reply in replies if isinstance(reply, RefineReply)]
+    return step(state, plain, allow_missing=True)
 
 
 def _differences(
@@ -105,7 +123,7 @@ def _differences(
 
 def _ask_round(
     grid: Any, request: Request, state: RefineState, numbers: Mapping[str, int], timeout: float
-) -> tuple[dict[str, RefineReply], list[Failure]]:
+) -> tuple[dict[str, RefineReply | MaskedReply], list[Failure]]:
     """Ask the nodes of the sites that are connected; return their replies by site."""
     asked = request_of(state)
     site_of = {numbers[site]: site for site in state.sites}
@@ -116,13 +134,21 @@ def _ask_round(
         if number not in {node.node_id for node in nodes}
     ]
 
-    def read(record: Mapping[str, Any], node: Any) -> RefineReply:
-        reply = RefineReply.from_json(sent_as(record, "reply"), who(node))
+    def read(record: Mapping[str, Any], node: Any) -> RefineReply | MaskedReply:
+        text = sent_as(record, "reply")
+        reply: RefineReply | MaskedReply
+        if state.roster is None:
+            reply = RefineReply.from_json(text, who(node))
+        else:
+            reply = MaskedReply.from_json(text, who(node))
         if reply.site != site_of[node.node_id]:
             raise InvalidInput(
                 Error.NODE_RENAMED, site=shown(reply.site), before=shown(site_of[node.node_id])
             )
-        check_reply(state, reply)
+        if isinstance(reply, MaskedReply):
+            check_masked(state, reply)
+        else:
+            check_reply(state, reply)
         return reply
 
     query = {"request": request.model_dump_json(), "refine": asked.to_json()}

@@ -183,7 +183,7 @@ class LogisticExperts(CanonicalExperts):
         return 2
 
     def scores(self, y: Floats, prediction: Floats) -> dict[str, Floats]:
-        return {"accuracy": (prediction > 0.5) == y}
+        return {"accuracy": (prediction > 0.5) == y, "brier": (prediction - y) ** 2}
 
     @staticmethod
     def cumulant(eta: Array) -> Array:
@@ -249,7 +249,8 @@ class PoissonExperts(CanonicalExperts):
 
     def scores(self, y: Floats, prediction: Floats) -> dict[str, Floats]:
         deviance = 2 * (special.xlogy(y, y / prediction) - y + prediction)
-        return {**super().scores(y, prediction), "deviance": deviance}
+        saturated = special.xlogy(y, y)  # from which the deviance of any constant mean follows
+        return {**super().scores(y, prediction), "deviance": deviance, "saturated": saturated}
 
     @staticmethod
     def log_base(y: Array) -> Array:

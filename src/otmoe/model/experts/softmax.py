@@ -50,7 +50,9 @@ class MultinomialExperts(NewtonExperts):
         return bounded(mean, half, 0.0, 1.0)
 
     def scores(self, y: Floats, prediction: Floats) -> dict[str, Floats]:
-        return {"accuracy": prediction.argmax(axis=1) == y}
+        share = np.eye(self.n_classes)[y.astype(int)]
+        brier = np.square(prediction - share).sum(axis=1)
+        return {"accuracy": prediction.argmax(axis=1) == y, "brier": brier}
 
     @property
     def n_classes(self) -> int:

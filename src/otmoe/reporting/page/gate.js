@@ -51,12 +51,25 @@ function gateAround() {
         );
 }
 
+// Return what changes where a feature has another value: it, and the curves and products that
+// follow it, which are known at some values.
+function moved(j, value) {
+    const known = model.followers[j];
+    if (!known) return { [j]: value };
+    const { values, others } = known,
+        last = values.length - 1;
+    const place = ((value - values[0]) / (values[last] - values[0])) * last;
+    const i = Math.min(Math.max(Math.floor(place), 0), last - 1);
+    const between = ([other, v]) => [other, v[i] + (v[i + 1] - v[i]) * (place - i)];
+    return { [j]: value, ...Object.fromEntries(Object.entries(others).map(between)) };
+}
+
 function along(j, n, around) {
     const { low, high, two } = range(j);
     const values = two
         ? [0, 1]
         : Array.from({ length: n }, (_, i) => low + ((high - low) * i) / (n - 1));
-    return { values, two, prob: values.map((v) => around({ [j]: v })) };
+    return { values, two, prob: values.map((v) => around(moved(j, v))) };
 }
 
 function effectOf(j, around) {
@@ -143,7 +156,7 @@ function regions(width, first, second) {
     const step = (r, i) => r.low + ((r.high - r.low) * (i + 0.5)) / CELLS;
     for (let i = 0; i < CELLS; i++)
         for (let l = 0; l < CELLS; l++) {
-            const prob = around({ [first]: step(a, i), [second]: step(b, l) });
+            const prob = around({ ...moved(first, step(a, i)), ...moved(second, step(b, l)) });
             const top = most(prob);
             picture.append(
                 draw("rect", {
@@ -195,7 +208,7 @@ function regions(width, first, second) {
         }
         const one = a.low + ((a.high - a.low) * (u - left)) / (side - left);
         const two = b.high - ((b.high - b.low) * v) / height;
-        const prob = around({ [first]: one, [second]: two });
+        const prob = around({ ...moved(first, one), ...moved(second, two) });
         tell(
             [
                 `${model.terms[first + 1]} ${num(raw(first, one), 3)}`,
@@ -217,7 +230,9 @@ function gateSection() {
         box.append(el("p", {}, "There is one expert, which answers for every row."));
         return;
     }
-    const features = model.gate_columns.filter((j) => j > 0).map((j) => j - 1);
+    const features = model.gate_columns
+        .filter((j) => j > 0 && j <= model.n_base)
+        .map((j) => j - 1);
     const known = merged && merged.covariates;
     box.append(legend(model.gate.map((_, k) => `expert ${k}`)));
     if (!features.length) {

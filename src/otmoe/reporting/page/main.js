@@ -23,8 +23,20 @@ function headline() {
         );
         tile(count(rows), "rows, which stayed where they are");
         const sent = sum(sites.map(sentBy));
-        tile(bytes(sent), `sent in all, ${bytes(Math.round(sent / sites.length))} a site`);
+        const each = merged.refinement ? merged.refinement.rounds * merged.round_bytes : 0;
+        tile(
+            bytes(sent + each * sites.length),
+            `sent in all, ${bytes(Math.round(sent / sites.length + each))} a site`,
+            ...(each ? [`of it about ${bytes(each)} in refine rounds`] : []),
+        );
     }
+    const good = data.goodness;
+    if (good)
+        tile(
+            `${num(100 * good.explained, 3)} %`,
+            `of the ${good.what} explained`,
+            `${num(good.better, 3)} nats per row better than the null model`,
+        );
     if (model)
         tile(
             String(model.n_experts),
@@ -203,6 +215,11 @@ function candidates(box) {
     table(part, columns, merged.candidates, { sort: 2, down: false });
 }
 
+function howItEnded() {
+    if (merged.converged) return "It ended well";
+    return merged.refinement ? "The rounds did not reach the maximum" : "It did not converge";
+}
+
 function convergenceSection() {
     if (!merged) return;
     const box = section("convergence", "How the merging went");
@@ -210,7 +227,7 @@ function convergenceSection() {
         el(
             "p",
             {},
-            `${merged.converged ? "It ended well" : "It did not converge"}: ${merged.status}.`,
+            `${howItEnded()}: ${merged.status}.`,
         ),
     );
     candidates(box);
@@ -261,6 +278,7 @@ checkSection();
 flowSection();
 siteSection();
 coefficientSection();
+matrixSection();
 differSection();
 gateSection();
 convergenceSection();

@@ -38,6 +38,10 @@ class Error(Sentence):
         "tables of how sites differ need pandas: install it with `pip install 'otmoe[pandas]'`, or "
         "read between.coefficients(), between.spreads and between.sites."
     )
+    NO_FEATURE_FRAME = (
+        "a data frame needs pandas: install it with `pip install 'otmoe[pandas]'`, or use X and "
+        "feature_names."
+    )
     PARAMETER_POSITION = (
         "there is no parameter {position}; give a position from 0 to {last}, or a term."
     )
@@ -142,12 +146,76 @@ class Error(Sentence):
     )
     SAMPLE_EMPTY = "the sample has no rows; give some."
     WRONG_KIND_OF_COLUMN = "does not go with a {kind}; remove it."
+    NOT_A_TERM = "features: {value} is no term; give a Spline or an Interaction."
+    WRONG_KIND_OF_TERM = "does not go with a term of kind {kind}; remove it."
+    SPLINE_OF_NO_NUMBER = (
+        "a spline is asked of {column}, which is no number among the columns; name one that is."
+    )
+    SPLINE_DF = (
+        "the spline of column {column!r} is asked to have {df} degrees of freedom; give {least} to "
+        "{most}, the slope included."
+    )
+    SPLINE_FEW_VALUES = (
+        "column {column!r} has {values} different values in the sample, too few for a spline with "
+        "{df} degrees of freedom; give fewer degrees, or leave the column as it is."
+    )
+    KNOTS_COUNT = "has {knots} knots; give {least} to {most}."
+    KNOTS_CLOSE = (
+        "has knots that do not increase, or that nearly coincide; list different values in "
+        "increasing order."
+    )
+    INTERACTION_PARTS = (
+        "is {parts}; name two different columns, or a column and a spline listed before."
+    )
+    INTERACTION_UNKNOWN = (
+        "names {name}, which is neither a column nor a spline listed before; add it, or correct "
+        "the name."
+    )
+    FORMULA_UNREADABLE = "the formula {formula!r} needs {wanted} at {found}; correct it there."
+    FORMULA_NO_TEXT = "the formula is a {kind}; give text such as 'y ~ a + b | c'."
+    FORMULA_FUNCTION = (
+        "the formula has {name}(...), and spline(column, df) is the only function; compute other "
+        "columns before."
+    )
+    FORMULA_THREE = (
+        "the formula {formula!r} has a product of more than two columns; write products of two."
+    )
+    FORMULA_SQUARE = (
+        "the formula has a product of column {column!r} with itself; write spline({column}) for a "
+        "curve."
+    )
+    FORMULA_TWO_DF = (
+        "the formula has splines of column {column!r} with {df} and with {other} degrees of "
+        "freedom; a column has one set of knots, so give one number."
+    )
+    FORMULA_NO_COLUMNS = "the formula names no column; a model has at least one feature."
+    FORMULA_NO_TARGET = "the formula has no response; write its column and ~ before the features."
+    FORMULA_OTHER_FEATURES = (
+        "{name!r} is in the {who} alone; make the file of features from the same formula."
+    )
+    FORMULA_GATE_ALONE = (
+        "the formula has columns after the bar that experts do not see; name them before it too."
+    )
+    FORMULA_TARGET_TWICE = (
+        "the formula has the response {column!r} among the features; leave it out there."
+    )
+    MANY_DERIVED = (
+        "make {features} features, and {most} is the limit; take interactions of columns with "
+        "fewer levels."
+    )
     NO_COLUMNS = "is empty; give at least one column."
     FEATURES_INSIDE = "is {kind}; read its features with otmoe.load_features."
     OTHER_DOCUMENT = "is {kind}; give a file of {wanted}."
     COLUMN_EMPTY = "column {column!r} is missing in all {rows} rows; leave it out, or fix it."
     COLUMN_MISSING = (
-        "column {column!r} is missing in {count} of {rows} rows; fill the gaps, or drop these rows."
+        "values are missing in some of {rows} rows: {columns}; drop these rows (missing='drop'), "
+        "or let the features say what stands for them (FeatureSpec.from_sample(..., "
+        "missing='indicator'))."
+    )
+    GAPS_IN_X = (
+        "Input X contains NaN in some of {rows} rows: {columns}; drop these rows, or encode a "
+        "table by FeatureSpec.from_sample(table, missing='indicator'), which fills in means and "
+        "adds indicators."
     )
     COLUMN_INFINITE = "column {column!r} is infinite in {count} rows; fix them."
     COLUMN_NEGATIVE = (
@@ -609,6 +677,92 @@ class Error(Sentence):
         "again."
     )
     NODE_ERROR = "{reason}"
+    # -- secure sums
+    NO_CRYPTOGRAPHY = (
+        "secure sums need the package cryptography: install it with `pip install 'otmoe[secure]'`."
+    )
+    NOT_HEXADECIMAL = "is {value}; give {digits} hexadecimal digits, in lower case."
+    NOT_BASE64 = "is not base64; send the file again as otmoe has written it."
+    NOT_WHOLE_NUMBERS = (
+        "holds {bytes} bytes, and not one or more integers of {size} bytes; send the file again."
+    )
+    CHECKSUM = "is not that of `numbers`: the file was changed on its way; send it again."
+    KEY_EXISTS = (
+        "{file} is there already, and a key is never replaced; give another name, or remove it if "
+        "no rounds need it any more."
+    )
+    NO_KEY = "there is no key {file}; give the file that `otmoe fit --secure` wrote."
+    NOT_A_KEY = "{file} is not a private key; give the file that `otmoe fit --secure` wrote."
+    ROSTER_NO_KEY = (
+        "no public key in the message of {names}; let them fit again with --secure, or leave "
+        "them out."
+    )
+    ROSTER_SMALL = (
+        "has {sites} sites; a sum over fewer than {least} hides no site's part from the others."
+    )
+    ROSTER_SAME_KEY = (
+        "has one key for {one} and {other}; each site has to make its own, so let one fit again."
+    )
+    ROSTER_BAD_KEY = "the roster's key of {site} is none that X25519 can use; do not answer."
+    ROSTER_WITHOUT_ME = (
+        "the roster of the request does not hold {site} with the key of this site ({key}...); "
+        "do not answer, and ask the server which key it has."
+    )
+    ROSTER_CHANGED = (
+        "the request has another roster ({roster}: {names}) than this site has answered before "
+        "({before}); sums over both tell, by their difference, about the sites that are in one of "
+        "them alone, so answer with --new-roster only if these have dropped out or agree."
+    )
+    ROSTER_MISSING = (
+        "there is no roster, so that a reply would be read by itself; start the rounds with "
+        "--secure, or answer without a key."
+    )
+    ROSTER_NOT_IN = (
+        "{site} cannot be left out of the roster ({names}); name one of its sites at least."
+    )
+    SECURE_REQUEST = (
+        "the request asks for masked replies; answer it with the key of this site (--key)."
+    )
+    SECURE_SCATTER = (
+        "the request asks for the scatter, and in a secure sum all sites send the same parts; let "
+        "{site} answer with --scatter, or start the rounds without --sandwich."
+    )
+    SECURE_BETWEEN = (
+        "how sites differ cannot be told from a secure sum, which hides what each says; choose "
+        "one of --between and --secure."
+    )
+    SECURE_WITHOUT_ROUNDS = "secure sums are taken in refine rounds; give refine as well."
+    SECURE_MISSING = (
+        "round {round}: no reply from {names}, and without it the sum of the others means nothing; "
+        "wait for it, or begin again without (`otmoe refine again`)."
+    )
+    QUESTION_AGAIN = (
+        "this site has answered the question {digest} before, for another roster or round; a "
+        "second answer to it could be set against the first, so the server has to ask another one."
+    )
+    ANSWER_CHANGED = (
+        "this site has answered the question {digest} before, from other rows, and two replies "
+        "under the same masks give away their difference; answer with the rows of the first."
+    )
+    REPLY_NOT_MASKED = (
+        "is a plain reply, and the rounds were started with --secure; answer with --key."
+    )
+    REPLY_CONTEXT = (
+        "was masked for another request than that of round {round}; send {site} the request again."
+    )
+    MASKED_SIZE = (
+        "`numbers` holds {length} integers, but the request asks for {wanted}; ask {site} to "
+        "answer again."
+    )
+    MASKS_REMAIN = (
+        "round {round}: the masks of {names} do not cancel, so one of them has used another roster "
+        "or key; compare the fingerprints that `otmoe refine answer` printed."
+    )
+    TOO_LARGE_TO_MASK = (
+        "a sum over the rows is no number or above {most:.3g}, the largest that can be masked; "
+        "look for outlying values of the features."
+    )
+    STATE_ROSTER = "holds other sites than `sites`; fix it."
     ROUNDS_FIELD = 'is {value}; give a number of rounds, or "auto".'
 
     # -- data sets
@@ -759,6 +913,13 @@ class Error(Sentence):
         "one out."
     )
     SHELL_EXCLUDE_UNKNOWN = "--exclude {site}: no message is from that site; there are {sites}."
+    SHELL_NO_TARGET = "--target is missing; name the column of the response, or give --formula."
+    SHELL_FORMULA_OR = "--formula and {option} are both given; give one of them."
+    SHELL_FORMULA_TARGET = (
+        "--formula has the response {formula!r} and --target is {target!r}; give one of them."
+    )
+    SHELL_SPLINE = "--spline is {value!r}; give a column and degrees of freedom, as in hour:5."
+    SHELL_INTERACTION = "--interaction is {value!r}; give two columns, as in dep:origin."
     SHELL_FEATURES_OR_COLUMNS = "give --features or --columns, not both."
     SHELL_TARGET_OR_COLUMNS = "say which columns are features: all but --target, or --columns."
     SHELL_NOT_REMEMBERED = (
@@ -780,6 +941,8 @@ class Error(Sentence):
     SHELL_SITE_OF_COLUMN = "--site-column needs --site: say whose rows they are."
     SHELL_TWO_FILES = "--state and --output are one file; give two."
     SHELL_ROUNDS_OVER = "the rounds are over; {status}."
+    SHELL_ONE_FORM = "give one of --csv, --html and --json."
+    SHELL_FORM_OF_FILE = "-o needs --csv or --html, which say what is written."
     SHELL_THREE_FILES = "state, request and model are three files; give each its own name."
     SHELL_FILES_ROWS = "--files is {files}, but there are {rows} rows."
     SHELL_FILES_FOLDER = "{path} is a file; with --files, give the name of a folder."

@@ -51,6 +51,7 @@ class Finding(Sentence):
     # -- the report
     MERGING_ENDED = "The merging ended well: {status}."
     MERGING_STOPPED = "The merging did not converge: {status}."
+    ROUNDS_STOPPED = "The refine rounds did not reach the maximum: {status}."
     ROUNDS_MISSED = "{names} did not answer every refine round, which went on without their rows."
     SITES_STAND_OUT = "{count} from the others, and took part all the same: {names}."
     NO_SITE_STANDS_OUT = "No site stands out by what it predicts or by its log-likelihood."

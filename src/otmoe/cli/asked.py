@@ -1,0 +1,81 @@
+"""What the options about columns ask for: the response, the features, and what the gate sees."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+from otmoe.cli.common import Failed, usage
+from otmoe.cli.options import features_of
+from otmoe.text.sentences import Error
+
+if TYPE_CHECKING:
+    from otmoe import FeatureSpec
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What --target, --formula, --features and --columns ask for.
+
+    Attributes
+    ----------
+    target : str
+    features : FeatureSpec, list of str or None
+    gate : list of str, "intercept" or None
+        What the gate sees; None for all.
+    """
+
+    target: str
+    features: FeatureSpec | list[str] | None
+    gate: list[str] | Literal["intercept"] | None = None
+
+    @property
+    def gate_columns(self) -> tuple[int, ...] | None:
+        """Columns of the design that the gate sees."""
+        from otmoe import FeatureSpec
+
+        if self.gate is None or not isinstance(self.features, FeatureSpec):
+            return None
+        names = [] if self.gate == "intercept" else self.gate
+        return (0, *(self.features.feature_names.index(name) + 1 for name in names))
+
+
+def asked_of(
+    data: Sequence[str],
+    target: str | None,
+    formula: str | None,
+    spec: str | None,
+    columns: list[str] | None,
+    *roles: str | None,
+    sep: str | None = None,
+) -> Asked:
+    """Return what to model and by which features; `roles` are columns that are none."""
+    from otmoe import FeatureSpec
+    from otmoe.data.formula import Formula
+    from otmoe.data.shards import sample_rows
+
+    if formula is None:
+        if target is None:
+            raise usage(Error.SHELL_NO_TARGET)
+        return Asked(target, features_of(spec, columns))
+    if columns is not None:
+        raise usage(Error.SHELL_FORMULA_OR, option="--columns")
+    parsed = Formula.parse(formula)
+    if target is not None and parsed.target not in (None, target):
+        raise usage(Error.SHELL_FORMULA_TARGET, formula=parsed.target, target=target)
+    parsed = replace(parsed, target=parsed.target or target)
+    if parsed.target is None:
+        raise usage(Error.SHELL_NO_TARGET)
+    sample, others = sample_rows(list(data), sep=sep), [name for name in roles if name is not None]
+    if spec is None:
+        features = parsed.features(sample, roles=others)
+    else:
+        known = features_of(spec, None)
+        if not isinstance(known, FeatureSpec):
+            raise Failed(Error.SHELL_NO_COLUMNS, file=spec)
+        features = known
+        parsed.check(features, sample, others)
+    if parsed.expert_features(features) is not None:
+        raise usage(Error.FORMULA_GATE_ALONE)
+    return Asked(parsed.target, features, parsed.gate_features(features))

@@ -1,0 +1,164 @@
+"""How commands that write a model end: its coefficients, how good it is, what to do next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from otmoe.cli.common import console, few
+from otmoe.cli.tables import listed
+from otmoe.text.sentences import Warn
+
+if TYPE_CHECKING:
+    from otmoe import LocalModel
+    from otmoe.arrays.numerics import Floats
+    from otmoe.documents.aggregation import AggregationRecord
+    from otmoe.documents.model_file import ModelFile
+    from otmoe.inference.matrix import Matrix
+
+
+def matrix_of(file: ModelFile | LocalModel) -> Matrix:
+    """Return the coefficients of a file, with shares and standard errors where it has them."""
+    from otmoe.inference.matrix import Matrix
+
+    how = getattr(file, "aggregation", None)
+    errors = None if how is None or how.inference is None else how.inference.standard_errors
+    return Matrix.of(file.model, None if how is None else _mass(how), errors)
+
+
+def closing(file: ModelFile | LocalModel, path: Path) -> list[Any]:
+    """Return what to print about a model: facts, coefficients, what to do next.
+
+    Parameters
+    ----------
+    file : ModelFile or LocalModel
+    path : Path
+        Where it is.
+    """
+    from otmoe.inference.matrix import WIDTH
+
+    width = max(console().width, WIDTH)
+    return [
+        title_of(file),
+        listed(facts_of(file)),
+        matrix_of(file).text(width),
+        "",
+        *(f"Next: {line}" for line in next_steps(file, path)),
+    ]
+
+
+def title_of(file: ModelFile | LocalModel) -> str:
+    """Return what the model is, in a line."""
+    model = file.model
+    experts = f"{model.n_experts} {model.experts.family} expert{'s' * (model.n_experts > 1)}"
+    return f"{experts}, {model.n_features} features, {model.n_parameters} parameters"
+
+
+def facts_of(file: ModelFile | LocalModel) -> list[tuple[str, str]]:
+    """Return how good the model is, how its fit ended, and which sites stand out."""
+    from otmoe import LocalModel
+
+    if isinstance(file, LocalModel):
+        return list(_message_facts(file))
+    return list(_model_facts(file))
+
+
+def _message_facts(message: LocalModel) -> Iterator[tuple[str, str]]:
+    from otmoe.evaluation.scores import LOG_LIKELIHOOD
+
+    yield "site", f"{message.site}, {message.n_samples:,.10g} rows"
+    yield LOG_LIKELIHOOD, _per_row(message.log_likelihood, message.n_samples)
+    yield "fit", f"{'' if message.converged else 'NOT CONVERGED: '}{message.status}"
+    for warning in message.warnings:
+        yield "warning", str(warning)
+
+
+def _model_facts(file: ModelFile) -> Iterator[tuple[str, str]]:
+    import numpy as np
+
+    from otmoe.evaluation.scores import EXPLAINED, LOG_LIKELIHOOD, NULL
+
+    about, how = file.about, file.aggregation
+    rows = float(about["rows"]) if isinstance(about.get("rows"), int | float) else np.nan
+    known = about.get(LOG_LIKELIHOOD)
+    refined = None if how is None else how.refinement
+    if refined is not None:
+        known, rows = refined.log_likelihood, refined.n_samples
+    elif how is not None:
+        rows = sum(site.n_samples for site in how.sites)
+    if isinstance(known, int | float):
+        yield LOG_LIKELIHOOD, _per_row(float(known), rows)
+        null = about.get(NULL)
+        if isinstance(null, int | float):
+            gain = (known - null) / rows
+            yield "null model", f"{_per_row(float(null), rows)}: {gain:.4g} nats per row worse"
+    if isinstance(about.get(EXPLAINED), int | float):
+        what = "variance" if file.model.experts.family == "gaussian" else "deviance"
+        yield f"{what} explained", f"{about[EXPLAINED]:.1%}"
+    if how is None:
+        yield "sites", "the file does not say how the model was merged"
+        return
+    sites = len(how.sites)
+    yield "merged from", f"{sites:,} site{'s' * (sites != 1)}, {rows:,.10g} rows, by {how.method}"
+    if refined is None:
+        yield "maximum", "not looked for: merged in one round"
+    else:
+        rounds = f"{refined.rounds} round{'s' * (refined.rounds != 1)}"
+        words = "reached in" if refined.converged else "NOT reached in"
+        yield "maximum", f"{words} {rounds}"
+    stopped = "" if how.converged or refined is not None else "NOT CONVERGED: "
+    yield "merging", f"{stopped}{how.status.text}"
+    if how.inference is not None:
+        yield "standard errors", f"{how.inference.kind}; in brackets below"
+    elif how.no_inference is not None:
+        yield "standard errors", f"none: {how.no_inference.text}"
+    unfinished = [site.site for site in how.sites if not site.converged]
+    if unfinished:
+        yield "did not converge", few(unfinished)
+    doubtful = [site.site for site in how.sites if _unsure(site)]
+    told = f"disagree at {few(doubtful)}" if doubtful else "no site says that they disagree"
+    yield "starts", told
+    flagged = [site.site for site in how.sites if site.flagged]
+    yield "stand out", few(flagged) if flagged else "no site"
+    if how.left_out:
+        yield "left out", few(how.left_out)
+
+
+def next_steps(file: ModelFile | LocalModel, path: Path) -> Iterator[str]:
+    """Yield what to do with the model, in commands of the shell."""
+    from otmoe import LocalModel
+
+    if isinstance(file, LocalModel):
+        yield f"otmoe inspect {path} says what the message reveals; otmoe aggregate merges it"
+        return
+    how, made = file.aggregation, file.about.get("made by")
+    if how is not None and how.refinement is None:
+        more = "run again with --refine auto" if made == "otmoe run" else "otmoe refine start"
+        yield f"{more} leads to the maximum of all rows, with standard errors"
+    elif how is not None and how.refinement is not None and not how.refinement.converged:
+        yield "the maximum was not reached: more rounds, or fewer experts"
+    if how is not None and any(not site.converged for site in how.sites):
+        yield "fits that did not converge: raise --max-iter, or use fewer experts"
+    if how is not None and any(_unsure(site) for site in how.sites):
+        yield "starts that disagree: raise --starts, or use fewer experts (otmoe select)"
+    if how is not None and any(site.flagged for site in how.sites):
+        yield "look at the sites that stand out (otmoe report), or use --exclude-flagged"
+    yield f"otmoe evaluate {path} TEST-DATA --target COLUMN"
+    yield f"otmoe report {path} -o report.html"
+
+
+def _mass(how: AggregationRecord) -> Floats | None:
+    """Return the share of each expert, (K,)."""
+    import numpy as np
+
+    parts = [site.weight * np.sum(site.mass, axis=0) for site in how.sites if site.mass is not None]
+    return None if len(parts) < len(how.sites) else np.asarray(np.sum(parts, axis=0))
+
+
+def _unsure(site: Any) -> bool:
+    return any(warning.code == Warn.FOUND_ONCE.code for warning in site.warnings)
+
+
+def _per_row(total: float, rows: float) -> str:
+    return f"{total:,.2f}" + (f" ({total / rows:.4f} per row)" if rows == rows else "")

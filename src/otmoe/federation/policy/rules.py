@@ -1,0 +1,137 @@
+"""The rules of a site: what has to be true of anything that leaves it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated, Literal, Self
+
+from pydantic import Field
+
+from otmoe.text.records import List, Name, Record, Whole
+
+Least = Annotated[Whole, Field(ge=0)]
+Share = Annotated[float, Field(ge=0)]
+
+
+class Rule(StrEnum):
+    """A rule by its name: in policies, verdicts, refusals and overrides."""
+
+    ROWS = "rows"
+    PARAMETERS = "parameters"
+    EXPERT_ROWS = "expert_rows"
+    CELLS = "cells"
+    LEVERAGE = "leverage"
+    CERTAINTY = "certainty"
+    SKETCH = "sketch"
+    NAMES = "names"
+    COLUMNS = "columns"
+    QUESTION = "question"
+    LEDGER = "ledger"
+
+
+class Policy(Record):
+    """What a site lets leave; set at the site, read by every route. None switches a rule off.
+
+    Attributes
+    ----------
+    rows : int, optional
+        Least number of rows, or of people where `id` names a column.
+    parameters, parameters_warn : float, optional
+        Largest number of free parameters over rows, and the number from which to warn.
+    expert_rows, expert_rows_per_coefficient : int, optional
+        Least number of rows behind each expert, and for each of its coefficients.
+    cell : int, optional
+        Least number of rows in a cell that is not empty: level, expert and class.
+    leverage : float, optional
+        Largest share that one row has in its own fitted value.
+    certainty : float, optional
+        Largest share of y that the model knows: R2, or the deviance explained.
+    component_rows : int, optional
+        Least number of rows behind a component of a sketch.
+    digits : float, optional
+        What is sent is rounded to this fraction of its standard error.
+    names : bool
+        Whether constant features and rare levels that are not in the coordinator's file may be
+        named.
+    allow, deny : list of str
+        Columns that may be used, if any are listed, and columns that may not.
+    id : str, optional
+        Column that says whose a row is: people are counted in place of rows.
+    messages, replies, queries : int, optional
+        How many of each leave in one study.
+    """
+
+    rows: Least | None = 10
+    parameters: Share | None = 0.33
+    parameters_warn: Share | None = 0.1
+    expert_rows: Least | None = 10
+    expert_rows_per_coefficient: Least | None = 3
+    cell: Least | None = 5
+    leverage: Share | None = 0.9
+    certainty: Share | None = 0.99
+    component_rows: Least | None = 10
+    digits: Share | None = 0.01
+    names: bool = False
+    allow: List[Name] = []
+    deny: List[Name] = []
+    id: Name | None = None
+    messages: Least | None = 5
+    replies: Least | None = 60
+    queries: Least | None = 100
+
+    @classmethod
+    def off(cls) -> Self:
+        """Return the policy that refuses nothing, for rows that are nobody's."""
+        numbers = {k for k, f in cls.model_fields.items() if isinstance(f.default, int | float)}
+        return cls.model_validate({**dict.fromkeys(numbers), "names": True})
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One figure held against one rule.
+
+    Attributes
+    ----------
+    rule : Rule
+    figure, limit : float
+        What was found, and what the policy allows.
+    outcome : {"pass", "warn", "refuse"}
+    where : str
+        What the figure is about: an expert, a level, a column; empty for all of the rows.
+    """
+
+    rule: Rule
+    figure: float
+    limit: float
+    outcome: Literal["pass", "warn", "refuse"]
+    where: str = ""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """All figures held against a policy.
+
+    Attributes
+    ----------
+    measures : tuple of Measure
+        One per rule that is on: the worst of its kind.
+    overrides : dict
+        Rules that the site has set aside for this once, and why.
+    """
+
+    measures: tuple[Measure, ...]
+    overrides: dict[Rule, str]
+
+    @property
+    def refused(self) -> Sequence[Measure]:
+        """The rules that are broken and not overridden."""
+        return [m for m in self.measures if m.outcome == "refuse" and m.rule not in self.overrides]
+
+    @property
+    def word(self) -> Literal["send", "consider", "do not send"]:
+        """The verdict in a word."""
+        if self.refused:
+            return "do not send"
+        return "send" if all(m.outcome == "pass" for m in self.measures) else "consider"

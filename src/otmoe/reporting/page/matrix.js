@@ -1,0 +1,75 @@
+// All coefficients, features down and experts across: to read, to copy, to take along.
+
+const MATRIX_ROWS = 200; // of a block that are shown
+
+function matrixSection() {
+    const found = data.matrix;
+    if (!found) return;
+    const box = section(
+        "matrix",
+        "Coefficient matrix",
+        model.has_intervals
+            ? "Features down, experts across; standard errors in brackets."
+            : "Features down, experts across.",
+    );
+    const experts = Array.from({ length: found.experts }, (_, k) => `expert ${k}`);
+    const row = (tag, cells) =>
+        el(
+            "tr",
+            {},
+            cells.map((cell, j) => {
+                const scope = tag === "th" ? "col" : j ? null : "row";
+                const kind = tag === "th" || !j ? "th" : "td";
+                return el(kind, scope ? { scope } : {}, cell);
+            }),
+        );
+    const body = [];
+    if (found.share)
+        body.push(row("td", ["share of rows", ...found.share.map((s) => `${num(100 * s, 3)} %`)]));
+    for (const block of found.blocks) {
+        const span = { scope: "colgroup", colspan: String(found.experts + 1) };
+        body.push(el("tr", {}, el("th", span, block.heading)));
+        block.terms.slice(0, MATRIX_ROWS).forEach((term, i) => {
+            const left = found.experts - block.cells[i].length;
+            body.push(row("td", [term, ...block.cells[i], ...Array(left).fill("")]));
+        });
+    }
+    const most = Math.max(...found.blocks.map((block) => block.terms.length));
+    if (most > MATRIX_ROWS) box.append(el("p", {}, `The first ${MATRIX_ROWS} of each; the CSV has all.`));
+    const sheet = el(
+        "table",
+        { "aria-label": "Coefficients: features down, experts across" },
+        el("thead", {}, row("th", ["", ...experts])),
+        el("tbody", {}, body),
+    );
+    const quoted = (cell) => {
+        const text = cell === null ? "" : String(cell);
+        return /[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+    };
+    const csv = found.csv.map((line) => line.map(quoted).join(",") + "\n").join("");
+    const said = el("span", { role: "status", class: "quiet" }, "");
+    const copy = () => {
+        const picked = getSelection();
+        picked.selectAllChildren(sheet);
+        said.textContent = document.execCommand("copy") ? "copied" : "selected: copy it by hand";
+    };
+    box.append(
+        el(
+            "p",
+            { class: "screen" },
+            el("button", { type: "button", class: "small", onclick: copy }, "Copy the table"),
+            " ",
+            el(
+                "a",
+                {
+                    href: `data:text/csv;charset=utf-8,${encodeURIComponent(csv)}`,
+                    download: "coefficients.csv",
+                },
+                "Download CSV",
+            ),
+            " ",
+            said,
+        ),
+        el("div", { class: "scroll", tabindex: "0" }, sheet),
+    );
+}

@@ -1,0 +1,69 @@
+"""The kernels for CUDA tensors, run by Triton's interpreter on tensors in memory."""
+
+import os
+
+import numpy as np
+import pytest
+from scipy import special
+
+os.environ["TRITON_INTERPRET"] = "1"  # before it is imported
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("triton")
+kernels = pytest.importorskip("otmoe.arrays.triton")
+
+SHAPES = [(700, 20, 3), (31, 1, 1), (300, 62, 5)]  # rows, features, experts
+
+
+def columnwise(Z):
+    return torch.asarray(np.ascontiguousarray(Z.T)).T
+
+
+@pytest.fixture(params=SHAPES, ids=str)
+def case(request):
+    n, d, K = request.param
+    rng = np.random.default_rng(0)
+    Z = np.hstack([np.ones((n, 1)), rng.standard_normal((n, d))])
+    return rng, Z, K
+
+
+@pytest.mark.parametrize("layout", [np.ascontiguousarray, np.asfortranarray, np.float32])
+def test_design_is_standardised(case, layout):
+    rng, Z, _ = case
+    X = layout(3 * Z[:, 1:] + 5)
+    center, scale = X.mean(axis=0, dtype=float), np.append(np.inf, X.std(axis=0)[1:])
+    found = kernels.design(torch.asarray(X), torch.asarray(center), torch.asarray(1 / scale))
+    np.testing.assert_allclose(found[:, 0], 1.0)
+    np.testing.assert_allclose(found[:, 1:], (X - center) / scale, atol=1e-14)
+
+
+def test_products_and_sums(case):
+    rng, Z, K = case
+    coef, weights = rng.standard_normal((K, Z.shape[1])), rng.random((len(Z), 2 * K + 1))
+    X = columnwise(Z)
+    np.testing.assert_allclose(kernels.times(X, torch.asarray(coef)), Z @ coef.T, atol=1e-12)
+    sums = kernels.weighted_sum(X, torch.asarray(weights))
+    np.testing.assert_allclose(sums, weights.T @ Z, atol=1e-11)
+    grams = kernels.weighted_gram(X, torch.asarray(weights))
+    np.testing.assert_allclose(grams, np.einsum("nk,ni,nj->kij", weights, Z, Z), atol=1e-11)
+
+
+def test_pairs(case):
+    rng, Z, K = case
+    A, n = K + 2, len(Z)
+    t, less, more = (rng.standard_normal((size, n)) for size in (A, K - 1, 3))
+    where = rng.integers(-1, 3, size=(A + 1, A + 1))
+    found = kernels.pair_gram(columnwise(Z), *map(torch.asarray, (t, less, more)), where)
+    for gram, a, b in zip(found, *np.triu_indices(A), strict=True):
+        weight = t[a] * t[b]
+        weight = weight - less[a] * less[b] if b < len(less) else weight
+        weight = weight + more[where[a, b]] if where[a, b] >= 0 else weight
+        np.testing.assert_allclose(gram, Z.T @ (weight[:, None] * Z), atol=1e-10)
+
+
+def test_softmax_far_apart(case):
+    rng, Z, K = case
+    a = 300 * rng.standard_normal((len(Z), K))
+    prob, log_sum = kernels.softmax(torch.asarray(a))
+    np.testing.assert_allclose(prob, special.softmax(a, axis=1), atol=1e-15)
+    np.testing.assert_allclose(log_sum, special.logsumexp(a, axis=1), rtol=1e-14)

@@ -1,0 +1,96 @@
+"""Splines, interactions, formulas and missing values on the command line."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from commandline import call, fails, fine, told
+from numpy.testing import assert_allclose
+
+from otmoe import FeatureSpec, LocalModel, MoERegressor, load_features, load_model
+from otmoe.text.sentences import Error
+
+pytestmark = pytest.mark.usefixtures("own_folder")
+
+TEXT = "y ~ spline(hour, 4) + hour:origin + z | z"
+
+
+@pytest.fixture
+def rows(own_folder, rng):
+    n = 600
+    hour, origin, z = rng.uniform(0, 24, n), rng.choice(["EWR", "JFK"], n), rng.normal(size=n)
+    y = np.sin(hour / 4) + 0.1 * hour * (origin == "JFK") + z + rng.normal(0, 0.2, n)
+    table = pa.table({"y": y, "hour": hour, "origin": origin, "z": z})
+    pq.write_table(table, "rows.parquet")
+    return table
+
+
+def test_features_by_options_and_by_a_formula_are_the_same(rows):
+    how = ["--target", "y", "--spline", "hour:4", "--interaction", "hour:origin"]
+    said = fine("features", "rows.parquet", *how, "-o", "one.json").stdout
+    assert "spline(hour): 4 degrees of freedom" in said and "hour:origin: 1 products" in said
+    fine("features", "rows.parquet", "--formula", TEXT.partition("|")[0], "-o", "other.json")
+    one, other = FeatureSpec.load("one.json"), FeatureSpec.load("other.json")
+    assert one.terms == other.terms and set(one.names) == set(other.names)
+    assert "spline(hour)" in told("inspect", "one.json")["terms"]
+
+
+def test_fit_and_run_by_a_formula_are_the_fit_of_python(rows):
+    fine("features", "rows.parquet", "--formula", TEXT, "-o", "f.json")
+    how = ["--formula", TEXT, "--features", "f.json", "--experts", 1]
+    fine("fit", "rows.parquet", *how, "--site", "Lyon", "--sketch", "-o", "lyon.moe.json")
+    message = LocalModel.load("lyon.moe.json")
+    est = MoERegressor.from_formula(TEXT, rows, 1, random_state=0)
+    assert message.features == est.features_ == FeatureSpec.load("f.json")
+    assert_allclose(message.model.to_vector(), est.model_.to_vector(), rtol=1e-8)
+    assert "spline(hour): 4 degrees" in fine("inspect", "lyon.moe.json").stdout
+
+    fine("run", "rows.parquet", *how, "-o", "model.json")
+    assert load_features("model.json") == est.features_
+    fine("predict", "model.json", "rows.parquet", "-o", "p.parquet")
+    found = pq.read_table("p.parquet")["prediction"].to_numpy()
+    assert_allclose(found, est.predict(rows), rtol=1e-6)
+
+
+def test_the_gate_sees_what_stands_after_the_bar(rows):
+    fine("run", "rows.parquet", "--formula", TEXT, "--experts", 2, "-o", "model.json")
+    columns = load_model("model.json").gate.columns
+    names = load_features("model.json").feature_names
+    assert columns == (0, names.index("z") + 1)
+    fine("run", "rows.parquet", "--formula", "y ~ z | 1", "--experts", 2, "-o", "two.json")
+    assert load_model("two.json").gate.columns == (0,)
+
+
+def test_indicators_of_missing_values_travel(rows):
+    z = np.where(np.arange(600) % 7 == 0, np.nan, rows["z"].to_numpy())
+    table = rows.set_column(3, "z", pa.array(z, from_pandas=True))
+    pq.write_table(table, "gaps.parquet")
+    fit = ["fit", "gaps.parquet", "--target", "y", "--experts", 1, "--site", "Lyon", "-o", "l.json"]
+    said = fails(*fit, code="column_missing")
+    assert "86 of column 'z'" in said and "--missing indicator" in said
+    fine("features", "gaps.parquet", "--target", "y", "--missing", "indicator", "-o", "f.json")
+    fine(*fit, "--features", "f.json")
+    assert "z=missing" in LocalModel.load("l.json").features.feature_names
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        (["fit", "--site", "a", "--experts", 1], "shell_no_target"),
+        (["fit", "--site", "a", "--experts", 1, "--formula", "hour + z"], "shell_no_target"),
+        (["run", "--experts", 1], "shell_no_target"),
+        (["features"], "shell_no_target"),
+        (["run", "--experts", 1, "--formula", TEXT, "--columns", "z"], "shell_formula_or"),
+        (["features", "--formula", TEXT, "--spline", "hour:3"], "shell_formula_or"),
+        (["run", "--experts", 1, "--formula", TEXT, "--target", "z"], "shell_formula_target"),
+        (["run", "--experts", 1, "--formula", "y ~ hour | z"], "formula_gate_alone"),
+        (["features", "--target", "y", "--spline", "hour"], "shell_spline"),
+        (["features", "--target", "y", "--spline", "hour:x"], "shell_spline"),
+        (["features", "--target", "y", "--interaction", "hour"], "shell_interaction"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(rows, options, code):
+    command, *others = options
+    result = call(command, "rows.parquet", *others, "-o", "out.json")
+    begins = Error[code.upper()].value.partition("{")[0]
+    assert result.exit_code == 2 and begins in " ".join(result.stderr.split())

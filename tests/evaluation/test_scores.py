@@ -1,0 +1,95 @@
+"""Measures against scikit-learn's, and the null model against one that is fitted."""
+
+from functools import reduce
+from operator import add
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from sklearn import metrics
+
+from otmoe import MoEClassifier, MoERegressor, simulate
+from otmoe.evaluation.scores import score_rows
+from otmoe.model.experts import FAMILIES
+
+CASES = [name for name in FAMILIES if name in ("gaussian", "poisson", "logistic", "multinomial")]
+
+
+def case(family, seed=0):
+    """Return a model, its rows, their weights, and the same rows in three parts."""
+    data = simulate(600, 2, 2, family=family, random_state=seed)
+    rng = np.random.default_rng(seed)
+    weight = rng.integers(0, 4, 600).astype(float)
+    return data.truth, data.X, data.y, weight
+
+
+def scored(model, X, y, weight):
+    parts = [slice(0, 100), slice(100, 101), slice(101, None)]
+    return reduce(add, (score_rows(model, X[s], y[s], weight[s]) for s in parts))
+
+
+@pytest.mark.parametrize("family", CASES)
+def test_parts_add_up_and_a_weight_is_so_many_rows(family):
+    model, X, y, weight = case(family)
+    times = weight.astype(int)
+    whole = score_rows(model, np.repeat(X, times, axis=0), np.repeat(y, times))
+    parts = scored(model, X, y, weight)
+    for mine, theirs in ((parts.measures, whole.measures), (parts.null, whole.null)):
+        assert mine.keys() == theirs.keys()
+        assert_allclose(list(mine.values()), list(theirs.values()), rtol=1e-9)
+    assert parts.explained == pytest.approx(whole.explained)
+
+
+@pytest.mark.filterwarnings("ignore:.*span only 1 dimensions")
+@pytest.mark.parametrize("family", CASES)
+def test_the_null_model_is_the_best_one_without_covariates(family):
+    model, X, y, weight = case(family)
+    found = scored(model, X, y, weight)
+    nothing = np.zeros((len(y), 1))
+    if model.experts.classifies:
+        est = MoEClassifier(1, random_state=0)
+        fitted = est.fit(nothing, y, sample_weight=weight)
+    else:
+        fitted = MoERegressor(1, family=family).fit(nothing, y, sample_weight=weight)
+    best = weight @ fitted.log_density(nothing, y) / weight.sum()
+    assert found.null["log_likelihood"] == pytest.approx(best, rel=1e-6)
+    constant = score_rows(fitted.model_, nothing, y, weight)
+    for name in found.null.keys() - {"auc"}:
+        assert found.null[name] == pytest.approx(constant.measures[name], rel=1e-5, abs=1e-9), name
+    assert constant.explained == pytest.approx(0.0, abs=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_two_classes_are_measured_as_by_scikit_learn(seed):
+    model, X, y, weight = case("logistic", seed)
+    found = scored(model, X, y, weight).measures
+    p = model.predict(X)
+    assert found["auc"] == pytest.approx(
+        metrics.roc_auc_score(y, p, sample_weight=weight), abs=1e-3
+    )
+    assert found["brier"] == pytest.approx(metrics.brier_score_loss(y, p, sample_weight=weight))
+    assert found["log_loss"] == pytest.approx(metrics.log_loss(y, p, sample_weight=weight))
+
+
+def test_counts_are_measured_as_by_scikit_learn():
+    model, X, y, weight = case("poisson")
+    found = scored(model, X, y, weight)
+    p = model.predict(X)
+    assert found.explained == pytest.approx(
+        metrics.d2_tweedie_score(y, p, sample_weight=weight, power=1)
+    )
+    assert found.measures["r2"] == pytest.approx(metrics.r2_score(y, p, sample_weight=weight))
+
+
+def test_numbers_explain_their_variance():
+    model, X, y, weight = case("gaussian")
+    found = scored(model, X, y, weight)
+    assert found.explained == pytest.approx(
+        metrics.r2_score(y, model.predict(X), sample_weight=weight)
+    )
+
+
+def test_a_constant_response_has_no_null_model():
+    model, X, _, weight = case("gaussian")
+    found = scored(model, X, np.full(len(X), 2.0), weight)
+    assert found.null == {} and np.isnan(found.explained)

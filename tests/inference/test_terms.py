@@ -1,0 +1,80 @@
+import numpy as np
+import pytest
+import statsmodels.api as sm
+from numpy.testing import assert_allclose, assert_array_equal
+from refusals import refused
+from scipy import stats
+
+from otmoe import MoEClassifier, MoERegressor
+from otmoe.evaluation.curves import curves_of
+
+
+@pytest.fixture(scope="module")
+def rows():
+    rng = np.random.default_rng(3)
+    n = 1500
+    x, group, z = rng.uniform(0, 6, n), rng.choice(list("abc"), n), rng.normal(size=n)
+    first = rng.random(n) < 1 / (1 + np.exp(-2 * z))
+    y = np.where(first, 4 + 2 * np.sin(x), -0.5 * x) + rng.normal(0, 0.4, n)
+    return {"y": y, "x": x, "group": group, "z": z, "late": np.where(np.sin(x) + z > 0, 1, 0)}
+
+
+@pytest.fixture(scope="module")
+def bent(rows):
+    return MoERegressor.from_formula("y ~ spline(x, 4) + group + z | z", rows, 2, random_state=0)
+
+
+def test_the_test_of_a_term_is_that_of_statsmodels(rows, rng):
+    noisy = rows | {"late": np.where(rng.random(1500) < 0.3, 1 - rows["late"], rows["late"])}
+    est = MoEClassifier.from_formula(
+        "late ~ spline(x, 4) + group + z", noisy, 1, expert_alpha=0.0, random_state=0
+    )
+    spec = est.features_
+    theirs = sm.Logit(noisy["late"], sm.add_constant(spec.encode(noisy))).fit(disp=0, tol=1e-12)
+    names = ["const", *spec.feature_names]
+    for test in est.inference().terms(spec.term_features):
+        mine = [names.index(name) for name in spec.term_features[test.term]]
+        other = theirs.wald_test(np.eye(len(names))[mine], scalar=True)
+        assert test.df == len(mine) and (test.block, test.expert) == ("expert", 0)
+        assert_allclose(test.statistic, other.statistic, rtol=1e-5)
+        assert_allclose(test.p, other.pvalue, rtol=1e-4, atol=1e-12)
+
+
+def test_terms_are_tested_by_expert_and_row_of_the_gate(bent):
+    found = bent.inference()
+    tests = {(t.block, t.expert, t.term): t for t in found.terms(bent.features_.term_features)}
+    assert {key[2] for key in tests if key[0] == "gate"} == {"z"}  # all that it sees
+    assert [tests["expert", k, "spline(x)"].df for k in (0, 1)] == [4, 4]
+    p = sorted(tests["expert", k, "spline(x), nonlinear"].p for k in (0, 1))
+    assert p[0] < 1e-50 and p[1] > 1e-3  # one is straight
+    alone = [t for t in found.terms() if t.block == "expert"]
+    estimates = [row for row in found.table() if row.block == "expert" and row.term != "intercept"]
+    assert_allclose([t.statistic for t in alone], [row.z**2 for row in estimates], rtol=1e-8)
+    assert_allclose(alone[0].p, stats.chi2.sf(estimates[0].z ** 2, 1), rtol=1e-8)
+    refused("not_one_of", name="terms", value="age").by(found.terms, {"age": ["age"]})
+
+
+@pytest.mark.parametrize("level", [0.5, 0.95])
+def test_a_curve_is_a_difference_of_predictors_and_its_band_theirs(bent, level):
+    found, spec = bent.inference(), bent.features_
+    curves = curves_of(found, spec, "x", level=level, n_grid=9)
+    knots = spec.terms[0].knots
+    for curve in curves:
+        assert curve.reference == knots[2]
+        assert_allclose(curve.x, np.linspace(knots[0], knots[-1], 9))
+        rows = {"x": np.r_[curve.reference, curve.x], "group": ["b"] * 10, "z": [0.3] * 10}
+        design = np.column_stack([np.ones(10), spec.encode(rows)])
+        away = design[1:] - design[0]
+        assert_allclose(curve.effect, away @ bent.model_.experts.coef[curve.expert], atol=1e-9)
+        mine = [
+            j
+            for j, row in enumerate(found.parameters)
+            if (row.block, row.expert) == ("expert", curve.expert)
+        ]
+        cov = found.covariance.of(np.eye(bent.model_.n_parameters)[mine])
+        half = stats.norm.ppf(0.5 + level / 2) * np.sqrt(np.einsum("gi,ij,gj->g", away, cov, away))
+        assert_allclose(curve.high - curve.effect, half, rtol=1e-6, atol=1e-9)
+        assert_allclose(curve.effect - curve.low, half, rtol=1e-6, atol=1e-9)
+    (gate,) = curves_of(found, spec, "x", block="gate")
+    assert_array_equal(gate.effect, 0)  # it does not see x
+    refused("not_one_of", name="column", value="z").by(curves_of, found, spec, "z")
