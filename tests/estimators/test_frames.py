@@ -76,7 +76,7 @@ def test_what_a_frame_may_not_hold_is_named():
     ids = FRAME.assign(name=[f"p{i}" for i in range(N)])
     refused("many_levels", column="name").by(MoERegressor(1).fit, ids, Y)
     gaps = FRAME.assign(sex=FRAME["sex"].where(FRAME.index > 4))
-    refused("column_missing", column="sex", count=5).by(MoERegressor(1).fit, gaps, Y)
+    refused("column_missing", columns="5 of column 'sex'").by(MoERegressor(1).fit, gaps, Y)
     est = MoERegressor(1, **QUICK).fit(FRAME, Y)
     refused("column_levels", column="sex").by(est.predict, FRAME.assign(sex="x"))
 
