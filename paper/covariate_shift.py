@@ -21,7 +21,7 @@ import numpy as np
 from rich.console import Console
 from threadpoolctl import threadpool_limits
 
-from otmoe import LocalModel, MoE, MoERegressor, aggregate, draw_support, simulate
+from otmoe import LocalModel, MoE, MoERegressor, Policy, aggregate, draw_support, simulate
 from otmoe.datasets.simulation import Simulation
 from studies.machines import OtherWork, environment, machines
 from studies.rows import Row, append, read
@@ -99,7 +99,7 @@ def rows_of(
 
 def sent(site: str, X: np.ndarray, y: np.ndarray, seed: int) -> LocalModel:
     est = MoERegressor(EXPERTS, random_state=seed).fit(X, y)
-    return est.to_message(site, X, sketch=True)
+    return est.to_message(site, X, sketch=True, policy=Policy.off())
 
 
 def judged(model: MoE, truth: MoE, new: Simulation) -> Row:

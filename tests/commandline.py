@@ -1,11 +1,13 @@
 """Calls of the command ``otmoe`` in this process."""
 
 import json
+from pathlib import Path
 from unittest.mock import patch
 
 from click.testing import CliRunner
 from refusals import CODES
 
+from otmoe import Policy
 from otmoe.cli import common, main
 from otmoe.workers.gather import TasksFailed
 
@@ -44,6 +46,13 @@ def fails(*args, code=None, **facts):
         for name, value in facts.items():
             assert error.facts[name] == value, f"{name} is {error.facts[name]!r}: {error}"
     return lines[0]
+
+
+def unguarded(folder="."):
+    """Return options for a site whose policy refuses and rounds nothing."""
+    path = Path(folder) / "off.json"
+    path.write_text(Policy.off().model_dump_json())
+    return ["--policy", path]
 
 
 def leftovers(folder):

@@ -84,7 +84,7 @@ aggregation = aggregate([fit.to_message(name) for name, fit in fits.items()], da
 """,
     "docs/shards.md": [DATA, "features data --target y -o features.json"],
     "docs/support.md": """
-from otmoe import MoERegressor, aggregate, simulate
+from otmoe import MoERegressor, Policy, aggregate, simulate
 data = simulate(4000, 4, 2, random_state=0)
 X, y, own_x = data.X, data.y, data.X[:500]
 half = {"Lyon": slice(0, 2000), "Nantes": slice(2000, None)}

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         MoEClassifier,
         MoERegressor,
     )
+    from otmoe.federation.policy.rules import Policy
     from otmoe.inference import Inference, observed_inference
     from otmoe.model.mixture import MoE
     from otmoe.reporting import report
@@ -49,6 +50,7 @@ __all__ = [
     "MoE",
     "MoEClassifier",
     "MoERegressor",
+    "Policy",
     "Selection",
     "Sketch",
     "__version__",
@@ -86,6 +88,7 @@ _HOMES = {
         "MoEClassifier",
         "MoERegressor",
     ),
+    "federation.policy.rules": ("Policy",),
     "inference": ("Inference", "observed_inference"),
     "model.mixture": ("MoE",),
     "reporting": ("report",),

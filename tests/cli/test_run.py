@@ -450,7 +450,7 @@ def test_json_is_one_object_and_nothing_else(args, command):
         ("predict", "otmoe.documents.files.load_model_file"),
         ("features", "otmoe.data.shards.sample_rows"),
         ("simulate", "otmoe.data.shards.write_batches"),
-        ("fit", "otmoe.distributed.task.fit_local"),
+        ("fit", "otmoe.distributed.task.fit_rows"),
         ("aggregate", "otmoe.data.shards.draw_features"),
         ("inspect", "otmoe.documents.files.open_document"),
         ("evaluate", "otmoe.evaluation.files.evaluate_files"),

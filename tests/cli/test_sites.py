@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
-from commandline import call, fails, fine, leftovers, told
+from commandline import call, fails, fine, leftovers, told, unguarded
 from numpy.testing import assert_allclose, assert_array_equal
 from refusals import refused
 from sklearn import metrics as sk
@@ -94,7 +94,7 @@ def test_sites_that_fit_again_from_the_merged_model_describe_one_maximum(inbox, 
     fine("aggregate", "*.moe.json", *MERGE)
     merged = load_model("model.json")
     for name in SITES:
-        out = ["--site", name, "-o", f"{name}.2.json"]
+        out = ["--site", name, "-o", f"{name}.2.json", *unguarded()]
         found = fine("fit", f"{name}.parquet", "--target", "y", "--start", "model.json", *out)
         assert "began at a given model" in found.stdout
         message, site = LocalModel.load(f"{name}.2.json"), part(whole, name)
@@ -136,6 +136,7 @@ def test_the_whole_route_equals_the_python_interface(family):
     pq.write_table(test, "test.parquet")
     pa.csv.write_csv(rows.select(["wind", "x1", "x0"]), "support.csv")
     how = [*FIT, "--family", family, "--features", "features.json", "--weight", "w", "--seed", 4]
+    how += unguarded()
     classes, messages = None, []
     if family == "classes":
         how += ["--classes", "c,b,a"]
@@ -184,7 +185,7 @@ def test_the_files_of_a_site_are_its_rows(whole):
 
 def test_a_fit_says_what_leaves_the_site(sent):
     result = fine("fit", sent / "Lyon.parquet", *FIT, *LYON, "-o", "m.json")
-    for words in ("Lyon", "300 rows", "parameters", "features", "no value of y", "no row of x"):
+    for words in ("Lyon", "300 rows", "parameters", "features", "Verdict: SEND"):
         assert words in result.stdout
     assert f"{Path('m.json').stat().st_size:,} bytes in all" in result.stdout
     again = ["fit", sent / "Lyon.parquet", *FIT, *LYON, "--force", "-o", "m.json"]
@@ -206,12 +207,12 @@ def test_no_value_of_the_data_is_in_a_message(sent):
 def test_a_fit_that_did_not_converge_is_a_warning(sent, monkeypatch):
     from otmoe.distributed import task as fit
 
-    real = fit.fit_local
+    real = fit.fit_rows
 
     def stopped(task):
         return real(replace(task, options={**task.options, "max_iter": 1, "tol": 0.0}))
 
-    monkeypatch.setattr(fit, "fit_local", stopped)
+    monkeypatch.setattr(fit, "fit_rows", stopped)
     result = fine("fit", sent / "Lyon.parquet", *FIT, *LYON, "--json", "-o", "m.json")
     found = json.loads(result.stdout)
     assert found["converged"] is False and found["status"]["code"] == "out_of_passes"
@@ -234,7 +235,7 @@ def test_more_starts_are_passed_on(sent, monkeypatch):
     from otmoe.distributed import task as fit
 
     seen = []
-    monkeypatch.setattr(fit, "fit_local", lambda task: seen.append(task) or 1 / 0)
+    monkeypatch.setattr(fit, "fit_rows", lambda task: seen.append(task) or 1 / 0)
     for words in ([], ["--n-init", 25]):
         call("fit", sent / "Lyon.parquet", *FIT, *LYON, "-o", "m.json", *words)
     assert [task.options["n_init"] for task in seen] == [None, 25]
@@ -256,7 +257,7 @@ CLASSES = ["--family", "classes", *LYON, "-o", "m.json"]
 def test_classes_that_occur_or_are_declared(whole, values, declared, classes):
     pq.write_table(changed(whole, "y", values * 450), "m.parquet")
     args = [] if declared is None else ["--classes", declared]
-    fine("fit", "m.parquet", *FIT, *CLASSES, *args)
+    fine("fit", "m.parquet", *FIT, *CLASSES, *args, *unguarded())
     assert load_model("m.json").classes.tolist() == classes
     fine("evaluate", "m.json", "m.parquet", "--target", "y")
 
@@ -398,12 +399,12 @@ def test_a_site_needs_a_name_that_a_message_can_carry(sent):
 def test_inspect_a_message(sent):
     path = sent / "Lyon.moe.json"
     result = fine("inspect", path)
-    for words in ("Lyon", "300", "2 gaussian", "x0, x1", "converged", "no value of y", "bytes"):
+    for words in ("Lyon", "300", "2 gaussian", "x0, x1", "converged", "Verdict: CONSIDER", "bytes"):
         assert words in result.stdout
     assert "expert 0" not in result.stdout
     found = told("inspect", path, "--coefficients")
     assert (found["kind"], found["site"], found["rows"]) == ("local model", "Lyon", 300.0)
-    assert (found["values_of_y"], found["rows_of_x"]) == (0, 0)
+    assert (found["verdict"], found["rows_of_x"]) == ("consider", 0)
     assert found["bytes"] == path.stat().st_size == sum(p["bytes"] for p in found["parts"])
     assert [p["name"] for p in found["parts"]] == ["about", "parameters", "features"]
     model = LocalModel.load(path).model
@@ -416,7 +417,9 @@ def test_inspect_a_message(sent):
 
 def test_inspect_tells_constant_features_and_warnings(whole):
     pq.write_table(changed(whole, "x1", [7.5] * 900), "m.parquet")
-    fine("fit", "m.parquet", *FIT, *LYON, "-o", "m.json")
+    NUMBERS.save("features.json")
+    own = ["--features", "features.json", "--site", "Lyon"]
+    fine("fit", "m.parquet", *FIT, *own, "-o", "m.json")
     result = fine("inspect", "m.json")
     assert "x1 is 7.5 in every row" in result.stdout and "constant features" in result.stdout
     found = told("inspect", "m.json")
@@ -446,7 +449,6 @@ def test_classes_are_named(whole):
     pq.write_table(changed(whole, "y", ["well", "sick"] * 450), "m.parquet")
     fine("fit", "m.parquet", *FIT, *CLASSES)
     assert "sick, well" in fine("inspect", "m.json").stdout
-    assert "only the names of the classes" in fine("inspect", "m.json").stdout
 
 
 def test_a_file_written_otherwise_has_its_own_size(sent):
@@ -773,6 +775,9 @@ def test_a_response_that_the_model_does_not_know(family, values, expected):
 # -- what a site sends besides ---------------------------------------------------------------------
 
 
+ALL = ["--sketch", "--grams", "--share", 20]
+
+
 @pytest.fixture(scope="module")
 def generous(whole, tmp_path_factory):
     """Return a folder with messages of sites that send all they can."""
@@ -780,7 +785,7 @@ def generous(whole, tmp_path_factory):
     for name in SITES:
         pq.write_table(part(whole, name), folder / "rows.parquet")
         how = [*FIT, "--columns", "x0,x1", "--site", name, "-o", folder / f"{name}.moe.json"]
-        fine("fit", folder / "rows.parquet", *how, "--sketch", "--grams", "--share", 20)
+        fine("fit", folder / "rows.parquet", *how, *ALL, *unguarded(folder))
     return folder
 
 
@@ -802,7 +807,8 @@ def test_what_is_not_asked_for_is_not_sent(sent, generous):
     plain, full = (LocalModel.load(f / "Lyon.moe.json") for f in (sent, generous))
     assert plain.sketch is None and plain.support is None and plain.grams is None
     assert full.sketch is not None and full.support.shape == (20, 2) and full.grams is not None
-    assert_array_equal(full.model.to_vector(), plain.model.to_vector())
+    # but for rounding, which the generous sites leave out
+    assert_allclose(full.model.to_vector(), plain.model.to_vector(), rtol=0.05, atol=0.05)
 
 
 def test_inspect_tells_what_each_part_reveals(generous, whole):
@@ -810,7 +816,7 @@ def test_inspect_tells_what_each_part_reveals(generous, whole):
     found = told("inspect", path)
     names = ["about", "parameters", "features", "sketch", "Grams", "support rows"]
     assert [part["name"] for part in found["parts"]] == names
-    assert found["rows_of_x"] == 20 and found["values_of_y"] == 0
+    assert found["rows_of_x"] == 20 and found["verdict"] == "do not send"
     assert found["bytes"] == sum(p["bytes"] for p in found["parts"]) == path.stat().st_size
     document = json.loads(path.read_text())
     for field, name in [("sketch", "sketch"), ("grams", "Grams"), ("support", "support rows")]:
@@ -818,7 +824,7 @@ def test_inspect_tells_what_each_part_reveals(generous, whole):
         (said,) = [p["bytes"] for p in found["parts"] if p["name"] == name]
         assert size < said < 2 * size + 200
     shown = fine("inspect", path).stdout
-    assert "no value of y" in shown and "20 rows of x" in shown and "no row of x" not in shown
+    assert "20 rows of x are in it as they are" in shown and "rule share" in shown
     rows = np.column_stack([part(whole, "Lyon").column(name) for name in ("x0", "x1")]).tolist()
     assert all(row in rows for row in document["support"])
 
@@ -860,7 +866,7 @@ def test_what_needs_sketches_or_grams_names_who_lacks_them(
 
 def test_a_site_shares_at_most_what_it_has(whole):
     pq.write_table(whole.slice(0, 100), "few.parquet")
-    fine("fit", "few.parquet", *FIT, *LYON, "--share", 5000, "-o", "m.json")
+    fine("fit", "few.parquet", *FIT, *LYON, "--share", 5000, "-o", "m.json", *unguarded())
     assert LocalModel.load("m.json").support.shape == (100, 2)
     result = call("fit", "few.parquet", *FIT, *LYON, "--share", 10**6, "-o", "n.json")
     assert result.exit_code == 2 and "10000" in result.stderr

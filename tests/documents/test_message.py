@@ -22,6 +22,7 @@ from otmoe import (
     MoE,
     MoEClassifier,
     MoERegressor,
+    Policy,
     Sketch,
     load_model,
     save_model,
@@ -203,7 +204,7 @@ def rows():
 def test_a_regressor_says_what_it_found(rows):
     X, y, weight = rows
     est = MoERegressor(2, n_init=1, random_state=0).fit(X, y, weight)
-    sent = est.to_message(site="Lyon")
+    sent = est.to_message(site="Lyon", policy=Policy.off())
     assert_same_model(sent.model, est.model_)
     assert sent.site == "Lyon" and sent.n_samples == weight.sum()
     assert sent.log_likelihood == est.log_likelihood_ and sent.converged == est.converged_
@@ -221,7 +222,7 @@ def test_a_classifier_sends_names_and_labels(rows, labels, tmp_path):
     X = pd.DataFrame(X, columns=["age", "dose", "time"])
     y = np.array(labels)[np.digitize(y, [0, 1][: len(labels) - 1])]
     est = MoEClassifier(2, n_init=1, gate_features=["time"], random_state=0).fit(X, y)
-    est.to_message(site="Lyon").save(tmp_path / "lyon.moe.json")
+    est.to_message(site="Lyon", policy=Policy.off()).save(tmp_path / "lyon.moe.json")
     received = LocalModel.load(tmp_path / "lyon.moe.json")
     assert_same_model(received.model, est.model_)
     assert received.constant == {"dose": 3.7}

@@ -11,7 +11,7 @@ from oracles import message, random_model
 from refusals import cases, put, refused, refused_document
 from sketches import clustered, mixed, same
 
-from otmoe import FeatureSpec, LocalModel, MoEClassifier, MoERegressor, Sketch, simulate
+from otmoe import FeatureSpec, LocalModel, MoEClassifier, MoERegressor, Policy, Sketch, simulate
 from otmoe.data.columns import Column
 from otmoe.data.shards import RowsShard, ShardError
 from otmoe.distributed.task import Task, fit_local
@@ -164,26 +164,29 @@ def data():
     return simulate(400, 2, 3, random_state=0)
 
 
+OFF = Policy.off()
+
+
 def test_an_estimator_sends_what_it_is_asked_for(data):
     est = MoERegressor(2, random_state=0).fit(data.X, data.y)
     bare = est.to_message("Lyon")
     assert bare.sketch is None and bare.support is None
-    full = est.to_message("Lyon", data.X, sketch=True, share=7)
-    assert same(full.sketch, est.to_message("Lyon", data.X, sketch=True).sketch)
+    full = est.to_message("Lyon", data.X, sketch=True, share=7, policy=OFF)
+    assert same(full.sketch, est.to_message("Lyon", data.X, sketch=True, policy=OFF).sketch)
     assert full.support.shape == (7, 3)
     assert {tuple(row) for row in full.support} <= {tuple(row) for row in data.X}
     assert len({tuple(row) for row in full.support}) == 7
-    assert est.to_message("Lyon", data.X, share=1000).support.shape == (400, 3)
+    assert est.to_message("Lyon", data.X, share=1000, policy=OFF).support.shape == (400, 3)
     assert len(full.sketch.weight) == 2
     assert len(est.to_message("Lyon", data.X, sketch=1).sketch.weight) == 1
-    other = est.to_message("Lyon", data.X, share=7, random_state=1)
+    other = est.to_message("Lyon", data.X, share=7, random_state=1, policy=OFF)
     assert not np.array_equal(other.support, full.support)
 
 
 def test_frames_and_classes_have_sketches_too(data):
     frame = pd.DataFrame(data.X, columns=["a", "b", "c"])
     est = MoEClassifier(2, random_state=0, alpha=1.0).fit(frame, data.y > np.median(data.y))
-    full = est.to_message("Lyon", frame, sketch=True, share=3)
+    full = est.to_message("Lyon", frame, sketch=True, share=3, policy=OFF)
     assert same(full.sketch, Sketch.fit(data.X)) and full.support.shape == (3, 3)
     with pytest.raises(ValueError, match="feature names"):
         est.to_message("Lyon", frame[["b", "a", "c"]], sketch=True)
@@ -192,7 +195,7 @@ def test_frames_and_classes_have_sketches_too(data):
 def test_weights_of_the_fit_are_those_of_the_sketch(data):
     weight = 1.0 + (data.X[:, 0] > 0)
     est = MoERegressor(2, random_state=0).fit(data.X, data.y, sample_weight=weight)
-    full = est.to_message("Lyon", data.X, sketch=True, sample_weight=weight)
+    full = est.to_message("Lyon", data.X, sketch=True, sample_weight=weight, policy=OFF)
     mean = np.average(data.X, axis=0, weights=weight)
     np.testing.assert_allclose(full.sketch.moments[0], mean, rtol=1e-10)
 

@@ -12,7 +12,9 @@ from refusals import refused
 from otmoe import FeatureSpec, LocalModel, shards_from, simulate
 from otmoe.distributed.task import Task, fit_local
 from otmoe.documents.request import RefineRequest
-from otmoe.federation.requests import Offer, Request, configured, message_for, reply_for
+from otmoe.federation.offers import Offer
+from otmoe.federation.policy.rules import Policy
+from otmoe.federation.requests import Request, configured, message_for, reply_for
 from otmoe.likelihood.rows import Scaling
 from otmoe.text.errors import MessageError
 
@@ -41,12 +43,20 @@ def offer(folder, **fields):
     return Offer.from_config({"site": "Lyon", "data": str(folder), **fields}, "node config")
 
 
+def written(folder, **rules):
+    """Return a file with a policy."""
+    path = folder.parent / f"{len(list(folder.parent.iterdir()))}.json"
+    path.write_text(json.dumps(rules))
+    return str(path)
+
+
 def test_the_answer_is_what_a_local_fit_of_all_files_writes(folder):
     one, two = shards_from(folder, target="y", features=SPEC)
     shard = replace(one, name="Lyon", pieces=one.pieces + two.pieces)
     fit = fit_local(Task(shard, 0, 2, options={"n_init": 3}))
     assert fit.n_rows == 600
-    assert message_for(request(), offer(folder)).to_json() == fit.message.to_json()
+    everything = offer(folder, policy=written(folder, **Policy.off().model_dump()))
+    assert message_for(request(), everything).to_json() == fit.message.to_json()
 
 
 def test_the_answer_is_what_the_command_line_writes(folder, tmp_path):
@@ -88,7 +98,10 @@ def test_a_site_with_too_few_rows_for_the_parameters_sends_nothing(folder):
     few = folder.parent / "few.parquet"
     with refused("few_rows_per_parameter", rows=30, parameters=11, wanted=3):
         message_for(request(), offer(few))
-    assert message_for(request(), offer(few, **{"rows-per-parameter": 2})).n_samples == 30
+    lenient = {"rows-per-parameter": 2}
+    refused("policy_refuses").by(message_for, request(), offer(few, **lenient))
+    lenient |= {"policy": written(folder, parameters=0.5)}
+    assert message_for(request(experts=1), offer(few, **lenient)).n_samples == 30
 
 
 def test_a_refine_request_is_answered_if_the_site_agrees_and_it_is_about_the_same(folder):
@@ -105,11 +118,20 @@ def parts(message):
 
 def test_what_leaves_is_what_both_sides_want(folder):
     everything = {"sketch": True, "grams": True, "share": 7}
-    assert parts(message_for(request(), offer(folder, **everything))) == (False, False, 0)
-    assert parts(message_for(request(**everything), offer(folder))) == (False, False, 0)
-    assert parts(message_for(request(**everything), offer(folder, **everything))) == (True, True, 7)
+    agreed = {"policy": written(folder, share=7, messages=None)}
+    assert parts(message_for(request(), offer(folder, **everything, **agreed))) == (False, False, 0)
+    assert parts(message_for(request(**everything), offer(folder, **agreed))) == (False, False, 0)
+    assert parts(message_for(request(**everything), offer(folder, **everything, **agreed))) == (
+        True,
+        True,
+        7,
+    )
     some = {"grams": True, "share": 3}
-    assert parts(message_for(request(**everything), offer(folder, **some))) == (False, True, 3)
+    assert parts(message_for(request(**everything), offer(folder, **some, **agreed))) == (
+        False,
+        True,
+        3,
+    )
 
 
 @pytest.mark.parametrize(
@@ -126,10 +148,10 @@ def test_a_request_is_read_with_suspicion(field, value, code, facts):
     refused(f"{code} {field}", MessageError, **facts).by(request, **{field: value})
 
 
-def test_features_of_a_request_are_checked():
+def test_features_of_a_request_are_checked(folder):
     twice = {"columns": SPEC.body()["columns"] * 2, "unknown": "error"}
     with refused("second_time features.columns[2]", value='"age"'):
-        message_for(request(features=twice), Offer(site="Lyon", data="."))
+        message_for(request(features=twice), offer(folder))
 
 
 def test_an_offer_needs_a_site_and_says_no_to_all_else_by_default():

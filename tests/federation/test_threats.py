@@ -7,11 +7,23 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
+from refusals import refused
 
-from otmoe import FeatureSpec, LocalModel, MoERegressor, aggregate, shards_from, simulate
+from otmoe import (
+    FeatureSpec,
+    LocalModel,
+    MoEClassifier,
+    MoERegressor,
+    Policy,
+    aggregate,
+    shards_from,
+    simulate,
+)
 from otmoe.aggregation.disagreement import THRESHOLD, likelihood_deviations
-from otmoe.distributed.task import Task, fit_local
+from otmoe.distributed.task import Task, fit_rows
 from otmoe.documents.reply import RefineReply
+from otmoe.federation.policy.release import released
+from otmoe.federation.policy.verdict import Refused, check
 from otmoe.federation.rounds import begin, reply_to, request_of
 from otmoe.likelihood.grouped import group_scores, score_scatter
 from otmoe.likelihood.information import observed_information
@@ -38,10 +50,28 @@ SPEC = FeatureSpec.from_sample(
 )
 
 
-def message(frame, n_experts, **parts):
+OFF, POLICY = Policy.off(), Policy()
+
+
+def message(frame, n_experts, policy=OFF, **parts):
+    """Return a message as it arrives; by default one of a site that has no policy."""
     (shard,) = shards_from(frame, target="y", features=SPEC)
-    task = Task(shard, 0, n_experts, options={"n_init": 3}, **parts)
-    return LocalModel.from_json(fit_local(task).message.to_json())
+    found = fit_rows(Task(shard, 0, n_experts, options={"n_init": 3}, **parts))
+    made = released(found.local.message, found.rows, policy)
+    check(made.verdict)
+    return LocalModel.from_json(made.message.to_json())
+
+
+def refuses(rules, frame, n_experts, policy=POLICY, **parts):
+    """Expect that the policy refuses a message, by these rules."""
+    with refused("policy_refuses", Refused) as caught:
+        message(frame, n_experts, policy, **parts)
+    assert set(caught.value.facts["rules"]) == set(rules.split())
+
+
+def without_nice(people):
+    """Return the people of Lyon and Nantes, for messages that may leave."""
+    return people[people.city != "Nice"]
 
 
 def numbers(document):
@@ -67,6 +97,8 @@ def test_who_knows_x_of_the_only_row_with_a_level_learns_its_y(people):
     sent = message(people, 1)
     (y,) = sent.model.predict(SPEC.encode(people[17:18]))
     assert_allclose(y, people.y[17], rtol=1e-9)
+    refuses("cells leverage", people, 1)
+    refuses("leverage", people, 1, Policy(cell=None))  # which no counting of cells replaces
 
 
 @pytest.mark.parametrize("n_experts", [1, 2])
@@ -79,6 +111,7 @@ def test_grams_show_all_of_the_only_row_with_a_level(people, n_experts):
     # The normal equations give X'y back.
     y = np.einsum("kij,kj->i", matrices, sent.model.experts.coef)[nice]
     assert_allclose(y, people.y[17], rtol=1e-6)
+    refuses("cells leverage", people, n_experts, grams=True)
 
 
 def test_grams_show_how_many_people_have_two_levels(people):
@@ -86,15 +119,93 @@ def test_grams_show_how_many_people_have_two_levels(people):
     terms, total = list(sent.model.terms), sent.grams.matrices.sum(axis=0)
     both = (people.city == "Nantes") & (people.sex == "m")
     assert_allclose(total[terms.index("city=Nantes"), terms.index("sex=m")], both.sum())
+    some = without_nice(people)
+    total = message(some, 1, POLICY, grams=True).grams.matrices[0]
+    count = total[terms.index("city=Nantes"), terms.index("sex=m")]
+    assert abs(count - both.sum()) < 20  # but not to a person
+
+
+def differences(before, after):
+    """Return what two Grams and models say about the row between them, x and y."""
+    (old,), (new,) = before.grams.matrices, after.grams.matrices
+    sums = [g @ m.model.experts.coef[0] for g, m in ((new, after), (old, before))]
+    return (new - old)[0][1:], (sums[0] - sums[1])[0]
 
 
 def test_two_messages_with_grams_show_the_row_between_them(people):
-    before, after = message(people[:-1], 1, grams=True), message(people, 1, grams=True)
-    (before_gram,), (after_gram,) = before.grams.matrices, after.grams.matrices
-    row = (after_gram - before_gram)[0]
-    assert_allclose(row[1:], SPEC.encode(people[-1:])[0], atol=1e-8)
-    sums = [g @ m.model.experts.coef[0] for g, m in ((after_gram, after), (before_gram, before))]
-    assert_allclose((sums[0] - sums[1])[0], people.y.iloc[-1], rtol=1e-6)
+    x, y = differences(*(message(p, 1, grams=True) for p in (people[:-1], people)))
+    assert_allclose(x, SPEC.encode(people[-1:])[0], atol=1e-8)
+    assert_allclose(y, people.y.iloc[-1], rtol=1e-6)
+
+
+def test_two_rounded_messages_with_grams_show_nothing_of_the_row_between_them(people):
+    """What comes out is as far off as a row that is drawn at random, or farther."""
+    some, errors = without_nice(people), []
+    for last in range(300, 320):
+        pair = (message(some[:n], 1, POLICY, grams=True) for n in (last, last + 1))
+        x, y = differences(*pair)
+        errors.append([x[0] - some.age.iloc[last], y - some.y.iloc[last]])
+    errors = np.sqrt(np.mean(np.square(errors), axis=0))
+    assert errors[0] > some.age.std() and errors[1] > some.y.std()
+
+
+def with_sketches(sent):
+    """Return n times the mean of x that a sketch gives, x and y alike."""
+    sketch, n = sent.sketch, sent.n_samples
+    return n * sketch.weight @ sketch.mean
+
+
+def test_two_messages_with_sketches_show_the_row_between_them(people):
+    x = with_sketches(message(people, 1, sketch=1)) - with_sketches(
+        message(people[:-1], 1, sketch=1)
+    )
+    assert_allclose(x[0], people.age.iloc[-1], atol=1e-6)
+    some, errors = without_nice(people), []
+    for last in range(300, 320):
+        sums = [with_sketches(message(some[:n], 1, POLICY, sketch=1)) for n in (last, last + 1)]
+        errors.append(sums[1][0] - sums[0][0] - some.age.iloc[last])
+    assert np.sqrt(np.mean(np.square(errors))) > 0.5 * some.age.std()
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_a_message_of_one_row_is_that_row(people):
+    est = MoERegressor(1).fit(people[["age"]][:1], people.y[:1])
+    sent = est.to_message("Lyon", policy=OFF)
+    assert sent.constant == {"age": people.age[0]}
+    assert_allclose(sent.model.experts.coef[0, 0], people.y[0])
+    with refused("policy_refuses", Refused) as caught:
+        est.to_message("Lyon")
+    assert {"rows", "parameters"} < set(caught.value.facts["rules"])
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_a_design_that_lacks_rank_silences_nobody():
+    """Twenty rows and 33 parameters, with columns that depend on each other."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(20, 5))
+    X = np.column_stack([X, X[:, :4] - X[:, 1:]])
+    y = rng.normal(size=20)
+    est = MoERegressor(2, n_init=2, random_state=0).fit(X, y)
+    assert est.model_.n_parameters == 32
+    assert np.corrcoef(est.to_message("Lyon", policy=OFF).model.predict(X), y)[0, 1] > 0.95
+    with refused("policy_refuses", Refused) as caught:
+        est.to_message("Lyon")
+    assert {"parameters", "expert_rows"} <= set(caught.value.facts["rules"])
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_a_model_that_is_certain_of_every_diagnosis_is_them():
+    """116 patients whom two experts tell apart, by 9 parameters."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(116, 2))
+    sick = X[:, 0] ** 2 > 0.6
+    est = MoEClassifier(2, alpha=1e-4, expert_alpha=1e-4, n_init=5, random_state=0).fit(X, sick)
+    assert est.log_likelihood_ > -1
+    sent = est.to_message("Lyon", policy=OFF)
+    assert np.array_equal(sent.model.predict(X) > 0.5, sick)
+    with refused("policy_refuses", Refused) as caught:
+        est.to_message("Lyon")
+    assert "certainty" in caught.value.facts["rules"]
 
 
 def test_a_model_with_as_many_coefficients_as_rows_shows_y(people):
@@ -103,6 +214,7 @@ def test_a_model_with_as_many_coefficients_as_rows_shows_y(people):
     assert sent.model.experts.coef.size == len(few)
     assert_allclose(sent.model.predict(SPEC.encode(few)), few.y, rtol=1e-8)
     assert Warn.FEW_ROWS(rows=5, parameters=6) in sent.warnings
+    refuses("rows parameters expert_rows cells leverage certainty", few, 1)
 
 
 def test_a_message_says_which_levels_nobody_has(people):
@@ -117,6 +229,10 @@ def test_a_sketch_shows_how_many_people_have_a_level_but_not_whose_age(people):
     assert_allclose(shares[0] * len(people), people.city.value_counts().sort_index())
     assert len(sketch.weight) == 1 or (sketch.weight * len(people)).min() >= 10
     assert not numbers(json.loads(sent.to_json())) & set(people.y)
+    some = without_nice(people)
+    (city, _) = message(some, 1, POLICY, sketch=1).sketch.prob
+    fives = np.delete(city[0], np.argmax(city[0])) * len(some) / 5  # the largest is what is left
+    assert_allclose(fives, np.rint(fives), atol=1e-6)
 
 
 def test_a_row_far_from_all_others_is_no_component_of_a_sketch(people):
@@ -129,6 +245,7 @@ def test_rows_that_a_site_shares_are_rows(people):
     shared = message(people, 1, share=5).support
     rows = {tuple(row) for row in SPEC.encode(people)}
     assert len(shared) == 5 and all(tuple(row) in rows for row in shared)
+    refuses("share", without_nice(people), 1, share=5)
 
 
 # -- what a malicious site can do ----------------------------------------------------------------

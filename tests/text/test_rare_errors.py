@@ -85,6 +85,7 @@ STEP = ["refine", "step", "state.json", "*.reply.json", "-o", "state.json", "--f
         ([*RUN, "--address", "tcp://head:8786"], "shell_address", {}),
         ([*RUN, "--site-column", "x0", "--cut", 3], "shell_site_or_cut", {}),
         ([*FIT, "--classes", "a,b"], "shell_classes_family", {}),
+        ([*FIT, "--override", "rows"], "shell_override", {}),
         ([*FIT, "--features", "f.json", "--columns", "x0"], "shell_features_or_columns", {}),
         ([*FIT, "--start", "model.json"], "shell_start_or", {"option": "--experts"}),
         ([*FIT[:4], *FIT[6:]], "shell_experts", {}),

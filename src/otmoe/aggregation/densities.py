@@ -14,9 +14,9 @@ from otmoe.aggregation.methods import reduction
 from otmoe.aggregation.problem import Problem
 from otmoe.arrays.newton import solve_psd
 from otmoe.arrays.numerics import Floats
+from otmoe.likelihood.ascent import Ascent
 from otmoe.likelihood.information import Information
 from otmoe.likelihood.iterations import Run, newton_serves
-from otmoe.likelihood.search import Search
 from otmoe.likelihood.statistics import RowPasses
 from otmoe.model.gate import SoftmaxGate
 from otmoe.model.mixture import MoE
@@ -106,7 +106,7 @@ def nearest_model(rows: PseudoRows, start: MoE) -> Run:
 
 def _led(rows: PseudoRows, model: MoE) -> Run:
     tol = _TOL * model.n_parameters
-    search = Search(RowPasses(rows), _NONE, _MAX_ITER, tol, rows.total_weight, _WARM_UP)
+    search = Ascent(RowPasses(rows), _NONE, _MAX_ITER, tol, rows.total_weight, _WARM_UP)
     return search.run(model, lambda stage: None)
 
 

@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from otmoe.cli.common import Failed, usage
+from otmoe.cli.common import Failed, few, usage
 from otmoe.cli.options import features_of
 from otmoe.text.sentences import Error
 
 if TYPE_CHECKING:
     from otmoe import FeatureSpec
+    from otmoe.arrays.numerics import Floats
+    from otmoe.data.shards import FileShard
 
 
 @dataclass(frozen=True)
@@ -79,3 +81,28 @@ def asked_of(
     if parsed.expert_features(features) is not None:
         raise usage(Error.FORMULA_GATE_ALONE)
     return Asked(parsed.target, features, parsed.gate_features(features))
+
+
+def labels_of_site(shard: FileShard, declared: list[str] | None) -> Floats:
+    """Return the classes, sorted: those that were declared, or those that occur."""
+    import numpy as np
+
+    from otmoe.distributed.task import labels_of
+
+    if declared is None:
+        seen = labels_of(shard)
+        if len(seen) < 2:
+            raise Failed(Error.SHELL_FEW_CLASSES, where=shard.name, classes=len(seen))
+        return seen
+    try:
+        labels = np.unique(np.array(declared, dtype=str if shard.labels else np.float64))
+    except ValueError:
+        raise Failed(
+            Error.SHELL_CLASSES_NUMBERS,
+            where=shard.name,
+            column=shard.target,
+            classes=few(declared),
+        ) from None
+    if len(labels) < 2:
+        raise Failed(Error.SHELL_ONE_CLASS)
+    return labels

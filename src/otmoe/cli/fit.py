@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Literal
 
 import click
 
-from otmoe.cli import known, options
-from otmoe.cli.asked import asked_of
+from otmoe.cli import known, options, policy
+from otmoe.cli.asked import asked_of, labels_of_site
 from otmoe.cli.common import (
     Command,
-    Failed,
     Names,
     check_output,
     console,
     data,
-    few,
     option,
     output,
     say,
@@ -33,8 +32,7 @@ from otmoe.text.progress import fit_progress
 from otmoe.text.sentences import Error, Warn
 
 if TYPE_CHECKING:
-    from otmoe.arrays.numerics import Floats
-    from otmoe.data.shards import FileShard
+    pass
 
 
 @click.command(
@@ -109,6 +107,15 @@ their new messages describe the same one.""",
     help="Begin at this model instead of searching; features, experts and family are its own.",
 )
 @options.seed("Fit")
+@policy.options
+@policy.ledger
+@option(
+    "--statement",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    section="Policy",
+    help="Write the verdict and its figures, to be signed (.html) or for programs (.json).",
+)
 @output("Message to write, JSON.")
 def fit(
     data: tuple[str, ...],
@@ -132,6 +139,11 @@ def fit(
     max_iter: int | None,
     start: str | None,
     seed: int,
+    policy_file: str | None,
+    override: tuple[str, ...],
+    reason: str | None,
+    ledger: Path | None,
+    statement: Path | None,
     output: Path,
     force: bool,
     as_json: bool,
@@ -140,27 +152,38 @@ def fit(
     """Fit the rows of one site, and write the message that it sends.
 
     All of DATA is one site, read into memory. The message holds the model's coefficients and how
-    the fit went; no value of the response, and no row unless --share says so.
+    the fit went, rounded; it is written only if the site's policy lets it leave.
     """
     if classes is not None and family != known.CLASSES:
         raise usage(Error.SHELL_CLASSES_FAMILY)
     check_output(output, force)
+    if statement is not None:
+        check_output(statement, force)
 
     from otmoe import shards_from
     from otmoe.data.features import FeatureSpec
     from otmoe.data.shards import joined, rows_dropped
+    from otmoe.data.shards.files import find
     from otmoe.data.shards.memory import checked
-    from otmoe.distributed.task import Task, fit_local
+    from otmoe.distributed.task import Task, fit_rows
     from otmoe.documents.compatible import check_compatible
     from otmoe.documents.files import load_model_file
     from otmoe.evaluation.prediction import spec_of
     from otmoe.federation.keys import Key
+    from otmoe.federation.policy.border import Border, release_message
+    from otmoe.federation.policy.statement import Statement, digest_of
+    from otmoe.federation.policy.statement import checked as statement_kind
+    from otmoe.federation.policy.verdict import check
     from otmoe.likelihood.fit import MAX_ITER
     from otmoe.model.target import Target
     from otmoe.text.records import notice_document
     from otmoe.text.strict_json import named
 
     begin = perf_counter()
+    if statement is not None:
+        statement_kind(statement)
+    rules, source = policy.in_force(policy_file)
+    border = Border(rules, ledger, policy.set_aside(override, reason))
     asked = asked_of(data, target, formula, spec, columns, weight, sep=sep)
     features = asked.features
     origin = None if start is None else load_model_file(start)
@@ -194,18 +217,19 @@ def fit(
         max_levels=max_levels,
         sep=sep,
     )
-    shard = joined(shards, name)
+    shard = replace(joined(shards, name), groups=rules.id)
     key = Key.at(key_path(output)) if secure else None
+    book = border.place(find(data))
     response = Target(family)
     if origin is not None:
         response = Target.of(origin.model)
     elif family == known.CLASSES:
-        response = Target.of_classes(_labels(shard, classes))
+        response = Target.of_classes(labels_of_site(shard, classes))
     screen = console(stderr=True)
     with fit_progress(
         screen.is_terminal and not quiet, {"em": MAX_ITER, "newton": MAX_ITER}, screen
     ) as progress:
-        done = fit_local(
+        found = fit_rows(
             Task(
                 shard,
                 seed,
@@ -224,9 +248,28 @@ def fit(
                 start=None if origin is None else origin.model,
             )
         )
-    message = done.message if key is None else replace(done.message, key=key.public)
-    message.save(output)
-    Remembered(name, asked.target, absolute(data), weight, missing, sep).save(output)
+    done = found.local
+    made = release_message(
+        found, shard, border, own_names=spec is None and start is None, file=str(output.resolve())
+    )
+    message = made.message if key is None else replace(made.message, key=key.public)
+    about = Statement(
+        site=name,
+        file="",
+        digest="",
+        date=datetime.now(UTC).date().isoformat(),
+        policy=source,
+        rows=message.n_samples,
+        parts=message.sizes,
+        verdict=made.verdict,
+    )
+    if not made.verdict.refused:
+        message.save(output)
+        Remembered(name, asked.target, absolute(data), weight, missing, sep).save(output)
+        about = replace(about, file=str(output), digest=digest_of(output.read_bytes()))
+    if statement is not None:
+        about.save(statement)
+    check(made.verdict)
     parts = parts_of(message.document())
     size = output.stat().st_size
     if done.dropped:
@@ -252,6 +295,8 @@ def fit(
         "parts": [vars(part) for part in parts],
         "bytes": size,
         "rows_of_x": shared_rows(message),
+        "ledger": None if book is None else str(book),
+        **policy.verdict_report(made.verdict, source),
         "key": None if key is None else str(key.path),
         "seconds": perf_counter() - begin,
     }
@@ -263,11 +308,13 @@ def fit(
         parts_table(parts),
         total_of(size, parts),
         privacy(message),
+        *policy.verdict_lines(made.verdict, source),
         *(
             []
             if key is None
             else [f"the private key is in {key.path}; keep it, and send it nowhere"]
         ),
+        *policy.ledger_lines(book),
         f"written to {output}; nothing has been sent",
     )
 
@@ -280,28 +327,3 @@ def key_path(message: Path) -> Path:
 def _family_given() -> bool:
     source = click.get_current_context().get_parameter_source("family")
     return source is not click.core.ParameterSource.DEFAULT
-
-
-def _labels(shard: FileShard, declared: list[str] | None) -> Floats:
-    """Return the classes, sorted: those that were declared, or those that occur."""
-    import numpy as np
-
-    from otmoe.distributed.task import labels_of
-
-    if declared is None:
-        seen = labels_of(shard)
-        if len(seen) < 2:
-            raise Failed(Error.SHELL_FEW_CLASSES, where=shard.name, classes=len(seen))
-        return seen
-    try:
-        labels = np.unique(np.array(declared, dtype=str if shard.labels else np.float64))
-    except ValueError:
-        raise Failed(
-            Error.SHELL_CLASSES_NUMBERS,
-            where=shard.name,
-            column=shard.target,
-            classes=few(declared),
-        ) from None
-    if len(labels) < 2:
-        raise Failed(Error.SHELL_ONE_CLASS)
-    return labels

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from otmoe.cli import policy
 from otmoe.cli.between import between_lines, between_report
 from otmoe.cli.common import Command, few, option, say, speech
 from otmoe.cli.features import term_lines
@@ -35,11 +36,11 @@ def shared_rows(message: LocalModel) -> int:
 
 
 def privacy(message: LocalModel) -> str:
-    """Say whether values of the data are in a message."""
+    """Say what the numbers of a message are; what they reveal is for the verdict."""
     shared = shared_rows(message)
-    labels = "" if message.model.classes is None else " (only the names of the classes)"
-    rows = f"but {shared:,} rows of x, which the site shares" if shared else "and no row of x"
-    return f"It holds no value of y{labels}, {rows}."
+    rows = f" {shared:,} rows of x are in it as they are." if shared else ""
+    n = f"{message.n_samples:,.10g}"
+    return f"Its numbers are estimates from {n} rows; the verdict is about what they reveal.{rows}"
 
 
 def reply_privacy(reply: RefineReply) -> str:
@@ -118,8 +119,31 @@ names the place, and exit code 1.""",
     section="What to show",
     help="The coefficients of gate and experts as well.",
 )
+@option(
+    "--policy",
+    "policy_file",
+    metavar="FILE",
+    envvar="OTMOE_POLICY",
+    section="What to show",
+    help="The policy a message is held against; by default policy.json in this folder, if it is "
+    "there, or what is built in.",
+)
+@option(
+    "--statement",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    section="What to show",
+    help="The statement (.json) that was written with a message, for all of its figures.",
+)
 @speech
-def inspect(file: Path, coefficients: bool, as_json: bool, quiet: bool) -> None:
+def inspect(
+    file: Path,
+    coefficients: bool,
+    policy_file: str | None,
+    statement: Path | None,
+    as_json: bool,
+    quiet: bool,
+) -> None:
     """Say in plain words what is in FILE: a site's message, a model, a file of features.
 
     Or a request, a reply or the state of `otmoe refine`. For whoever decides whether a message may
@@ -169,7 +193,9 @@ def inspect(file: Path, coefficients: bool, as_json: bool, quiet: bool) -> None:
         lines += term_lines(spec)
     if isinstance(found, LocalModel):
         report |= _of_message(found)
-        lines.append(privacy(found))
+        told_by = _verdict(found, file, policy_file, statement)
+        report |= told_by[0]
+        lines += [privacy(found), *told_by[1]]
     parts = parts_of(document)
     report |= {"parts": [vars(part) for part in parts], "bytes": size}
     lines.insert(0, total_of(size, parts))
@@ -177,6 +203,26 @@ def inspect(file: Path, coefficients: bool, as_json: bool, quiet: bool) -> None:
         report["coefficients"] = _coefficients(model)
         lines += _tables(report["coefficients"])
     say(report, as_json, quiet, listed(_about(report)), parts_table(parts), *lines)
+
+
+def _verdict(
+    message: LocalModel, file: Path, policy_file: str | None, statement: Path | None
+) -> tuple[dict[str, Any], list[Any]]:
+    """Return what a policy says about a message, for programs and for people."""
+    from otmoe.federation.policy.statement import load_statement
+    from otmoe.federation.policy.verdict import judge_message, unseen
+
+    if statement is not None:
+        verdict, source = load_statement(statement, file.read_bytes())
+        return policy.verdict_report(verdict, source), policy.verdict_lines(verdict, source)
+    rules, source = policy.in_force(policy_file)
+    verdict = judge_message(rules, message)
+    notice = unseen(verdict)
+    lines = policy.verdict_lines(verdict, source)
+    return policy.verdict_report(verdict, source), [
+        *lines,
+        *([] if notice is None else [str(notice)]),
+    ]
 
 
 def _of_message(message: LocalModel) -> dict[str, Any]:
@@ -190,7 +236,7 @@ def _of_message(message: LocalModel) -> dict[str, Any]:
         "status": notice_document(message.status),
         "warnings": told(message.warnings),
         "constant_features": dict(message.constant),
-        "values_of_y": 0,
+        "overrides": dict(message.overrides),
         "rows_of_x": shared_rows(message),
         "key": message.key,
     }

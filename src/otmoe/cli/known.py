@@ -24,6 +24,21 @@ N_SUPPORT = 4000
 MAX_LEVELS = 50
 LEAST = 10
 MAX_ITER = 300
+RULES = (
+    "rows",
+    "parameters",
+    "expert_rows",
+    "cells",
+    "leverage",
+    "certainty",
+    "sketch",
+    "share",
+    "names",
+    "columns",
+    "question",
+    "ledger",
+)
+LEDGER = ".otmoe-ledger.json"
 MOST_SHARED = 10_000
 CLASSES = "classes"
 

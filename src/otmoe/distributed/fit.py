@@ -21,8 +21,8 @@ from otmoe.distributed.rounds import refine_shards
 from otmoe.distributed.start import searched_again, shared_start
 from otmoe.distributed.task import LocalFit, Task, fit_local
 from otmoe.documents.message import LocalModel
+from otmoe.likelihood.ascent import Clock
 from otmoe.likelihood.rows import Scaling
-from otmoe.likelihood.search import Clock
 from otmoe.model.experts import FAMILIES
 from otmoe.model.mixture import MoE
 from otmoe.model.ridge import Ridge

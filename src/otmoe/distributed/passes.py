@@ -16,12 +16,12 @@ from otmoe.data.identifiers import ids_among
 from otmoe.data.shards import Shard, grouped_by
 from otmoe.distributed.task import read, rows_in, rows_of
 from otmoe.inference import Inference, Kind, check_floor, check_kind, inference
+from otmoe.likelihood.ascent import Ascent, Clock
 from otmoe.likelihood.fit import MAX_ITER, TOL, Fit, finished
 from otmoe.likelihood.grouped import GroupScores, Scatter, group_scores, score_scatter
 from otmoe.likelihood.information import Information, observed_information
 from otmoe.likelihood.iterations import Report
 from otmoe.likelihood.rows import Moments, Rows, Scaling
-from otmoe.likelihood.search import Clock, Search
 from otmoe.likelihood.statistics import Statistics, e_step
 from otmoe.model.mixture import MoE
 from otmoe.model.ridge import Ridge
@@ -206,7 +206,7 @@ def em_shards(
         return lambda i, value: progress(i, max_iter, f"{stage}: {value + base:.2f}")
 
     passes = ShardPasses(shards, scaling, target, workers)
-    search = Search(
+    search = Ascent(
         passes, Ridge.of(init.experts) if ridge is None else ridge, max_iter, tol, total
     )
     run = search.run(scaling.from_user(init), report, clock)

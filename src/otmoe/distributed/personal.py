@@ -17,9 +17,9 @@ from otmoe.distributed.rounds import Question, information_local
 from otmoe.distributed.task import read, rows_in, rows_of
 from otmoe.inference.between import Between, between_sites
 from otmoe.inference.effects import Comparison
+from otmoe.likelihood.answers import pooled_scaling
 from otmoe.likelihood.forecast import Forecast, best_strength, forecast
 from otmoe.likelihood.prior import PersonalFit, Prior, fit_with_prior
-from otmoe.likelihood.rounds import pooled_scaling
 from otmoe.likelihood.rows import Scaling
 from otmoe.model.mixture import MoE
 from otmoe.model.ridge import Ridge

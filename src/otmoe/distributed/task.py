@@ -90,8 +90,31 @@ class LocalFit:
     missing: Mapping[str, int] = field(default_factory=dict, repr=False)
 
 
+@dataclass(frozen=True)
+class RowsFit:
+    """A local fit, and the rows that it is of; it stays where they are.
+
+    Attributes
+    ----------
+    local : LocalFit
+    rows : Rows
+        On the user's scale.
+    groups : ndarray of shape (n,), optional
+        Label of the group of each row, where the shard was asked for it.
+    """
+
+    local: LocalFit
+    rows: Rows
+    groups: Floats | None = None
+
+
 def fit_local(task: Task) -> LocalFit:
     """Read one shard and fit it, where its rows are."""
+    return fit_rows(task).local
+
+
+def fit_rows(task: Task) -> RowsFit:
+    """Read one shard and fit it; return its rows as well."""
     begin = perf_counter()
     shard, target = task.shard, task.target
     found = read(shard)
@@ -145,7 +168,9 @@ def fit_local(task: Task) -> LocalFit:
     rng = np.random.default_rng(task.seed)
     index = np.sort(rng.choice(n_rows, min(task.n_support, n_rows), replace=False))
     support = np.asarray(take_rows(rows.X, index), dtype=np.float64)
-    return LocalFit(message, perf_counter() - begin, support, n_rows, found.dropped, found.missing)
+    seconds = perf_counter() - begin
+    local = LocalFit(message, seconds, support, n_rows, found.dropped, found.missing)
+    return RowsFit(local, rows, found.groups)
 
 
 def rows_of(shard: Shard, target: Target) -> Rows:

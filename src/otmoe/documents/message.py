@@ -74,6 +74,8 @@ class LocalModel(Document):
         be estimated, by name (``model.terms[1:]``), and that value.
     versions : dict
         Of otmoe, Python and NumPy, by name.
+    overrides : dict
+        Rules of the site's policy that it has set aside for this message, and why.
     features : FeatureSpec, optional
         How the site's columns became the model's features; None for plain numbers.
     grams : Grams, optional
@@ -110,6 +112,7 @@ class LocalModel(Document):
     warnings: tuple[Notice, ...] = ()
     constant: dict[str, float] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=versions_used)
+    overrides: dict[str, str] = field(default_factory=dict)
     features: FeatureSpec | None = None
     grams: Grams | None = None
     sketch: Sketch | None = None
@@ -255,6 +258,7 @@ class LocalModel(Document):
             "model": model_document(self.model),
             **({} if self.grams is None else {"grams": grams_document(self.grams)}),
             **self.support_document(),
+            **({"overrides": self.overrides} if self.overrides else {}),
             **({} if self.key is None else {"key": self.key}),
             "versions": self.versions,
         }
@@ -283,6 +287,7 @@ class LocalModel(Document):
             warnings=tuple(record.fit.warnings),
             constant=record.constant_features,
             versions=record.versions,
+            overrides=record.overrides,
             features=features,
             grams=None if record.grams is None else grams_of(record.grams),
             sketch=None if sketch is None else sketch_of(sketch, model.terms[1:], features),

@@ -55,6 +55,7 @@ class LocalModelRecord(Record):
     grams: GramsRecord | None = None
     sketch: SketchRecord | None = None
     support: Matrix | None = None
+    overrides: Map[Line, Line] = {}
     key: PublicKey | None = None
     versions: Map[Line, Line] = {}
 

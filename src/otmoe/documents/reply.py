@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import InitVar, dataclass, field
+from collections.abc import Mapping
+from dataclasses import InitVar, asdict, dataclass, field
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -12,6 +13,7 @@ from otmoe.documents.sums import (
     InformationRecord,
     NotNegative,
     Round,
+    RoundingRecord,
     ScatterRecord,
     check_information,
     check_length,
@@ -21,7 +23,7 @@ from otmoe.documents.sums import (
     scatter_document,
     scatter_of,
 )
-from otmoe.likelihood.answers import FeatureMoments, SiteInformation
+from otmoe.likelihood.answers import FeatureMoments, Rounding, SiteInformation
 from otmoe.text.document import Document
 from otmoe.text.records import Line, List, Map, Row, Site, Version, typed
 from otmoe.text.strict_json import UNLIMITED, Limits, shown
@@ -30,7 +32,8 @@ from otmoe.text.strict_json import UNLIMITED, Limits, shown
 class ReplyRecord(InformationRecord):
     """What a site answers; means and variances of the features once, if they are asked for.
 
-    And the scatter of the scores, if it is asked for and the site agrees.
+    And the scatter of the scores, if it is asked for and the site agrees; how coarse it all is, if
+    the site rounds; and the rules of its policy that the site has set aside for this once, and why.
     """
 
     otmoe: Literal["refine reply"]
@@ -41,6 +44,8 @@ class ReplyRecord(InformationRecord):
     x_mean: Row | None = None
     x_var: List[NotNegative] | None = None
     scatter: ScatterRecord | None = None
+    rounding: RoundingRecord | None = None
+    overrides: Map[Line, Line] = {}
     versions: Map[Line, Line] = {}
 
 
@@ -54,6 +59,8 @@ class RefineReply(Document):
     digest : str
         Of the request.
     content : SiteInformation
+    overrides : dict of str
+        Rules of its policy that the site has set aside for this once, and why.
     source : str
         The file it was read from, for errors.
     """
@@ -65,6 +72,7 @@ class RefineReply(Document):
     digest: str
     content: SiteInformation
     source: str = field(default="", repr=False, compare=False)
+    overrides: Mapping[str, str] = field(default_factory=dict, repr=False)
     checked: InitVar[bool] = False
 
     def __post_init__(self, checked: bool) -> None:
@@ -89,6 +97,10 @@ class RefineReply(Document):
             part = {"x_mean": moments.mean.tolist(), "x_var": moments.var.tolist()}
         if found.scatter is not None:
             part["scatter"] = scatter_document(found.scatter)
+        if found.rounding is not None:
+            part["rounding"] = asdict(found.rounding)
+        if self.overrides:
+            part["overrides"] = dict(self.overrides)
         return {
             "site": found.site,
             "round": self.round,
@@ -108,9 +120,10 @@ class RefineReply(Document):
         scatter = None
         if record.scatter is not None:
             scatter = scatter_of(record.scatter, len(record.score))
+        rounding = None if record.rounding is None else Rounding(**record.rounding.model_dump())
         sums = information_of(record), record.n_samples
-        found = SiteInformation(record.site, *sums, moments, scatter)
-        return cls(record.round, record.digest, found, source, checked=True)
+        found = SiteInformation(record.site, *sums, moments, scatter, rounding)
+        return cls(record.round, record.digest, found, source, record.overrides, checked=True)
 
 
 def _checked(document: dict[str, Any], source: str, limits: Limits) -> ReplyRecord:

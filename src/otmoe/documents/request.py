@@ -18,7 +18,7 @@ from otmoe.documents.model import (
 )
 from otmoe.documents.roster import Roster, RosterRecord, roster_of, roster_part
 from otmoe.documents.sums import Round, ScalingRecord, check_scaling, scaling_document, scaling_of
-from otmoe.likelihood.rounds import digest
+from otmoe.likelihood.answers import digest
 from otmoe.likelihood.rows import Scaling
 from otmoe.model.mixture import MoE
 from otmoe.text.document import Document

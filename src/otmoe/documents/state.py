@@ -90,6 +90,8 @@ class StateRecord(Record):
     sandwich: bool = False
     between: Literal["auto", "gate", "intercepts"] | None = None  # what may differ between sites
     kept: bool | None = None  # the last step, once sites have looked at it
+    digits: NotNegative = 0.0  # step to which sites round their scores, in standard errors
+    slack: NotNegative = 0.0  # what rounding leaves unsure of the log-likelihood
     sites: Map[Site, Positive]
     roster: RosterRecord | None = None  # of secure sums
     rounds: Rounds
@@ -223,6 +225,8 @@ class RefineState(Document):
             **({"sandwich": True} if state.sandwich else {}),
             **({} if self.between is None else {"between": self.between}),
             **({} if state.kept is None else {"kept": state.kept}),
+            **({"digits": float(state.digits)} if state.digits else {}),
+            **({"slack": float(state.slack)} if state.slack else {}),
             "sites": dict(self.sites),
             **roster_part(self.roster),
             "rounds": state.rounds,
@@ -256,6 +260,8 @@ class RefineState(Document):
             tuple((gap.round, gap.site) for gap in record.missing),
             record.sandwich,
             record.kept,
+            record.digits,
+            record.slack,
         )
         rounds = "auto" if record.most_rounds is None else record.most_rounds
         about = features_of(record.features), record.aggregation, record.between

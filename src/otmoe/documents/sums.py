@@ -45,6 +45,13 @@ class InformationRecord(Record):
     information: Row
 
 
+class RoundingRecord(Record):
+    """How coarse a reply is: a coefficient, in standard errors, and the log-likelihood."""
+
+    digits: NotNegative
+    log_likelihood: NotNegative
+
+
 class ScatterRecord(Record):
     """Products of the summed scores of groups of rows, summed over groups.
 

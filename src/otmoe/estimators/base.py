@@ -12,6 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import validate_data
 
 from otmoe.arrays.numerics import Array, to_numpy
+from otmoe.arrays.threads import threads
 from otmoe.data.features import FeatureSpec
 from otmoe.data.formula import Formula
 from otmoe.data.identifiers import shared_ids
@@ -19,7 +20,9 @@ from otmoe.data.shards import shards_from
 from otmoe.data.tables import array, as_arrow
 from otmoe.estimators.fitted import FittedMoE
 from otmoe.estimators.frames import encoded, has_words
+from otmoe.federation.policy.figures import Figures, figures_of
 from otmoe.likelihood.fit import Fit, em
+from otmoe.likelihood.rows import Rows
 from otmoe.model.mixture import MoE
 from otmoe.model.target import Target
 from otmoe.text.arguments import (
@@ -38,6 +41,9 @@ from otmoe.text.sentences import Error, Warn
 
 class FitWarning(OtmoeWarning, ConvergenceWarning):
     """What one should know about a fit; `notices` has it with codes."""
+
+
+_LOOKED_AT = 50_000  # rows up to which a fit says what its parameters rest on
 
 
 class BaseMoE(FittedMoE):
@@ -74,8 +80,22 @@ class BaseMoE(FittedMoE):
                 smaller=getattr(self, "_smaller", None),
                 progress=progress,
             )
+        self._figures = self._looked_at(X, y, weight, check_offset(offset, X), fit)
         self._keep(fit)
         return self
+
+    def _looked_at(
+        self, X: Array, y: Array, weight: Array | None, offset: Array | None, fit: Fit
+    ) -> Figures | None:
+        """Return what the parameters rest on, while the rows are here: a message is held to it.
+
+        Rows on a device would have to be copied, and a look at many takes time that most fits need
+        not spend: there :meth:`to_message` takes the rows again.
+        """
+        if not isinstance(X, np.ndarray) or len(X) > _LOOKED_AT:
+            return None
+        with threads(self.n_jobs) as pool:
+            return figures_of(fit.model, Rows(X, y, weight, offset, pool=pool))
 
     def _keep(self, fit: Fit) -> None:
         """Store a fit and say, in one warning, what the user should know about it."""

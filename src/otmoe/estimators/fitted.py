@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,10 @@ from otmoe.data.identifiers import shared_ids
 from otmoe.data.tables import is_table, names_of
 from otmoe.documents.message import LocalModel
 from otmoe.federation.keys import Key
+from otmoe.federation.policy.figures import Figures, figures_of
+from otmoe.federation.policy.release import release
+from otmoe.federation.policy.rules import Policy, overrides_of
+from otmoe.federation.policy.verdict import check
 from otmoe.inference import (
     Inference,
     Kind,
@@ -32,6 +37,7 @@ from otmoe.likelihood.rows import Rows
 from otmoe.model.mixture import MoE
 from otmoe.text.arguments import as_table, check_offset, check_weight, explained, float_types
 from otmoe.text.errors import InferenceError, InvalidInput
+from otmoe.text.records import adds_up
 from otmoe.text.sentences import Error
 
 if TYPE_CHECKING:
@@ -229,19 +235,23 @@ class FittedMoE(BaseEstimator):
         self,
         site: str,
         X: Any = None,
+        y: Any = None,
         *,
         sketch: bool | int = False,
         share: int = 0,
         grams: bool = False,
-        y: Any = None,
         sample_weight: Any = None,
         offset: Any = None,
+        ids: Any = None,
+        policy: Policy | None = None,
+        overrides: Mapping[str, str] | None = None,
         random_state: Any = 0,
         secure: str | os.PathLike[str] | None = None,
     ) -> LocalModel:
         """Return all that this site sends, to be saved or merged with others.
 
-        Nothing about single rows, unless asked for by `share`.
+        What the site's policy does not let leave is refused, with the rule, the figure and what to
+        do about it; what leaves is rounded.
 
         Parameters
         ----------
@@ -249,18 +259,26 @@ class FittedMoE(BaseEstimator):
             Name of the site, up to 200 characters.
         X : array-like of shape (n, d), optional
             The rows of the fit, which are not kept after it; for a sketch or for sharing.
+        y : array-like of shape (n,), optional
+            Their response, where people are to be counted, or the rows were on a device.
         sketch : bool or int
             Whether to send a :class:`~otmoe.data.sketch.Sketch` of X, from which points can be
             drawn at which models are compared; or of how many components at most, instead of four.
         share : int
             Number of rows of X to send for the same purpose, drawn at random.
         grams : bool
-            Whether to send sums of products of the covariates, expert by expert, for
-            ``method="gram"`` and "auto"; it needs X and y.
-        y : array-like of shape (n,), optional
-            The target of the fit, for the Grams.
-        sample_weight, offset : array-like of shape (n,), optional
-            Those of the fit, for the sketch and the Grams.
+            Whether to send sums of products of covariates, for ``method="gram"``; needs X and y.
+        sample_weight : array-like of shape (n,), optional
+            The weights of the fit.
+        offset : array-like of shape (n,), optional
+            That of the fit, if y is given.
+        ids : array-like of shape (n,), optional
+            Whose each row is: people are counted in place of rows; needs X and y.
+        policy : Policy, optional
+            What may leave; by default the rules that are built in. ``Policy.off()`` refuses and
+            rounds nothing: for rows that are nobody's.
+        overrides : dict of str, optional
+            Rules to set aside for this once, by name, and why; the message says so.
         random_state : int, Generator or None
         secure : str or path, optional
             File of the site's private key, which is made if there is none: the message holds the
@@ -273,31 +291,51 @@ class FittedMoE(BaseEstimator):
         check_is_fitted(self)
         if not hasattr(self, "fit_"):
             raise InvalidInput(Error.NO_FIT_TO_SEND)
-        names, classes = self.model_.feature_names, self.model_.classes
-        features = getattr(self, "features_", None)
-        message = LocalModel.from_fit(self.fit_, site, names, classes, features)
+        model, features = self.model_, getattr(self, "features_", None)
+        message = LocalModel.from_fit(self.fit_, site, model.feature_names, model.classes, features)
         if secure is not None:
             message = replace(message, key=Key.at(secure).public)
-        if not (sketch or share or grams):
-            return message
-        if X is None:
+        if X is None and (sketch or share or grams):
             raise InvalidInput(Error.X_MISSING)
-        X = self._check_rows(X)
         if grams:
             if y is None:
                 raise InvalidInput(Error.Y_MISSING)
-            weight, known = check_weight(sample_weight, X), check_offset(offset, X)
-            rows = Rows(X, self._check_target(y, X), weight, known)
+            rows = self._rows(X, y, sample_weight, offset)
             message = replace(message, grams=Grams.of(self.fit_.model, rows))
-        if not (sketch or share):
+        if sketch or share:
+            message = message.with_support(
+                self._check_rows(X),
+                sketch=sketch,
+                share=share,
+                sample_weight=sample_weight,
+                random_state=random_state,
+            )
+        policy = Policy() if policy is None else policy
+        if policy == Policy.off():
             return message
-        return message.with_support(
-            X,
-            sketch=sketch,
-            share=share,
-            sample_weight=sample_weight,
-            random_state=random_state,
-        )
+        figures = self._rest_on(X, y, sample_weight, offset, ids)
+        aside = overrides_of(overrides or {})
+        made = release(message, figures, policy, columns=model.terms[1:], overrides=aside)
+        check(made.verdict)
+        return made.message
+
+    def _rows(self, X: Any, y: Any, sample_weight: Any, offset: Any) -> Rows:
+        """Return the rows of the fit, checked, on the user's scale."""
+        X = self._check_rows(X)
+        target, weight = self._check_target(y, X), check_weight(sample_weight, X)
+        return Rows(X, target, weight, check_offset(offset, X))
+
+    def _rest_on(self, X: Any, y: Any, sample_weight: Any, offset: Any, ids: Any) -> Figures:
+        """Return what the parameters rest on: from the rows, if they are given, or from the fit."""
+        if X is None or y is None:
+            found: Figures | None = getattr(self, "_figures", None)
+            if ids is not None or found is None:
+                raise InvalidInput(Error.ROWS_FOR_POLICY)
+            return found
+        rows = self._rows(X, y, sample_weight, offset)
+        if not adds_up(rows.total_weight, float(self.fit_.n_samples)):
+            raise InvalidInput(Error.OTHER_ROWS, rows=rows.total_weight, fitted=self.fit_.n_samples)
+        return figures_of(self.model_, rows, ids=ids)
 
     # -- reading ------------------------------------------------------------------------------
 

@@ -1,4 +1,3 @@
-# Long because what a server asks, what a site offers and what is planned are read side by side.
 """What a server asks of a site, what the site allows, and its answer; whoever carries them."""
 
 from __future__ import annotations
@@ -14,8 +13,9 @@ from otmoe.aggregation import METHODS
 from otmoe.aggregation.support import N_SUPPORT
 from otmoe.arrays.numerics import Floats
 from otmoe.data.features import FeatureSpec, FeaturesRecord, check_features
-from otmoe.data.shards import ROWS_PER_PARAMETER, FileShard, joined, shards_from
-from otmoe.distributed.task import Task, fit_local
+from otmoe.data.shards import FileShard, joined, shards_from
+from otmoe.data.shards.files import find
+from otmoe.distributed.task import Task, fit_rows
 from otmoe.documents.files import load_features
 from otmoe.documents.masked_reply import MaskedReply
 from otmoe.documents.message import LocalModel
@@ -23,11 +23,13 @@ from otmoe.documents.model_file import ModelFile
 from otmoe.documents.reply import RefineReply
 from otmoe.documents.request import RefineRequest
 from otmoe.federation.keys import Key
-from otmoe.federation.rounds import reply_from
+from otmoe.federation.offers import Offer
+from otmoe.federation.policy.border import release_message, release_reply
+from otmoe.federation.policy.verdict import check
 from otmoe.federation.secure import check_roster, masked, unmasked
 from otmoe.model.target import CLASSES, Target, regression_families
 from otmoe.text.errors import InvalidInput
-from otmoe.text.records import List, Name, Record, Site, Whole, problem, typed
+from otmoe.text.records import List, Name, Record, Whole, problem, typed
 from otmoe.text.sentences import Error
 from otmoe.text.strict_json import parse, shown
 
@@ -101,55 +103,6 @@ class Request(Record):
     def from_json(cls, text: str | bytes) -> Request:
         """Read a request, or raise a :class:`~otmoe.text.errors.MessageError`."""
         return typed(cls, parse(text, "request"), "request")
-
-
-class Offer(Record):
-    """What a site brings, and what may leave it, whatever the server asks for.
-
-    Attributes
-    ----------
-    site : str
-        Its name.
-    data : str
-        Its rows: a file, a folder or a pattern.
-    sketch, grams : bool
-        Whether these parts may leave.
-    share : int
-        How many rows of x may leave.
-    refine : bool
-        Whether the site answers rounds: sums over its rows, again and again, or a second message.
-    sandwich : bool
-        Whether the scatter of the rows' scores may be in these answers.
-    groups : str, optional
-        Column with the label of the group of each row: the scatter of the groups' scores may be.
-    secure : str, optional
-        File of the private key, made if there is none: rounds are answered for secure sums alone.
-    new_roster : bool
-        Whether it answers for another roster than before, too: the difference tells of one site.
-    rows_per_parameter : int
-        Fewer than these, and nothing leaves: the parameters would tell too much about y.
-    explain : bool
-        Whether the server is told why a fit failed; the sentence may quote a value.
-    """
-
-    site: Site
-    data: str
-    sketch: bool = False
-    grams: bool = False
-    share: Count = 0
-    refine: bool = False
-    sandwich: bool = False
-    groups: Name | None = None
-    secure: Name | None = None
-    new_roster: bool = False
-    rows_per_parameter: Count = ROWS_PER_PARAMETER
-    explain: bool = True
-
-    @classmethod
-    def from_config(cls, config: Mapping[str, Any], source: str) -> Offer:
-        """Read what is ours of a configuration; a hyphen may stand for an underscore."""
-        given = {key.replace("-", "_"): value for key, value in config.items()}
-        return typed(cls, {k: v for k, v in given.items() if k in cls.model_fields}, source)
 
 
 class Plan(Record):
@@ -255,7 +208,10 @@ def message_for(request: Request, offer: Offer, start: ModelFile | None = None) 
     -------
     LocalModel
     """
-    shard = _shard(request, offer)
+    border = offer.border
+    border.count(find(offer.data))
+    shard = replace(_shard(request, offer), groups=border.policy.id)
+    border.check_columns(shard)
     target = _target(request, shard)
     if start is not None:
         if not offer.refine:
@@ -264,7 +220,7 @@ def message_for(request: Request, offer: Offer, start: ModelFile | None = None) 
             raise InvalidInput(Error.REQUESTS_DISAGREE)
         if not _same_target(Target.of(start.model), target):
             raise InvalidInput(Error.REQUESTS_DISAGREE)
-    fit = fit_local(
+    found = fit_rows(
         Task(
             shard,
             request.seed,
@@ -277,10 +233,12 @@ def message_for(request: Request, offer: Offer, start: ModelFile | None = None) 
             start=None if start is None else start.model,
         )
     )
-    _check_rows(fit.n_rows, fit.message.model.n_parameters, offer)
+    _check_rows(found.local.n_rows, found.local.message.model.n_parameters, offer)
+    made = release_message(found, shard, border)
+    check(made.verdict)
     if offer.secure is None:
-        return fit.message
-    return replace(fit.message, key=Key.at(offer.secure).public)
+        return made.message
+    return replace(made.message, key=Key.at(offer.secure).public)
 
 
 def reply_for(request: Request, asked: RefineRequest, offer: Offer) -> RefineReply | MaskedReply:
@@ -304,10 +262,15 @@ def reply_for(request: Request, asked: RefineRequest, offer: Offer) -> RefineRep
     key = None if offer.secure is None else Key.load(offer.secure)
     if key is not None:
         check_roster(asked, key, offer.site, offer.new_roster)
+    border = offer.border
+    border.count(find(offer.data))
     shard = replace(_shard(request, offer), groups=offer.groups)
-    reply, rows = reply_from(unmasked(asked) if key else asked, shard, sandwich=offer.sandwich)
-    _check_rows(int(rows.X.shape[0]), asked.model.n_parameters, offer)
-    return masked(asked, reply, key, new_roster=offer.new_roster) if key else reply
+    question = asked if key is None else unmasked(asked)
+    made = release_reply(question, shard, border, sandwich=offer.sandwich, exact=key is not None)
+    _check_rows(int(made.found.X.shape[0]), asked.model.n_parameters, offer)
+    return (
+        made.reply if key is None else masked(asked, made.reply, key, new_roster=offer.new_roster)
+    )
 
 
 def _same_target(one: Target, other: Target) -> bool:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields, replace
+from hashlib import sha256
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,19 @@ from otmoe.likelihood.grouped import Scatter, score_scatter
 from otmoe.likelihood.information import Information, observed_information
 from otmoe.likelihood.rows import Rows, Scaling
 from otmoe.model.mixture import MoE
+from otmoe.text.errors import InvalidInput
+from otmoe.text.sentences import Error
+
+
+def digest(model: MoE, scaling: Scaling) -> str:
+    """Return a hash of a question, by which answers to another one are told.
+
+    It is that of the parameters on the user's scale and of the standardisation, bit by bit.
+    """
+    experts = (getattr(model.experts, part.name) for part in fields(model.experts))
+    arrays = (model.gate.coef, *experts, scaling.x_center, scaling.x_scale)
+    text = b"".join(np.asarray(a, "<f8").tobytes() for a in arrays if a is not None)
+    return sha256(text).hexdigest()[:16]
 
 
 @dataclass(frozen=True)
@@ -25,6 +40,22 @@ class FeatureMoments:
 
     mean: Floats
     var: Floats
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """How coarse an answer is.
+
+    Attributes
+    ----------
+    digits : float
+        Step of a coefficient, in its standard errors at the site.
+    log_likelihood : float
+        Step of the log-likelihood, in nats.
+    """
+
+    digits: float
+    log_likelihood: float
 
 
 @dataclass(frozen=True)
@@ -42,6 +73,8 @@ class SiteInformation:
         Of the site's features; they do not change, so that one round is enough.
     scatter : Scatter, optional
         Of the scores, on the scale of the question: what the sandwich needs beside the information.
+    rounding : Rounding, optional
+        If it was rounded before it left the site.
     """
 
     site: str
@@ -49,6 +82,7 @@ class SiteInformation:
     n_samples: float
     moments: FeatureMoments | None = field(default=None, repr=False)
     scatter: Scatter | None = field(default=None, repr=False)
+    rounding: Rounding | None = field(default=None, repr=False)
 
 
 def site_information(
@@ -121,3 +155,17 @@ def _moments(rows: Rows) -> FeatureMoments:
 
     first, second = block_sum(sums, iter(slices), rows.pool) / rows.total_weight
     return FeatureMoments(shift + first, np.maximum(second - first**2, 0.0))
+
+
+def pooled_scaling(answers: Sequence[SiteInformation]) -> Scaling:
+    """Return the standardisation of the rows of all sites that sent their moments."""
+    known = [(a.n_samples, a.moments) for a in answers if a.moments is not None]
+    if not known:
+        raise InvalidInput(Error.NO_MOMENTS)
+    n = np.array([rows for rows, _ in known])
+    means = np.array([moments.mean for _, moments in known])
+    mean = np.average(means, axis=0, weights=n)
+    within = np.average([moments.var for _, moments in known], axis=0, weights=n)
+    between = np.average((means - mean) ** 2, axis=0, weights=n)
+    sd = np.sqrt(within + between)
+    return Scaling(mean, np.where(sd > 1e-10 * np.abs(mean), sd, 1.0))

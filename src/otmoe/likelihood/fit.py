@@ -12,11 +12,12 @@ from otmoe.arrays.newton import RANK_TOLERANCE
 from otmoe.arrays.numerics import Array, Floats
 from otmoe.arrays.threads import threads
 from otmoe.likelihood.agreement import Agreement
+from otmoe.likelihood.ascent import FEW, WARM_UP, Ascent, Clock
 from otmoe.likelihood.checks import LOOKED_AT, degeneracies
 from otmoe.likelihood.information import Information
 from otmoe.likelihood.iterations import Report, Run
 from otmoe.likelihood.rows import Rows, Scaling
-from otmoe.likelihood.search import FEW, WARM_UP, Clock, Search, searched
+from otmoe.likelihood.search import searched
 from otmoe.likelihood.stage import Stage
 from otmoe.likelihood.statistics import RowPasses, on_floor
 from otmoe.model.experts import FAMILIES, Experts
@@ -205,7 +206,7 @@ def em(
         clock.lap("starts")
 
         # 2) to it, on all rows
-        search = Search(RowPasses(rows), ridge, max_iter, tol, rows.total_weight, warm_up)
+        search = Ascent(RowPasses(rows), ridge, max_iter, tol, rows.total_weight, warm_up)
         run = search.run(start, report, clock, known)
 
     return finished(
@@ -224,7 +225,7 @@ def em(
 
 def finished(
     run: Run,
-    search: Search,
+    search: Ascent,
     scaling: Scaling,
     correlation: Floats,
     base: float,
@@ -240,7 +241,7 @@ def finished(
     Parameters
     ----------
     run : Run
-    search : Search
+    search : Ascent
     scaling : Scaling
     correlation : ndarray of shape (p, p)
         Of the standardised design, intercept first.

@@ -8,14 +8,13 @@ answers travel.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from hashlib import sha256
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from otmoe.arrays.newton import NewtonPoint, bounded_step, length
 from otmoe.arrays.numerics import Floats
-from otmoe.likelihood.answers import SiteInformation
+from otmoe.likelihood.answers import SiteInformation, pooled_scaling
 from otmoe.likelihood.grouped import Scatter
 from otmoe.likelihood.information import Information, predictors_of
 from otmoe.likelihood.rows import Scaling
@@ -98,6 +97,11 @@ class Refinement:
     kept : bool, optional
         Whether the last step was kept once sites had looked at it (:func:`judged`), or taken back;
         none before they have, and where it is too short to matter.
+    digits : float
+        Step to which sites have rounded the last scores, in standard errors of all rows; 0 for not
+        at all.
+    slack : float
+        What rounding leaves unsure of the log-likelihood of all sites, in nats.
     """
 
     model: MoE
@@ -112,11 +116,17 @@ class Refinement:
     missing: tuple[tuple[int, str], ...] = ()
     sandwich: bool = False
     kept: bool | None = None
+    digits: float = 0.0
+    slack: float = 0.0
 
     @property
     def converged(self) -> bool:
-        """Whether the best model is a thousandth of a standard error from the maximum, or less."""
-        return self.decrement < TOL
+        """Whether the best model is a thousandth of a standard error from the maximum, or less.
+
+        Where sites round their scores, a step is that long on average at the maximum itself: the
+        bound is then four times its square.
+        """
+        return self.decrement < max(TOL, self.model.n_parameters * self.digits**2 / 3)
 
     def is_done(self, rounds: int | str) -> bool:
         """Say whether as many rounds have been answered as were asked for, or enough."""
@@ -201,6 +211,12 @@ def advance(
     pooled = state.pooled or pooled_scaling(answers)
     penalty = replace(state, pooled=pooled).penalty
     best, radius, trace = state.best, state.radius, state.trace
+    coarse = [(a.n_samples, a.rounding) for a in answers if a.rounding is not None]
+    state = replace(
+        state,
+        digits=float(np.sqrt(sum(n * r.digits**2 for n, r in coarse) / found.n_samples)),
+        slack=max(state.slack, sum(r.log_likelihood for _, r in coarse)),
+    )
     blocks = predictors_of(here)
     if best is None:
         best = found
@@ -208,8 +224,9 @@ def advance(
         before, step = _point(best, penalty), found.theta - best.theta
         gain = _gain(best, found.theta, found.log_likelihood, penalty)
         promise = float(before.score @ step - 0.5 * step @ before.information @ step)
-        taken = gain >= -_slack(best)
-        if not taken or promise > 100 * _slack(best):  # else rounding is all there is to see
+        slack = _slack(state, best)
+        taken = gain >= -slack
+        if not taken or promise > 100 * slack:  # else rounding is all there is to see
             times = _times(gain, promise, taken)
             long = times * length(before.information, step, blocks)
             radius = max(radius, long) if taken and times > 1 else long
@@ -267,7 +284,7 @@ def judged(state: Refinement, log_likelihood: Mapping[str, float]) -> Refinement
         raise InvalidInput(Error.NO_ROUND_YET)
     here = state.scaling.from_user(state.model)
     gain = _gain(state.best, here.to_vector(), log_likelihood, state.penalty)
-    if gain >= -_slack(state.best):
+    if gain >= -_slack(state, state.best):
         return replace(state, kept=True)
     return replace(
         state, kept=False, model=state.scaling.to_user(here.with_vector(state.best.theta))
@@ -281,20 +298,9 @@ def _gain(best: Best, theta: Floats, log_likelihood: Mapping[str, float], penalt
     return gain - _charge(theta, penalty) + _charge(best.theta, penalty)
 
 
-def _slack(best: Best) -> float:
-    """Return what rounding leaves of a log-likelihood."""
-    return 1e-12 * (1 + abs(best.information.log_likelihood))
-
-
-def digest(model: MoE, scaling: Scaling) -> str:
-    """Return a hash of a question, by which answers to another one are told.
-
-    It is that of the parameters on the user's scale and of the standardisation, bit by bit.
-    """
-    experts = (getattr(model.experts, part.name) for part in fields(model.experts))
-    arrays = (model.gate.coef, *experts, scaling.x_center, scaling.x_scale)
-    text = b"".join(np.asarray(a, "<f8").tobytes() for a in arrays if a is not None)
-    return sha256(text).hexdigest()[:16]
+def _slack(state: Refinement, best: Best) -> float:
+    """Return what rounding leaves of a log-likelihood: that of computers, and that of sites."""
+    return state.slack + 1e-12 * (1 + abs(best.information.log_likelihood))
 
 
 def _point(best: Best, penalty: Floats) -> NewtonPoint:
@@ -315,20 +321,6 @@ def _scatter(answers: Sequence[SiteInformation]) -> tuple[Scatter | None, tuple[
     if len(sent) < len(answers):
         return None, tuple(a.site for a in answers if a.scatter is None)
     return sum(sent[1:], start=sent[0]), ()
-
-
-def pooled_scaling(answers: Sequence[SiteInformation]) -> Scaling:
-    """Return the standardisation of the rows of all sites that sent their moments."""
-    known = [(a.n_samples, a.moments) for a in answers if a.moments is not None]
-    if not known:
-        raise InvalidInput(Error.NO_MOMENTS)
-    n = np.array([rows for rows, _ in known])
-    means = np.array([moments.mean for _, moments in known])
-    mean = np.average(means, axis=0, weights=n)
-    within = np.average([moments.var for _, moments in known], axis=0, weights=n)
-    between = np.average((means - mean) ** 2, axis=0, weights=n)
-    sd = np.sqrt(within + between)
-    return Scaling(mean, np.where(sd > 1e-10 * np.abs(mean), sd, 1.0))
 
 
 def _penalty(model: MoE, scaling: Scaling, pooled: Scaling, ridge: Ridge) -> Floats:

@@ -1,33 +1,24 @@
-"""How a maximum is searched: candidates on more and more rows, then EM and Newton (maths 4)."""
+"""How the highest maximum is searched: candidates on more and more rows (maths 4)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from time import perf_counter
-from typing import Any
 
 import numpy as np
 
 from otmoe.arrays.numerics import Floats, on_accelerator
 from otmoe.likelihood.agreement import Agreement
-from otmoe.likelihood.iterations import Report, Run, newton_serves, run_em, run_newton
+from otmoe.likelihood.ascent import WARM_UP
+from otmoe.likelihood.iterations import Report, Run
 from otmoe.likelihood.moves import grown, improved, least_loss, led_on
 from otmoe.likelihood.rows import Rows
 from otmoe.likelihood.shaking import shaken
 from otmoe.likelihood.stage import Stage
 from otmoe.likelihood.starts import Plan, plan_for, start_from
-from otmoe.likelihood.statistics import Passes
 from otmoe.model.experts import Experts
 from otmoe.model.gate import SoftmaxGate
 from otmoe.model.mixture import MoE
 from otmoe.model.ridge import Ridge
-
-WARM_UP = 20
-"""EM iterations before Newton's method takes over."""
-
-FEW = 2
-"""The same, where a fit to some of the rows has led the way."""
 
 # `python -m benchmarks constants` halves and doubles these.
 _GROWTH, _LEAP = 3, 7  # times as many rows in each stage; the same where all searches agree
@@ -43,73 +34,8 @@ _PLENTY = 1_000_000  # rows on an accelerator from which all come next
 _ESSENTIAL = 0.2  # spreads (as in moves) that dropping any expert must cost for no move to be tried
 
 
-class Clock:
-    """Seconds between laps."""
-
-    def __init__(self) -> None:
-        self.laps: dict[str, float] = {}
-        self._last = perf_counter()
-
-    def lap(self, name: str) -> None:
-        """Add the seconds since the last lap to those under a name."""
-        now = perf_counter()
-        self.laps[name] = self.laps.get(name, 0.0) + now - self._last
-        self._last = now
-
-
 @dataclass(frozen=True)
-class Search:
-    """How a maximum is searched: EM first, then Newton on the observed likelihood.
-
-    Attributes
-    ----------
-    passes : Passes
-    ridge : Ridge
-    max_iter : int
-        Bound on the passes over all rows.
-    tol : float
-    total_weight : float
-        Of all rows.
-    warm_up : int
-        EM iterations before Newton takes over.
-    """
-
-    passes: Passes
-    ridge: Ridge
-    max_iter: int
-    tol: float
-    total_weight: float
-    warm_up: int = WARM_UP
-
-    def run(
-        self,
-        start: MoE,
-        report: Callable[[str], Report | None],
-        clock: Clock | None = None,
-        known: Floats | None = None,
-    ) -> Run:
-        """Return the iterations from a start, near which the information is about `known`."""
-        clock = clock or Clock()
-        options: dict[str, Any] = {"ridge": self.ridge, "tol": self.tol}
-        n_iter = min(self.warm_up, self.max_iter)
-        run, left, model = None, self.max_iter, start
-        if known is None:
-            run = run_em(self.passes, start, max_iter=n_iter, report=report("em"), **options)
-            left, model = left - run.n_iter, run.model
-        clock.lap("em")
-        options["report"] = report("newton")
-        if run is None or newton_serves(model):
-            found = run_newton(self.passes, model, max_iter=left, known=known, **options)
-            run = found if run is None else run.then(found)
-        left = self.max_iter - run.n_iter
-        if not run.converged and left > 0:  # EM goes on where Newton does not serve
-            run = run.then(run_em(self.passes, run.model, max_iter=left, **options))
-        clock.lap("newton")
-        return run
-
-
-@dataclass(frozen=True)
-class Candidate:
+class Maximum:
     """A maximum, and the independent searches that ended in it.
 
     Attributes
@@ -180,11 +106,11 @@ def searched(
             report(n_searches, height * rows.total_weight / stage.rows.total_weight)
 
     # 1) searches on few rows: do they agree on a model that needs all its experts?
-    found: list[Candidate] = []
+    found: list[Maximum] = []
     settled = False
     for i, stream in enumerate(streams if few.whole else streams[:2]):
         run = ground.begun(i, len(streams), few, stream)
-        found = _distinct(few, [*found, Candidate(run, frozenset([i]))])
+        found = _distinct(few, [*found, Maximum(run, frozenset([i]))])
         say(i + 1, few, found[0].height)
         settled = i > 0 and len(found) == 1 and least_loss(few, run.model) > _ESSENTIAL
         if settled:
@@ -200,7 +126,7 @@ def searched(
         found = []
         for i, stream in enumerate(streams):
             own = ground.stage(plan.few, stream)
-            start = Candidate(ground.begun(i, len(streams), own, stream), frozenset([i]))
+            start = Maximum(ground.begun(i, len(streams), own, stream), frozenset([i]))
             stage = ground.stage(size, stream)
             mine = _improved(stage, _on(stage, [start]), stream, plan.moves // plan.n_init)
             earlier = _on(stage, [end for end in found if end.found_by])
@@ -293,7 +219,7 @@ def _more(stage: Stage, model: MoE, n_experts: int, rng: np.random.Generator) ->
     return run
 
 
-def _on(stage: Stage, found: list[Candidate]) -> list[Candidate]:
+def _on(stage: Stage, found: list[Maximum]) -> list[Maximum]:
     """Return candidates led to their maxima on a stage; those left far behind stop early."""
     runs = [stage.at_maximum(candidate.run.model, most=_LOOK) for candidate in found]
     best = max((run.trace[-1] for run in runs), default=-np.inf)
@@ -303,33 +229,33 @@ def _on(stage: Stage, found: list[Candidate]) -> list[Candidate]:
 
 
 def _improved(
-    stage: Stage, found: list[Candidate], rng: np.random.Generator, most: int
-) -> list[Candidate]:
+    stage: Stage, found: list[Maximum], rng: np.random.Generator, most: int
+) -> list[Maximum]:
     """Return what moves make of each candidate, and the other maxima that were seen."""
-    ends: list[Candidate] = []
+    ends: list[Maximum] = []
     for i, candidate in enumerate(found):
         known = [end.run for end in ends if end.found_by]
         runs, tried = improved(stage, candidate.run, rng, most // (len(found) - i), known)
         most -= tried
         ends.append(replace(candidate, run=runs[0]))
-        ends += map(Candidate, runs[1:])
+        ends += map(Maximum, runs[1:])
     return _distinct(stage, ends)
 
 
-def _shaken(stage: Stage, found: list[Candidate], rng: np.random.Generator) -> list[Candidate]:
+def _shaken(stage: Stage, found: list[Maximum], rng: np.random.Generator) -> list[Maximum]:
     """Return what shaking makes of the best candidate, and the others."""
     best = found[0]
     run = shaken(stage, best.run, rng, _PATIENCE)
     if run is best.run:
         return found
     one = frozenset(sorted(best.found_by)[:1])  # others were not seen to go on to there
-    return _distinct(stage, [Candidate(run, one), *found])
+    return _distinct(stage, [Maximum(run, one), *found])
 
 
-def _distinct(stage: Stage, found: list[Candidate]) -> list[Candidate]:
+def _distinct(stage: Stage, found: list[Maximum]) -> list[Maximum]:
     """Return the different maxima among candidates, the most likely first."""
     order = sorted(found, key=lambda c: (stage.value(c.run), c.height), reverse=True)
-    kept: list[Candidate] = []
+    kept: list[Maximum] = []
     for candidate in order:
         if kept and stage.same(kept[-1].run, candidate.run):
             kept[-1] = replace(kept[-1], found_by=kept[-1].found_by | candidate.found_by)
@@ -338,7 +264,7 @@ def _distinct(stage: Stage, found: list[Candidate]) -> list[Candidate]:
     return kept
 
 
-def _contenders(stage: Stage, found: list[Candidate]) -> list[Candidate]:
+def _contenders(stage: Stage, found: list[Maximum]) -> list[Maximum]:
     """Return the best candidate and those that more rows might prefer, by a paired comparison."""
     best = found[0]
     here = stage.log_density(best.run.model)

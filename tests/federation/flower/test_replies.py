@@ -25,12 +25,14 @@ from otmoe.documents.reply import RefineReply
 from otmoe.documents.request import RefineRequest
 from otmoe.documents.state import RefineState
 from otmoe.federation.flower import app as flower
-from otmoe.federation.requests import Offer, Request, message_for
+from otmoe.federation.offers import Offer
+from otmoe.federation.policy.rules import Policy
+from otmoe.federation.requests import Request, message_for
 from otmoe.federation.rounds import begin, request_of, step
 from otmoe.inference.between import between_sites
 from otmoe.likelihood.fit import em
 from otmoe.likelihood.rows import Scaling
-from otmoe.text.sentences import Error, Finding
+from otmoe.text.sentences import Finding
 from otmoe.workers.gather import Failure, TasksFailed
 
 if "PYTEST_XDIST_WORKER" in os.environ:
@@ -38,6 +40,11 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 flwr = pytest.importorskip("flwr.app", reason="Flower is not installed")
 
 SPEC = FeatureSpec.of_names(["age", "dose"])
+
+
+def told(code, about=""):
+    """Return what a server is told about an error at a site."""
+    return str(Finding.NODE_TOLD(code=code, about=about))
 
 
 class Grid:
@@ -81,7 +88,10 @@ def spoilt(old, new):
 def site(folder, name, **config):
     """Return what a node with the real ClientApp does."""
     app = flower.client_app()
-    config = {"site": name, "data": str(folder / f"{name}.parquet")} | config
+    rules = folder / "off.json"
+    rules.write_text(Policy.off().model_dump_json())
+    files = {"data": str(folder / f"{name}.parquet"), "policy": str(rules)}
+    config = {"site": name} | files | config
     known = {"node_config": config, "state": flwr.RecordDict(), "run_config": {}}
     context = flwr.Context(run_id=1, node_id=1, **known)
     return lambda query: app(query, context)
@@ -96,6 +106,7 @@ def folder(tmp_path_factory):
     frame[500:].to_parquet(folder / "nantes.parquet")
     frame[["age", "dose"]][::3].to_parquet(folder / "support.parquet")
     SPEC.save(folder / "features.json")
+    folder.joinpath("off.json").write_text(Policy.off().model_dump_json())
     return folder
 
 
@@ -106,7 +117,8 @@ def asked():
 
 @pytest.fixture(scope="module")
 def lyon(folder, asked):
-    return message_for(asked, Offer(site="lyon", data=str(folder / "lyon.parquet"))).to_json()
+    files = {"data": str(folder / "lyon.parquet"), "policy": str(folder / "off.json")}
+    return message_for(asked, Offer(site="lyon", **files)).to_json()
 
 
 @pytest.fixture
@@ -296,8 +308,7 @@ def reply_of(folder, asked, **config):
 def test_the_server_learns_why_a_fit_failed(folder, asked):
     _, failures = reply_of(folder, asked, data="nowhere.parquet")
     assert failures[0].cause.code == "node_error"
-    path = os.path.abspath("nowhere.parquet")
-    assert failures[0].cause.text == Error.NOT_THERE.value.format(path=path)
+    assert failures[0].cause.text == str(Finding.NODE_TOLD(code="not_there", about=""))
 
 
 def test_unless_the_site_does_not_want_to_say(folder, asked):
@@ -308,7 +319,7 @@ def test_unless_the_site_does_not_want_to_say(folder, asked):
 def test_a_query_without_a_request_is_answered_by_a_sentence(folder):
     query = flwr.Message(flwr.RecordDict({}), 1, flwr.MessageType.QUERY)
     reply = site(folder, "lyon")(query)
-    assert reply.content["otmoe"]["error"] == "KeyError: 'otmoe'"
+    assert reply.content["otmoe"]["error"] == str(Finding.NODE_TOLD(code="KeyError", about=""))
 
 
 def test_support_is_drawn_from_what_the_server_has(folder, config):
@@ -397,7 +408,7 @@ def test_the_sandwich_of_nodes_is_that_of_pooled_rows(folder, config, tmp_path, 
     assert "scatter_missing" in [warning.code for warning in result.warnings]
     with refused("fits_failed") as caught:
         served("few", lyon=both, nantes={"groups": "ward"})
-    assert "ward" in str(caught.value)
+    assert "no_column" in str(caught.value) and "ward" not in str(caught.value)
 
 
 def test_the_server_learns_how_nodes_differ_as_by_files(folder, config, tmp_path, caplog):
@@ -444,7 +455,8 @@ def test_nodes_fit_again_from_the_merged_model(folder, config, tmp_path, asked):
     start = ModelFile.load(out / "first.json")
     for message in result.messages:
         assert message.status.code == "started"
-        offer = Offer(site=message.site, data=str(folder / f"{message.site}.parquet"), refine=True)
+        data, rules = folder / f"{message.site}.parquet", folder / "off.json"
+        offer = Offer(site=message.site, data=str(data), policy=str(rules), refine=True)
         assert message_for(asked, offer, start).to_json() == message.to_json()
         refused("no_refining_here").by(
             message_for, asked, offer.model_copy(update={"refine": False}), start
@@ -457,7 +469,7 @@ def test_nodes_fit_again_from_the_merged_model(folder, config, tmp_path, asked):
 
 def test_a_site_that_has_not_agreed_answers_no_refine_round(folder, config, tmp_path):
     grid = refining(folder, nodes={2: site(folder, "nantes")})
-    with refused("fits_failed", failures=f"node 2: {Error.NO_REFINING_HERE.value}"):
+    with refused("fits_failed", failures=f"node 2: {told('no_refining_here')}"):
         flower.serve(grid, config | {"refine": 1})
     out = tmp_path / "out"
     assert out.joinpath("merged.json").exists() and not out.joinpath("model.json").exists()
@@ -473,7 +485,7 @@ def test_too_few_rows_are_not_summed_up(folder, config):
     honest = site(folder, "nantes", refine=True)
     strict = site(folder, "nantes", refine=True, **{"rows-per-parameter": 40})
     grid = refining(folder, nodes={2: honest_first(honest, strict)})
-    why = Error.FEW_ROWS_PER_PARAMETER.value.format(rows=400, parameters=11, wanted=40)
+    why = told("few_rows_per_parameter")
     refused("fits_failed", failures=f"node 2: {why}").by(flower.serve, grid, config | {"refine": 1})
 
 

@@ -9,7 +9,7 @@ from typing import Literal, cast
 
 import click
 
-from otmoe.cli import options
+from otmoe.cli import options, policy
 from otmoe.cli.common import Command, check_output, option, output, say, usage, warn
 from otmoe.cli.inspect import (
     MASKED,
@@ -94,6 +94,8 @@ of the roster with that of other sites, by telephone say, before you send the re
     help="Mask it also for other sites than in rounds before. The difference of the two sums tells "
     "about sites that are in one of them alone.",
 )
+@policy.options
+@policy.ledger
 @output("Reply to write, JSON.")
 def answer(
     request: Path,
@@ -108,6 +110,10 @@ def answer(
     sandwich: bool,
     key: Path | None,
     new_roster: bool,
+    policy_file: str | None,
+    override: tuple[str, ...],
+    reason: str | None,
+    ledger: Path | None,
     output: Path,
     force: bool,
     as_json: bool,
@@ -116,7 +122,7 @@ def answer(
     """Answer a REQUEST from the rows of one site.
 
     All of DATA is one site, read into memory. The reply holds sums over its rows: log-likelihood,
-    score and information. No row leaves.
+    score and information, rounded; it is written only if the site's policy lets it leave.
     """
     check_output(output, force)
     if message is not None:
@@ -131,17 +137,21 @@ def answer(
 
     from otmoe import shards_from
     from otmoe.data.shards import ROWS_PER_PARAMETER, joined, rows_dropped
+    from otmoe.data.shards.files import find
     from otmoe.data.shards.memory import checked
     from otmoe.documents.request import RefineRequest
     from otmoe.evaluation.prediction import spec_of
     from otmoe.federation.keys import Key
-    from otmoe.federation.rounds import reply_from
+    from otmoe.federation.policy.border import Border, release_reply
     from otmoe.federation.secure import check_roster, masked, unmasked
 
     begun = perf_counter()
+    rules, source = policy.in_force(policy_file)
+    border = Border(rules, ledger, policy.set_aside(override, reason))
     asked = RefineRequest.load(request)
     own = None if key is None else Key.load(key)
     roster = None if own is None else check_roster(asked, own, checked(site), new_roster)
+    book = border.count(find(data))
     shards = shards_from(
         list(data),
         target=target,
@@ -151,7 +161,10 @@ def answer(
         sep=sep,
     )
     shard = replace(joined(shards, checked(site)), groups=groups)
-    reply, rows = reply_from(unmasked(asked) if own else asked, shard, sandwich=sandwich)
+    made = release_reply(
+        unmasked(asked) if own else asked, shard, border, sandwich=sandwich, exact=own is not None
+    )
+    reply, rows = made.reply, made.found
     sent = masked(asked, reply, own, new_roster=new_roster) if own else reply
     sent.save(output)
     parts = parts_of(sent.document())
@@ -181,6 +194,8 @@ def answer(
         "roster": None if roster is None else roster.fingerprint,
         "parts": [vars(part) for part in parts],
         "bytes": size,
+        "ledger": None if book is None else str(book),
+        **policy.verdict_report(made.verdict, source),
         "seconds": perf_counter() - begun,
     }
     say(
@@ -195,5 +210,7 @@ def answer(
             if roster is None
             else [MASKED, *roster_lines(roster)]
         ),
+        *policy.verdict_lines(made.verdict, source),
+        *policy.ledger_lines(book),
         f"written to {output}; nothing has been sent",
     )

@@ -34,8 +34,9 @@ from otmoe.federation.flower.nodes import (
     words,
 )
 from otmoe.federation.flower.rounds import refine
+from otmoe.federation.offers import Offer
+from otmoe.federation.policy.told import told
 from otmoe.federation.requests import (
-    Offer,
     Plan,
     Request,
     classes_as,
@@ -49,7 +50,7 @@ from otmoe.text.outputs import whole
 from otmoe.text.records import LONGEST_SENTENCE
 from otmoe.text.sentences import Error, Finding
 from otmoe.text.strict_json import shown
-from otmoe.workers.gather import Failure, TasksFailed, sentence
+from otmoe.workers.gather import Failure, TasksFailed
 
 _MAKER = "otmoe.federation.flower.app"
 
@@ -59,7 +60,7 @@ _MAKER = "otmoe.federation.flower.app"
 def client_app() -> Any:
     """Return the ClientApp of a site: it replies with the site's message, or to a refine request.
 
-    The node config of the SuperNode has the fields of :class:`otmoe.federation.requests.Offer`:
+    The node config of the SuperNode has the fields of :class:`otmoe.federation.offers.Offer`:
     the site's name, where its rows are, and what may leave.
 
     Returns
@@ -76,21 +77,22 @@ def client_app() -> Any:
 
     @app.query()
     def reply(message: Any, context: Any) -> Any:
-        explain, record = True, dict[str, str | bytes]()
+        explain, columns, record = True, list[str](), dict[str, str | bytes]()
         try:
             offer = Offer.from_config(context.node_config, "node config")
             explain = offer.explain
             asked = message.content[RECORD]
             request = Request.from_json(asked["request"])
+            columns = [request.target, *request.spec.names]
             if "refine" in asked:
                 found = reply_for(request, RefineRequest.from_json(asked["refine"]), offer)
                 record["reply"] = found.to_json().encode()
             else:
                 start = ModelFile.from_json(asked["start"]) if "start" in asked else None
                 record["message"] = message_for(request, offer, start).to_json().encode()
-        except Exception as error:  # the server should get a sentence, not the repr of an exception
+        except Exception as error:  # a sentence may quote a value: it stays in the site's log
             log.exception("otmoe: the query failed")
-            record["error"] = sentence(error) if explain else str(Finding.NODE_SILENT())
+            record["error"] = told(error, columns, explain=explain)
         content = flwr.RecordDict({RECORD: flwr.ConfigRecord(record)})
         return flwr.Message(content, reply_to=message)
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Annotated, Literal, Self
 
 from pydantic import Field
 
-from otmoe.text.records import List, Name, Record, Whole
+from otmoe.text.errors import InvalidInput
+from otmoe.text.records import List, Name, Record, Whole, typed
+from otmoe.text.sentences import Error
+from otmoe.text.strict_json import named, parse, read, shown
 
 Least = Annotated[Whole, Field(ge=0)]
 Share = Annotated[float, Field(ge=0)]
@@ -25,10 +29,19 @@ class Rule(StrEnum):
     LEVERAGE = "leverage"
     CERTAINTY = "certainty"
     SKETCH = "sketch"
+    SHARE = "share"
     NAMES = "names"
     COLUMNS = "columns"
     QUESTION = "question"
     LEDGER = "ledger"
+
+
+def overrides_of(reasons: Mapping[str, str]) -> dict[Rule, str]:
+    """Return rules that are set aside by their names, and why."""
+    for name in reasons:
+        if name not in set(Rule):
+            raise InvalidInput(Error.RULE_UNKNOWN, at="overrides", value=shown(name))
+    return {Rule(name): why for name, why in reasons.items()}
 
 
 class Policy(Record):
@@ -47,11 +60,14 @@ class Policy(Record):
     leverage : float, optional
         Largest share that one row has in its own fitted value.
     certainty : float, optional
-        Largest share of y that the model knows: R2, or the deviance explained.
+        Largest share of y that the model knows: of its standard deviation, or of its deviance.
     component_rows : int, optional
         Least number of rows behind a component of a sketch.
+    share : int, optional
+        Largest number of rows of x that leave as they are.
     digits : float, optional
-        What is sent is rounded to this fraction of its standard error.
+        What is sent is rounded to this fraction of its standard error, or to what one row could
+        change where that is more.
     names : bool
         Whether constant features and rare levels that are not in the coordinator's file may be
         named.
@@ -72,6 +88,7 @@ class Policy(Record):
     leverage: Share | None = 0.9
     certainty: Share | None = 0.99
     component_rows: Least | None = 10
+    share: Least | None = 0
     digits: Share | None = 0.01
     names: bool = False
     allow: List[Name] = []
@@ -83,9 +100,20 @@ class Policy(Record):
 
     @classmethod
     def off(cls) -> Self:
-        """Return the policy that refuses nothing, for rows that are nobody's."""
+        """Return the policy that refuses nothing and rounds nothing, for rows that are nobody's."""
         numbers = {k for k, f in cls.model_fields.items() if isinstance(f.default, int | float)}
         return cls.model_validate({**dict.fromkeys(numbers), "names": True})
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read a policy from a JSON file; a field that is not there has its default.
+
+        Parameters
+        ----------
+        path : str or path
+        """
+        source = named(path)
+        return typed(cls, parse(read(path), source), source)
 
 
 @dataclass(frozen=True)
@@ -118,11 +146,14 @@ class Verdict:
     measures : tuple of Measure
         One per rule that is on: the worst of its kind.
     overrides : dict
-        Rules that the site has set aside for this once, and why.
+        Broken rules that the site has set aside for this once, and why.
+    people : bool
+        Whether people were counted in place of rows.
     """
 
     measures: tuple[Measure, ...]
-    overrides: dict[Rule, str]
+    overrides: dict[Rule, str] = field(default_factory=dict)
+    people: bool = False
 
     @property
     def refused(self) -> Sequence[Measure]:

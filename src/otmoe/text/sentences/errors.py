@@ -634,6 +634,21 @@ class Error(Sentence):
         "it has {rows} rows for {parameters} parameters, fewer than the {wanted} rows per "
         "parameter it asks for; use fewer experts."
     )
+    ROWS_FOR_POLICY = (
+        "the site's policy has to see the rows of the fit: give to_message their X and y, or "
+        "policy=Policy.off() if they are nobody's."
+    )
+    LEDGER_SPOILT = (
+        "is not as a ledger was written; put it aside, and answer nothing that was answered before."
+    )
+    LEDGER_UNWRITABLE = (
+        "cannot write the ledger {path}: {reason}; name a file that can be written, by --ledger or "
+        "`ledger` in the node config."
+    )
+    STATEMENT_NAME = "the statement {path} has to end in .html (to be signed) or .json."
+    OTHER_STATEMENT = "it is no statement about this message; write one with `otmoe fit`."
+    RULE_UNKNOWN = "is {value}, which is no rule of a policy; docs/policy.md has them all."
+    POLICY_REFUSES = "the site's policy says do not send: {reasons}"
     FEW_GROUPS_TO_SEND = (
         "it has {groups} groups of rows, and the scatter of fewer than {least} shows too much of "
         "single ones; answer without it."
@@ -883,6 +898,7 @@ class Error(Sentence):
     NO_ROUNDS = "there were no refine rounds: leave refine out, or refine first."
 
     # -- the shell
+    SHELL_OVERRIDE = "--override and --reason belong together: say which rule, and why."
     SHELL_NO_SUPPORT = (
         "there is nothing to compare the models at: give rows of covariates by --support, or ask "
         "the sites to fit with --sketch."

@@ -89,3 +89,68 @@ class Finding(Sentence):
         "coefficients or a gate of."
     )
     FIT_UNKNOWN = "how the model was fitted is not known."
+
+    # -- what a site's policy says against a message
+    POLICY_ROWS = (
+        "rule rows: it rests on {figure:g} {what}, and the policy asks for at least {limit:g}; "
+        "wait for more, or join another site."
+    )
+    POLICY_UNSEEN = (
+        "the rules {rules} are about the rows, which a message does not show: the statement that "
+        "`otmoe fit --statement` writes has their figures."
+    )
+    POLICY_PARAMETERS = (
+        "rule parameters: {where} are {figure:.2f} parameters for each of the {what}, and the "
+        "policy allows at most {limit:g}; use fewer experts or fewer features."
+    )
+    POLICY_PARAMETERS_WARN = (
+        "rule parameters: {where} are {figure:.2f} parameters for each of the {what}, more than "
+        "{limit:g}; consider fewer experts or fewer features."
+    )
+    POLICY_EXPERT_ROWS = (
+        "rule expert_rows: {where} rests on {figure:.1f} {what}, and the policy asks for at least "
+        "{limit:g}; use fewer experts or fewer features."
+    )
+    POLICY_CELLS = (
+        "rule cells: {figure:.2g} {what} are behind {where}, and the policy asks for none or at "
+        "least {limit:g}; merge this level with another, or use fewer experts."
+    )
+    POLICY_LEVERAGE = (
+        "rule leverage: one of the {what} has a share of {figure:.3f} in what {where} says about "
+        "it, and the policy allows at most {limit:g}; leave out the feature that it alone has, or "
+        "merge rare levels and cut off extreme values."
+    )
+    POLICY_CERTAINTY = (
+        "rule certainty: the model knows {figure:.4f} of y where x is known, and the policy allows "
+        "at most {limit:g}; use fewer experts or fewer features."
+    )
+    POLICY_SKETCH = (
+        "rule sketch: the smallest component of the sketch rests on {figure:.1f} rows, and the "
+        "policy asks for at least {limit:g}; send no sketch, or one of fewer components."
+    )
+    POLICY_SHARE = (
+        "rule share: {figure:g} rows of x would leave as they are, and the policy allows "
+        "{limit:g}; send a sketch in their place."
+    )
+    POLICY_NAMES = (
+        "rule names: the message would name {where}, which {figure:g} rows have, and the policy "
+        "asks for at least {limit:g} unless the coordinator's file of features has it; use that "
+        "file, or merge the level with another."
+    )
+    POLICY_COLUMNS = "rule columns: the policy does not allow {where} to be used; leave it out."
+
+    # -- what it says against a question, and what the server is told
+    POLICY_QUESTION = (
+        "rule question: {where} would be {figure:.3g}, and at most {limit:.3g} is allowed; ask the "
+        "coordinator for a model like the one that was agreed on."
+    )
+    POLICY_LEDGER = (
+        "rule ledger: it would be number {figure:g} of the {where}, and the policy allows "
+        "{limit:g}; find out why so many are asked for."
+    )
+    POLICY_LEDGER_ROWS = (
+        "rule ledger: the rows differ from those of an earlier answer by {figure:g}, and two "
+        "answers about rows that differ by fewer than {limit:g} show these rows; use the same rows "
+        "as before, wait for more, or write over a message that was not sent (--force)."
+    )
+    NODE_TOLD = "{code}{about}; the log of the site says more."

@@ -1,0 +1,113 @@
+"""The site's policy in the shell: which one is in force, what it says, what is set aside."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import isnan
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from otmoe.cli import known
+from otmoe.cli.common import Decorator, option, several, usage
+from otmoe.cli.tables import table_of
+from otmoe.text.sentences import Error
+
+if TYPE_CHECKING:
+    from otmoe.federation.policy.rules import Policy, Rule, Verdict
+
+
+POLICY_FILE = "policy.json"
+"""Read in the working folder where no other file is given."""
+
+options: Decorator = several(
+    option(
+        "--policy",
+        "policy_file",
+        metavar="FILE",
+        envvar="OTMOE_POLICY",
+        section="Policy",
+        help=f"What may leave this site; by default {POLICY_FILE} in this folder, if it is there, "
+        "or what is built in.",
+    ),
+    option(
+        "--override",
+        "override",
+        type=click.Choice(known.RULES),
+        multiple=True,
+        section="Policy",
+        help="Set a rule aside for this once; needs --reason, and the file says so.",
+    ),
+    option(
+        "--reason",
+        metavar="WORDS",
+        section="Policy",
+        help="Why; whoever gets the file reads it.",
+    ),
+)
+
+ledger = option(
+    "--ledger",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    section="Policy",
+    help=f"Where the site keeps what it has answered; by default {known.LEDGER} beside the data. "
+    "It never leaves the site.",
+)
+
+
+def ledger_lines(path: Path | None) -> list[str]:
+    """Return where the ledger is, for people."""
+    return [] if path is None else [f"noted in the ledger {path}, which stays here"]
+
+
+def in_force(path: str | None) -> tuple[Policy, str]:
+    """Return the policy in force, and where it is from."""
+    from otmoe.federation.policy.rules import Policy
+
+    if path is None and Path(POLICY_FILE).is_file():
+        path = POLICY_FILE
+    return (Policy(), "built in") if path is None else (Policy.load(path), path)
+
+
+def set_aside(rules: Sequence[str], reason: str | None) -> dict[Rule, str]:
+    """Return the rules that are set aside, and why."""
+    if bool(rules) != bool(reason and reason.strip()):
+        raise usage(Error.SHELL_OVERRIDE)
+
+    from otmoe.federation.policy.rules import Rule
+
+    return {Rule(rule): str(reason) for rule in rules}
+
+
+def verdict_report(verdict: Verdict, source: str) -> dict[str, Any]:
+    """Return a verdict for programs."""
+    return {
+        "verdict": verdict.word,
+        "policy": source,
+        "counted": "people" if verdict.people else "rows",
+        "measures": [vars(m) | {"rule": str(m.rule)} for m in verdict.measures],
+        "overrides": {str(rule): why for rule, why in verdict.overrides.items()},
+    }
+
+
+def verdict_lines(verdict: Verdict, source: str) -> list[Any]:
+    """Return a verdict for people: the figures, the word, a sentence for what does not pass."""
+    from otmoe.federation.policy.statement import VERDICTS, asked_of, limit_of, outcome_of, shown
+    from otmoe.federation.policy.verdict import said
+
+    rows = (
+        [asked_of(m, verdict), shown(m.figure), limit_of(m), outcome_of(m, verdict)]
+        for m in verdict.measures
+    )
+    lines: list[Any] = [
+        table_of(["question", "found", "allowed", "outcome"], rows, {"question"}),
+        f"Verdict: {verdict.word.upper()} (policy: {source}). {VERDICTS[verdict.word]}",
+    ]
+    for m in verdict.measures:
+        if m.outcome != "pass" and not isnan(m.figure):
+            lines.append(str(said(m, verdict.people)))
+        if m.rule in verdict.overrides:
+            lines.append(f"Rule {m.rule} was set aside: {verdict.overrides[m.rule]}")
+    return lines

@@ -1,0 +1,77 @@
+"""What a site brings, and what may leave it, whatever a server asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from otmoe.data.shards import ROWS_PER_PARAMETER
+from otmoe.federation.policy.border import Border
+from otmoe.federation.policy.rules import Policy
+from otmoe.text.records import Name, Record, Site, Whole, typed
+
+Count = Annotated[Whole, Field(ge=0)]
+
+
+class Offer(Record):
+    """What a site brings, and what may leave it, whatever the server asks for.
+
+    Attributes
+    ----------
+    site : str
+        Its name.
+    data : str
+        Its rows: a file, a folder or a pattern.
+    sketch, grams : bool
+        Whether these parts may leave.
+    share : int
+        How many rows of x may leave.
+    refine : bool
+        Whether the site answers rounds: sums over its rows, again and again, or a second message.
+    sandwich : bool
+        Whether the scatter of the rows' scores may be in these answers.
+    groups : str, optional
+        Column with the label of the group of each row: the scatter of the groups' scores may be.
+    secure : str, optional
+        File of the private key, made if there is none: rounds are answered for secure sums alone.
+    new_roster : bool
+        Whether it answers for another roster than before, too: the difference tells of one site.
+    rows_per_parameter : int
+        Fewer than these, and nothing leaves: the parameters would tell too much about y.
+    explain : bool
+        Whether the server is told the code of an error and the columns it is about; no value is.
+    policy : str, optional
+        File with the site's policy; without it the defaults hold.
+    ledger : str, optional
+        File in which the site keeps what it has answered, by default beside the data.
+    """
+
+    site: Site
+    data: str
+    sketch: bool = False
+    grams: bool = False
+    share: Count = 0
+    refine: bool = False
+    sandwich: bool = False
+    groups: Name | None = None
+    secure: Name | None = None
+    new_roster: bool = False
+    rows_per_parameter: Count = ROWS_PER_PARAMETER
+    explain: bool = True
+    policy: str | None = None
+    ledger: str | None = None
+
+    @property
+    def border(self) -> Border:
+        """What may leave."""
+        policy = Policy() if self.policy is None else Policy.load(self.policy)
+        return Border(policy, None if self.ledger is None else Path(self.ledger))
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any], source: str) -> Offer:
+        """Read what is ours of a configuration; a hyphen may stand for an underscore."""
+        given = {key.replace("-", "_"): value for key, value in config.items()}
+        return typed(cls, {k: v for k, v in given.items() if k in cls.model_fields}, source)
