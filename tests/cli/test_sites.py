@@ -205,7 +205,7 @@ def test_no_value_of_the_data_is_in_a_message(sent):
 
 
 def test_a_fit_that_did_not_converge_is_a_warning(sent, monkeypatch):
-    from otmoe.cli import fit
+    from otmoe.distributed import task as fit
 
     real = fit.fit_rows
 
@@ -227,11 +227,12 @@ def test_dropped_rows_are_counted(whole):
     fails("fit", *args, code="column_missing", columns="1 of column 'x1'", rows=900)
     result = fine("fit", *args, "--missing", "drop")
     assert json.loads(result.stdout)["dropped"] == 1
-    assert f"warning: {Warn.ROWS_DROPPED(rows=1)}" in result.stderr
+    said = Warn.ROWS_DROPPED(rows=1, total=900, columns=" (x1 in 1)")
+    assert f"warning: {said}" in result.stderr
 
 
 def test_more_starts_are_passed_on(sent, monkeypatch):
-    from otmoe.cli import fit
+    from otmoe.distributed import task as fit
 
     seen = []
     monkeypatch.setattr(fit, "fit_rows", lambda task: seen.append(task) or 1 / 0)

@@ -20,7 +20,17 @@ from refusals import refused
 from otmoe.text.errors import ShardError
 from otmoe.text.notices import Notice
 from otmoe.text.sentences import Error, Finding
-from otmoe.workers.gather import HERE, NEXT, Event, Failure, Next, TasksFailed, Workers, gather
+from otmoe.workers.gather import (
+    HERE,
+    NEXT,
+    Event,
+    Failure,
+    Next,
+    TasksFailed,
+    Workers,
+    gather,
+    kept,
+)
 from otmoe.workers.pools import local_workers
 
 STALL = 1.0  # seconds without an end after which tasks are given up, by workers that have started
@@ -406,3 +416,58 @@ def test_ctrl_c_ends_the_run_and_leaves_no_process(tmp_path, pool, all_of_them):
         if child.poll() is None or in_group(child.pid):
             os.killpg(child.pid, signal.SIGKILL)
             child.wait()
+
+
+# -- one pool for several rounds of tasks --------------------------------------------------------
+
+
+def place(_):
+    return os.getpid()
+
+
+def test_a_kept_pool_serves_all_rounds_and_is_ended():
+    made = []
+
+    def make():
+        made.append(ThreadPoolExecutor(2))
+        return made[-1]
+
+    with kept(Workers(make)) as workers:
+        assert made == []  # until there is something to do
+        for _ in range(3):
+            assert gather(squares(), range(N), NAMES, workers)[0] == all_but()
+        assert len(made) == 1
+        with kept(workers) as same:  # inside a run that keeps one already
+            assert same is workers
+        assert gather(squares(), range(N), NAMES, workers)[0] == all_but()
+    with pytest.raises(RuntimeError, match="shutdown"):
+        made[0].submit(place, 0)
+
+
+def test_processes_of_a_kept_pool_stay_and_are_gone_afterwards():
+    with kept(Workers(local_workers(1))) as workers:
+        places = {gather(place, [0], ["one"], workers)[0][0] for _ in range(3)}
+        assert len(places) == 1
+    until(lambda: not Path(f"/proc/{min(places)}").exists(), "the worker is still there")
+
+
+def test_a_kept_pool_that_breaks_is_replaced(tmp_path):
+    with kept(PROCESSES) as workers:
+        found, failures = gather(deadly(tmp_path, 1), range(N), NAMES, workers)
+        assert found == all_but() and not failures
+        assert gather(squares(), range(N), NAMES, workers)[0] == all_but()
+
+
+def test_an_error_ends_a_kept_pool():
+    with pytest.raises(ZeroDivisionError), kept(Workers(local_workers(1))) as workers:
+        found = gather(place, [0], ["one"], workers)[0][0]
+        raise ZeroDivisionError
+    until(lambda: not Path(f"/proc/{found}").exists(), "the worker is still there")
+
+
+def test_an_executor_of_the_users_is_left_alone():
+    with ThreadPoolExecutor(1) as pool:
+        for executor in (pool, None):
+            with kept(Workers(executor)) as workers:
+                assert workers.executor is executor
+        assert pool.submit(place, 0).result() == os.getpid()

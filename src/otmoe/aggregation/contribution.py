@@ -122,14 +122,23 @@ class Communication:
         Numbers in all messages: free parameters, n, log-likelihood, and what else was sent:
         Grams, sketches, rows of x.
     bytes : int
-        Size of all messages as JSON.
+        All that travelled: messages, support rows, refine rounds.
     support_rows : int
         Covariate rows at the server.
+    message_bytes : int
+        Size of all messages as JSON.
+    support_bytes : int
+        Covariate rows that shards brought back beside their messages, eight bytes a number.
+    refine_bytes : int
+        Refine rounds, there and back, eight bytes a number.
     """
 
     floats: int
     bytes: int
     support_rows: int
+    message_bytes: int = 0
+    support_bytes: int = 0
+    refine_bytes: int = 0
 
 
 @dataclass(frozen=True)

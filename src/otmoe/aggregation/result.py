@@ -28,6 +28,7 @@ from otmoe.text.notices import Notice
 from otmoe.text.records import LONGEST_NAME
 from otmoe.text.sentences import Status
 
+_BYTES = 8  # of a number that travels between processes
 _DESCRIBED = 5_000  # support points that say where all of them lie
 _SHOWN = 20  # sites in the table of a notebook
 
@@ -66,6 +67,8 @@ class Aggregation:
         The refine rounds, if there were any.
     candidates : tuple of Candidate
         What the method was chosen from, the best first; empty where it was given.
+    brought : int
+        Rows of covariates that shards brought back beside their messages.
     """
 
     model: MoE
@@ -83,6 +86,7 @@ class Aggregation:
     support: Array | None = field(default=None, repr=False)
     refinement: Refinement | None = field(default=None, repr=False)
     candidates: tuple[Candidate, ...] = field(default=(), repr=False)
+    brought: int = field(default=0, repr=False)
 
     def refined(self, state: Refinement, rounds: int | str) -> Aggregation:
         """Return the aggregate with the model to which refine rounds have led.
@@ -177,11 +181,21 @@ class Aggregation:
 
     @cached_property
     def communication(self) -> Communication:
-        """What was sent: floats, bytes of JSON, support rows."""
+        """What was sent: floats, bytes, support rows."""
+        messages = sum(sum(message.sizes.values()) for message in self.messages)
+        support = _BYTES * self.brought * self.model.n_features
+        refine = 0
+        if self.refinement is not None:
+            P = self.model.n_parameters
+            each = P + 1 + P + P * (P + 1) // 2  # the model there; value, score, information back
+            refine = _BYTES * self.refinement.rounds * len(self.sites) * each
         return Communication(
             floats=sum(_floats(message) for message in self.messages),
-            bytes=sum(sum(message.sizes.values()) for message in self.messages),
+            bytes=messages + support + refine,
             support_rows=self.n_support,
+            message_bytes=messages,
+            support_bytes=support,
+            refine_bytes=refine,
         )
 
     def _repr_html_(self) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import click
 
-from otmoe import __version__
 from otmoe.cli import (
     aggregate,
     evaluate,
@@ -19,6 +18,7 @@ from otmoe.cli import (
     select,
     simulate,
     summary,
+    survey,
 )
 from otmoe.cli.common import Commands
 
@@ -44,7 +44,7 @@ Sites that may not pool their rows:
 Exit codes: 0 all went well, 1 the work failed, 2 the command line is wrong, 130 interrupted.
 OTMOE_DEBUG=1 shows where an error came from.""",
 )
-@click.version_option(__version__, prog_name="otmoe", message="%(prog)s %(version)s")
+@click.version_option(package_name="otmoe", prog_name="otmoe", message="%(prog)s %(version)s")
 def main() -> None:
     """Mixtures of experts, fitted where the rows are and merged into one model.
 
@@ -55,6 +55,7 @@ def main() -> None:
 
 for _command in (
     simulate.simulate,
+    survey.survey,
     features.features,
     run.run,
     select.select,

@@ -7,17 +7,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
-import numpy as np
-from rich.table import Table
 
 import otmoe
-from otmoe import LocalModel
-from otmoe.aggregation import Aggregation, Contribution
-from otmoe.aggregation.problem import check_messages
-from otmoe.arrays.numerics import Floats
 from otmoe.cli import options
 from otmoe.cli.closing import closing
 from otmoe.cli.common import (
@@ -34,11 +28,15 @@ from otmoe.cli.common import (
 from otmoe.cli.inbox import Inbox, open_inbox
 from otmoe.cli.tables import candidates_of, candidates_tables, listed, table_of
 from otmoe.cli.words import in_shell_words, told, told_by_name
-from otmoe.data.shards import draw_features
-from otmoe.documents.files import load_model_file
-from otmoe.evaluation.prediction import spec_of
-from otmoe.text.records import notice_document
 from otmoe.text.sentences import Error, Finding, Warn
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from otmoe import LocalModel
+    from otmoe.aggregation import Aggregation, Contribution
+    from otmoe.arrays.numerics import Floats
+
 
 WEIGHTS = ("rows", "equal", "covariate")
 
@@ -113,6 +111,12 @@ def aggregate(
     "inbox/*.moe.json". They have to agree on family, features and classes.
     """
     check_output(output, force)
+
+    import numpy as np
+
+    from otmoe.aggregation.problem import check_messages
+    from otmoe.documents.files import load_model_file
+
     begin = perf_counter()
     inbox = open_inbox(files, exclude, skip_bad)
     messages = check_messages(inbox.messages)
@@ -161,6 +165,9 @@ def support_of(
     seed: int,
 ) -> Floats | int:
     """Return the points at which models are compared, or how many to draw from the messages."""
+    from otmoe.data.shards import draw_features
+    from otmoe.evaluation.prediction import spec_of
+
     if data is not None:
         spec = spec_of(messages[0].model, messages[0].features)
         return draw_features(data, spec, n_support, missing=missing, random_state=seed)[0]
@@ -171,6 +178,8 @@ def support_of(
 
 def _report(result: Aggregation, inbox: Inbox) -> dict[str, Any]:
     """Return what happened, as it is printed by --json."""
+    from otmoe.text.records import notice_document
+
     return {
         "family": result.model.experts.family,
         "method": result.method,

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from otmoe import FeatureSpec
-from otmoe.cli.common import Failed, usage
+from otmoe.cli.common import Failed, few, usage
 from otmoe.cli.options import features_of
-from otmoe.data.formula import Formula
-from otmoe.data.shards import sample_rows
 from otmoe.text.sentences import Error
+
+if TYPE_CHECKING:
+    from otmoe import FeatureSpec
+    from otmoe.arrays.numerics import Floats
+    from otmoe.data.shards import FileShard
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,8 @@ class Asked:
     @property
     def gate_columns(self) -> tuple[int, ...] | None:
         """Columns of the design that the gate sees."""
+        from otmoe import FeatureSpec
+
         if self.gate is None or not isinstance(self.features, FeatureSpec):
             return None
         names = [] if self.gate == "intercept" else self.gate
@@ -46,8 +50,13 @@ def asked_of(
     spec: str | None,
     columns: list[str] | None,
     *roles: str | None,
+    sep: str | None = None,
 ) -> Asked:
     """Return what to model and by which features; `roles` are columns that are none."""
+    from otmoe import FeatureSpec
+    from otmoe.data.formula import Formula
+    from otmoe.data.shards import sample_rows
+
     if formula is None:
         if target is None:
             raise usage(Error.SHELL_NO_TARGET)
@@ -60,7 +69,7 @@ def asked_of(
     parsed = replace(parsed, target=parsed.target or target)
     if parsed.target is None:
         raise usage(Error.SHELL_NO_TARGET)
-    sample, others = sample_rows(list(data)), [name for name in roles if name is not None]
+    sample, others = sample_rows(list(data), sep=sep), [name for name in roles if name is not None]
     if spec is None:
         features = parsed.features(sample, roles=others)
     else:
@@ -72,3 +81,28 @@ def asked_of(
     if parsed.expert_features(features) is not None:
         raise usage(Error.FORMULA_GATE_ALONE)
     return Asked(parsed.target, features, parsed.gate_features(features))
+
+
+def labels_of_site(shard: FileShard, declared: list[str] | None) -> Floats:
+    """Return the classes, sorted: those that were declared, or those that occur."""
+    import numpy as np
+
+    from otmoe.distributed.task import labels_of
+
+    if declared is None:
+        seen = labels_of(shard)
+        if len(seen) < 2:
+            raise Failed(Error.SHELL_FEW_CLASSES, where=shard.name, classes=len(seen))
+        return seen
+    try:
+        labels = np.unique(np.array(declared, dtype=str if shard.labels else np.float64))
+    except ValueError:
+        raise Failed(
+            Error.SHELL_CLASSES_NUMBERS,
+            where=shard.name,
+            column=shard.target,
+            classes=few(declared),
+        ) from None
+    if len(labels) < 2:
+        raise Failed(Error.SHELL_ONE_CLASS)
+    return labels

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
-
-from rich.table import Table
+from typing import TYPE_CHECKING, Any
 
 from otmoe.cli.common import Decorator, Failed, option
 from otmoe.cli.tables import table_of
-from otmoe.documents.message import LocalModel
-from otmoe.documents.model_file import ModelFile
-from otmoe.inference.between import Between, Spread
-from otmoe.model.mixture import MoE
 from otmoe.text.sentences import Error
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from otmoe.documents.message import LocalModel
+    from otmoe.documents.model_file import ModelFile
+    from otmoe.inference.between import Between, Spread
+    from otmoe.model.mixture import MoE
+
 
 _SITES = 5  # that are shown, those that differ most
 _CHANCE = 0.05  # below this a site is said to differ
@@ -37,6 +40,8 @@ def model_for(file: ModelFile | LocalModel, path: Path, name: str | None) -> MoE
 
 def between_in(file: ModelFile | LocalModel, path: Path) -> Between:
     """Return how sites differ, as a file says it, or refuse a file that does not."""
+    from otmoe.documents.model_file import ModelFile
+
     found = file.between if isinstance(file, ModelFile) else None
     if found is None:
         raise Failed(Error.SHELL_NO_PRIOR, where=str(path))

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from otmoe import LocalModel
-from otmoe.arrays.numerics import Floats
 from otmoe.cli.common import console, few
 from otmoe.cli.tables import listed
-from otmoe.documents.aggregation import AggregationRecord
-from otmoe.documents.model_file import ModelFile
-from otmoe.evaluation.scores import EXPLAINED, LOG_LIKELIHOOD, NULL
-from otmoe.inference.matrix import WIDTH, Matrix
 from otmoe.text.sentences import Warn
+
+if TYPE_CHECKING:
+    from otmoe import LocalModel
+    from otmoe.arrays.numerics import Floats
+    from otmoe.documents.aggregation import AggregationRecord
+    from otmoe.documents.model_file import ModelFile
+    from otmoe.inference.matrix import Matrix
 
 
 def matrix_of(file: ModelFile | LocalModel) -> Matrix:
     """Return the coefficients of a file, with shares and standard errors where it has them."""
+    from otmoe.inference.matrix import Matrix
+
     how = getattr(file, "aggregation", None)
     errors = None if how is None or how.inference is None else how.inference.standard_errors
     return Matrix.of(file.model, None if how is None else _mass(how), errors)
@@ -35,6 +36,8 @@ def closing(file: ModelFile | LocalModel, path: Path) -> list[Any]:
     path : Path
         Where it is.
     """
+    from otmoe.inference.matrix import WIDTH
+
     width = max(console().width, WIDTH)
     return [
         title_of(file),
@@ -54,12 +57,16 @@ def title_of(file: ModelFile | LocalModel) -> str:
 
 def facts_of(file: ModelFile | LocalModel) -> list[tuple[str, str]]:
     """Return how good the model is, how its fit ended, and which sites stand out."""
+    from otmoe import LocalModel
+
     if isinstance(file, LocalModel):
         return list(_message_facts(file))
     return list(_model_facts(file))
 
 
 def _message_facts(message: LocalModel) -> Iterator[tuple[str, str]]:
+    from otmoe.evaluation.scores import LOG_LIKELIHOOD
+
     yield "site", f"{message.site}, {message.n_samples:,.10g} rows"
     yield LOG_LIKELIHOOD, _per_row(message.log_likelihood, message.n_samples)
     yield "fit", f"{'' if message.converged else 'NOT CONVERGED: '}{message.status}"
@@ -68,6 +75,10 @@ def _message_facts(message: LocalModel) -> Iterator[tuple[str, str]]:
 
 
 def _model_facts(file: ModelFile) -> Iterator[tuple[str, str]]:
+    import numpy as np
+
+    from otmoe.evaluation.scores import EXPLAINED, LOG_LIKELIHOOD, NULL
+
     about, how = file.about, file.aggregation
     rows = float(about["rows"]) if isinstance(about.get("rows"), int | float) else np.nan
     known = about.get(LOG_LIKELIHOOD)
@@ -116,6 +127,8 @@ def _model_facts(file: ModelFile) -> Iterator[tuple[str, str]]:
 
 def next_steps(file: ModelFile | LocalModel, path: Path) -> Iterator[str]:
     """Yield what to do with the model, in commands of the shell."""
+    from otmoe import LocalModel
+
     if isinstance(file, LocalModel):
         yield f"otmoe inspect {path} says what the message reveals; otmoe aggregate merges it"
         return
@@ -137,6 +150,8 @@ def next_steps(file: ModelFile | LocalModel, path: Path) -> Iterator[str]:
 
 def _mass(how: AggregationRecord) -> Floats | None:
     """Return the share of each expert, (K,)."""
+    import numpy as np
+
     parts = [site.weight * np.sum(site.mass, axis=0) for site in how.sites if site.mass is not None]
     return None if len(parts) < len(how.sites) else np.asarray(np.sum(parts, axis=0))
 

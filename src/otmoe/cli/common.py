@@ -11,17 +11,21 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from math import isfinite, nan
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-from rich.console import Console
 
 from otmoe.cli.words import SHELL
 from otmoe.text.errors import OtmoeError
-from otmoe.text.notices import Notice, listed
+from otmoe.text.notices import Notice, OtmoeWarning, listed
 from otmoe.text.progress import fit_progress
 from otmoe.text.sentences import Error
-from otmoe.workers.gather import Progress
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from otmoe.workers.gather import Progress
+
 
 Decorator = Callable[[Any], Any]
 
@@ -59,6 +63,12 @@ def warn(notice: Notice | str) -> None:
     click.echo(f"warning: {text}", err=True)
 
 
+def _show(message: Warning | str, *_: Any, **__: Any) -> None:
+    """Write a warning of Python's, notice by notice in the words of the shell."""
+    for notice in message.notices if isinstance(message, OtmoeWarning) else [str(message)]:
+        warn(notice)
+
+
 class Commands(click.Group):
     """Commands whose errors are one line, and whose exit codes scripts can rely on."""
 
@@ -67,7 +77,7 @@ class Commands(click.Group):
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("always", UserWarning)
-                warnings.showwarning = lambda message, *_, **__: warn(str(message))
+                warnings.showwarning = _show
                 return super().invoke(ctx)
         except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
             raise
@@ -237,6 +247,8 @@ def check_output(path: Path, force: bool) -> None:
 
 def console(*, stderr: bool = False) -> Console:
     """Return where to print; names are printed as they are, whatever brackets they hold."""
+    from rich.console import Console
+
     return Console(stderr=stderr, markup=False, highlight=False, emoji=False)
 
 

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from math import isfinite
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
-from rich.table import Table
 
 from otmoe.cli import between, options
 from otmoe.cli.common import NAMED, Command, data, option, progress, say, speech, warn
 from otmoe.cli.tables import table_of
-from otmoe.documents.files import load_model_file
-from otmoe.evaluation.files import Evaluation, evaluate_files
-from otmoe.evaluation.scores import Score
-from otmoe.text.sentences import Warn
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from otmoe.evaluation.files import Evaluation
+    from otmoe.evaluation.scores import Score
+
 
 WORDS = {
     "log_likelihood": "log-likelihood per row",
@@ -71,6 +73,10 @@ def evaluate(
     there are two, the area under the ROC curve. Beside it stands the null model: the best one of
     these rows that knows no covariate.
     """
+    from otmoe.data.shards import rows_dropped
+    from otmoe.documents.files import load_model_file
+    from otmoe.evaluation.files import evaluate_files
+
     file = load_model_file(model)
     used = between.model_for(file, model, site)
     with progress("files", quiet) as report:
@@ -85,7 +91,7 @@ def evaluate(
             progress=report,
         )
     if found.dropped:
-        warn(Warn.ROWS_DROPPED(rows=found.dropped))
+        warn(rows_dropped(found.dropped, found.total.n_rows, found.missing))
     total = found.total
     said: dict[str, Any] = {
         "command": "evaluate",

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from otmoe import FeatureSpec
-from otmoe.cli import options
+from otmoe.cli import known, options
 from otmoe.cli.common import Command, Names, check_output, data, option, output, say, usage
-from otmoe.data.formula import Formula
-from otmoe.data.shards import sample_rows
-from otmoe.data.terms import Spline
 from otmoe.text.sentences import Error
+
+if TYPE_CHECKING:
+    from otmoe import FeatureSpec
 
 
 @click.command(
@@ -41,7 +40,7 @@ Look at the file before you use it: a level that is in no sampled row is not in 
     "--columns",
     type=Names(),
     section="Columns",
-    help="The features, in order; by default all other columns.",
+    help="The features, in order; by default all but those above, which need not be named then.",
 )
 @option(
     "--center",
@@ -78,11 +77,12 @@ Look at the file before you use it: a level that is in no sampled row is not in 
 @option(
     "--max-levels",
     type=click.IntRange(min=2),
-    default=50,
+    default=known.MAX_LEVELS,
     show_default=True,
     section="Encoding",
     help="Refuse a category with more.",
 )
+@options.sep
 @output("File to write, JSON.")
 def features(
     data: tuple[str, ...],
@@ -96,6 +96,7 @@ def features(
     interactions: tuple[str, ...],
     missing: Literal["error", "indicator"],
     max_levels: int,
+    sep: str | None,
     output: Path,
     force: bool,
     as_json: bool,
@@ -106,14 +107,8 @@ def features(
     Numbers, true and false stay numbers; text becomes a category.
     """
     check_output(output, force)
-    parsed = None if formula is None else Formula.parse(formula)
-    target = target or (None if parsed is None else parsed.target)
-    if target is None:
-        raise usage(Error.SHELL_NO_TARGET)
-    sample = sample_rows(data)
     roles = [name for name in (target, weight, site_column) if name is not None]
-    how: dict[str, Any] = {"center": center, "max_levels": max_levels, "missing": missing}
-    if parsed is not None:
+    if formula is not None:
         for word, value in {
             "--columns": columns,
             "--spline": splines,
@@ -121,12 +116,34 @@ def features(
         }.items():
             if value:
                 raise usage(Error.SHELL_FORMULA_OR, option=word)
+    elif columns is not None and set(roles) & set(columns):
+        raise usage(Error.SHELL_ROLES)
+    elif columns is None and target is None:
+        raise usage(Error.SHELL_TARGET_OR_COLUMNS)
+    how: dict[str, Any] = {"center": center, "max_levels": max_levels, "missing": missing}
+
+    from otmoe import FeatureSpec
+    from otmoe.data.formula import Formula
+    from otmoe.data.shards import sample_rows
+    from otmoe.data.shards.files import find
+    from otmoe.data.shards.memory import default_columns
+    from otmoe.data.shards.partitions import partitions_of
+    from otmoe.data.tables import check_names
+
+    parsed = None if formula is None else Formula.parse(formula)
+    if parsed is not None:
+        target = target or parsed.target
+        if target is None:
+            raise usage(Error.SHELL_NO_TARGET)
+        roles = list(dict.fromkeys([target, *roles]))
+    sample = sample_rows(data, sep=sep)
+    check_names(sorted(roles), sample.column_names)
+    if parsed is not None:
         spec = replace(parsed, target=target).features(sample, roles=roles, **how)
     else:
         if columns is None:
-            columns = [name for name in sample.column_names if name not in roles]
-        elif set(roles) & set(columns):
-            raise usage(Error.SHELL_ROLES)
+            folders = partitions_of(find(data)[0])
+            columns = default_columns(sample.column_names, {*roles, *folders})
         how["splines"] = dict(map(_spline, splines))
         how["interactions"] = list(map(_interaction, interactions))
         spec = FeatureSpec.from_sample(sample, columns, **how)
@@ -153,6 +170,8 @@ def features(
 
 def term_lines(spec: FeatureSpec) -> list[str]:
     """Return a line for each term, and for each column that says what missing values are."""
+    from otmoe.data.terms import Spline
+
     lines = []
     for term in spec.terms:
         if isinstance(term, Spline):

@@ -6,23 +6,18 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from time import perf_counter
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import click
-import numpy as np
 
-from otmoe import shards_from
-from otmoe.arrays.numerics import Floats
-from otmoe.cli import options, policy
-from otmoe.cli.asked import asked_of
+from otmoe.cli import known, options, policy
+from otmoe.cli.asked import asked_of, labels_of_site
 from otmoe.cli.common import (
     Command,
-    Failed,
     Names,
     check_output,
     console,
     data,
-    few,
     option,
     output,
     say,
@@ -31,27 +26,13 @@ from otmoe.cli.common import (
 )
 from otmoe.cli.inspect import privacy, shared_rows
 from otmoe.cli.parts import parts_of, parts_table, total_of
+from otmoe.cli.remembered import Remembered, absolute
 from otmoe.cli.words import told
-from otmoe.data.features import FeatureSpec
-from otmoe.data.shards import FileShard, joined
-from otmoe.data.shards.files import find
-from otmoe.data.shards.memory import checked
-from otmoe.distributed.task import Task, fit_rows, labels_of
-from otmoe.documents.compatible import check_compatible
-from otmoe.documents.files import load_model_file
-from otmoe.documents.message_record import MOST_SHARED
-from otmoe.evaluation.prediction import spec_of
-from otmoe.federation.keys import Key
-from otmoe.federation.policy.border import Border, release_message
-from otmoe.federation.policy.statement import Statement, digest_of
-from otmoe.federation.policy.statement import checked as statement_kind
-from otmoe.federation.policy.verdict import check
-from otmoe.likelihood.fit import MAX_ITER
-from otmoe.model.target import CLASSES, Target
 from otmoe.text.progress import fit_progress
-from otmoe.text.records import notice_document
 from otmoe.text.sentences import Error, Warn
-from otmoe.text.strict_json import named
+
+if TYPE_CHECKING:
+    pass
 
 
 @click.command(
@@ -77,7 +58,9 @@ their new messages describe the same one.""",
 @options.weight
 @options.spec
 @options.columns
+@options.max_levels
 @options.missing()
+@options.sep
 @option(
     "--site", metavar="NAME", required=True, section="Message", help="Name of the site, as sent."
 )
@@ -95,7 +78,7 @@ their new messages describe the same one.""",
 )
 @option(
     "--share",
-    type=click.IntRange(0, MOST_SHARED),
+    type=click.IntRange(0, known.MOST_SHARED),
     default=0,
     metavar="N",
     section="Message",
@@ -141,7 +124,9 @@ def fit(
     weight: str | None,
     spec: str | None,
     columns: list[str] | None,
+    max_levels: int,
     missing: Literal["error", "drop"],
+    sep: str | None,
     site: str,
     sketch: bool,
     grams: bool,
@@ -169,16 +154,37 @@ def fit(
     All of DATA is one site, read into memory. The message holds the model's coefficients and how
     the fit went, rounded; it is written only if the site's policy lets it leave.
     """
-    if classes is not None and family != CLASSES:
+    if classes is not None and family != known.CLASSES:
         raise usage(Error.SHELL_CLASSES_FAMILY)
     check_output(output, force)
     if statement is not None:
-        statement_kind(statement)
         check_output(statement, force)
+
+    from otmoe import shards_from
+    from otmoe.data.features import FeatureSpec
+    from otmoe.data.shards import joined, rows_dropped
+    from otmoe.data.shards.files import find
+    from otmoe.data.shards.memory import checked
+    from otmoe.distributed.task import Task, fit_rows
+    from otmoe.documents.compatible import check_compatible
+    from otmoe.documents.files import load_model_file
+    from otmoe.evaluation.prediction import spec_of
+    from otmoe.federation.keys import Key
+    from otmoe.federation.policy.border import Border, release_message
+    from otmoe.federation.policy.statement import Statement, digest_of
+    from otmoe.federation.policy.statement import checked as statement_kind
+    from otmoe.federation.policy.verdict import check
+    from otmoe.likelihood.fit import MAX_ITER
+    from otmoe.model.target import Target
+    from otmoe.text.records import notice_document
+    from otmoe.text.strict_json import named
+
+    begin = perf_counter()
+    if statement is not None:
+        statement_kind(statement)
     rules, source = policy.in_force(policy_file)
     border = Border(rules, ledger, policy.set_aside(override, reason))
-    begin = perf_counter()
-    asked = asked_of(data, target, formula, spec, columns, weight)
+    asked = asked_of(data, target, formula, spec, columns, weight, sep=sep)
     features = asked.features
     origin = None if start is None else load_model_file(start)
     if origin is not None:
@@ -203,7 +209,13 @@ def fit(
         raise usage(Error.SHELL_EXPERTS)
     name = checked(site)
     shards = shards_from(
-        list(data), target=asked.target, features=features, weight=weight, missing=missing
+        list(data),
+        target=asked.target,
+        features=features,
+        weight=weight,
+        missing=missing,
+        max_levels=max_levels,
+        sep=sep,
     )
     shard = replace(joined(shards, name), groups=rules.id)
     key = Key.at(key_path(output)) if secure else None
@@ -211,8 +223,8 @@ def fit(
     response = Target(family)
     if origin is not None:
         response = Target.of(origin.model)
-    elif family == CLASSES:
-        response = Target.of_classes(_labels(shard, classes))
+    elif family == known.CLASSES:
+        response = Target.of_classes(labels_of_site(shard, classes))
     screen = console(stderr=True)
     with fit_progress(
         screen.is_terminal and not quiet, {"em": MAX_ITER, "newton": MAX_ITER}, screen
@@ -253,6 +265,7 @@ def fit(
     )
     if not made.verdict.refused:
         message.save(output)
+        Remembered(name, asked.target, absolute(data), weight, missing, sep).save(output)
         about = replace(about, file=str(output), digest=digest_of(output.read_bytes()))
     if statement is not None:
         about.save(statement)
@@ -260,7 +273,7 @@ def fit(
     parts = parts_of(message.document())
     size = output.stat().st_size
     if done.dropped:
-        warn(Warn.ROWS_DROPPED(rows=done.dropped))
+        warn(rows_dropped(done.dropped, done.n_rows, done.missing))
     if not message.converged:
         warn(Warn.SHELL_STOPPED(status=str(message.status)))
     for words in message.warnings:
@@ -314,24 +327,3 @@ def key_path(message: Path) -> Path:
 def _family_given() -> bool:
     source = click.get_current_context().get_parameter_source("family")
     return source is not click.core.ParameterSource.DEFAULT
-
-
-def _labels(shard: FileShard, declared: list[str] | None) -> Floats:
-    """Return the classes, sorted: those that were declared, or those that occur."""
-    if declared is None:
-        seen = labels_of(shard)
-        if len(seen) < 2:
-            raise Failed(Error.SHELL_FEW_CLASSES, where=shard.name, classes=len(seen))
-        return seen
-    try:
-        labels = np.unique(np.array(declared, dtype=str if shard.labels else np.float64))
-    except ValueError:
-        raise Failed(
-            Error.SHELL_CLASSES_NUMBERS,
-            where=shard.name,
-            column=shard.target,
-            classes=few(declared),
-        ) from None
-    if len(labels) < 2:
-        raise Failed(Error.SHELL_ONE_CLASS)
-    return labels

@@ -6,11 +6,14 @@ import glob
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from otmoe import LocalModel
 from otmoe.cli.common import Failed, few, sentence
 from otmoe.text.errors import MessageError
 from otmoe.text.sentences import Error
+
+if TYPE_CHECKING:
+    from otmoe import LocalModel
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,8 @@ def open_inbox(files: Sequence[str], exclude: Sequence[str], skip_bad: bool) -> 
     skip_bad : bool
         Go on without files that cannot be read.
     """
+    from otmoe import LocalModel
+
     paths = paths_of(files)
     sent: dict[str, tuple[Path, LocalModel]] = {}
     bad: dict[str, str] = {}

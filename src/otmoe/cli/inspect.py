@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-import numpy as np
-from rich.table import Table
 
-from otmoe import FeatureSpec, LocalModel
 from otmoe.cli import policy
 from otmoe.cli.between import between_lines, between_report
 from otmoe.cli.common import Command, few, option, say, speech
@@ -18,22 +15,18 @@ from otmoe.cli.features import term_lines
 from otmoe.cli.parts import parts_of, parts_table, total_of
 from otmoe.cli.tables import listed, table_of
 from otmoe.cli.words import told
-from otmoe.data.shards import ROWS_PER_PARAMETER
-from otmoe.documents.files import open_document
-from otmoe.documents.masked_reply import MaskedReply
-from otmoe.documents.model_file import ModelFile
-from otmoe.documents.reply import RefineReply
-from otmoe.documents.request import RefineRequest
-from otmoe.documents.roster import Roster
-from otmoe.documents.state import RefineState
-from otmoe.federation.policy.statement import load_statement
-from otmoe.federation.policy.verdict import judge_message, unseen
-from otmoe.federation.rounds import LEAST_GROUPS
-from otmoe.model.mixture import MoE
 from otmoe.text.notices import Notice
-from otmoe.text.records import notice_document
 from otmoe.text.sentences import Warn
-from otmoe.text.strict_json import named
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from otmoe import FeatureSpec, LocalModel
+    from otmoe.documents.reply import RefineReply
+    from otmoe.documents.request import RefineRequest
+    from otmoe.documents.roster import Roster
+    from otmoe.documents.state import RefineState
+    from otmoe.model.mixture import MoE
 
 
 def shared_rows(message: LocalModel) -> int:
@@ -52,6 +45,8 @@ def privacy(message: LocalModel) -> str:
 
 def reply_privacy(reply: RefineReply) -> str:
     """Say whether a reply is about enough rows to hide each."""
+    from otmoe.data.shards import ROWS_PER_PARAMETER
+
     n, P = reply.content.n_samples, len(reply.content.information.score)
     if n < ROWS_PER_PARAMETER * P:
         return str(Warn.SHELL_FEW_ROWS(rows=n, parameters=P, ratio=n / P))
@@ -61,6 +56,8 @@ def reply_privacy(reply: RefineReply) -> str:
 
 def scatter_words(reply: RefineReply) -> list[str]:
     """Say how large the scatter of a reply is, if it has one, and over what it is summed."""
+    import numpy as np
+
     found = reply.content.scatter
     if found is None:
         return []
@@ -96,6 +93,8 @@ def why_scatter(between: bool) -> str:
 
 def few_groups(reply: RefineReply) -> tuple[Notice, ...]:
     """Say whether the scatter of a reply is one of too few groups to hide each."""
+    from otmoe.federation.rounds import LEAST_GROUPS
+
     found = reply.content.scatter
     if found is None or found.n_scores >= max(LEAST_GROUPS, len(found.matrix) + 1):
         return ()
@@ -151,6 +150,15 @@ def inspect(
     leave a site, or takes one in: what it is, which parts it has, how large they are and what each
     reveals.
     """
+    from otmoe import FeatureSpec, LocalModel
+    from otmoe.documents.files import open_document
+    from otmoe.documents.masked_reply import MaskedReply
+    from otmoe.documents.model_file import ModelFile
+    from otmoe.documents.reply import RefineReply
+    from otmoe.documents.request import RefineRequest
+    from otmoe.documents.state import RefineState
+    from otmoe.text.strict_json import named
+
     source = named(file)
     found, document, size = open_document(file)
     report: dict[str, Any] = {"command": "inspect", "file": source, "kind": found.kind}
@@ -201,6 +209,9 @@ def _verdict(
     message: LocalModel, file: Path, policy_file: str | None, statement: Path | None
 ) -> tuple[dict[str, Any], list[Any]]:
     """Return what a policy says about a message, for programs and for people."""
+    from otmoe.federation.policy.statement import load_statement
+    from otmoe.federation.policy.verdict import judge_message, unseen
+
     if statement is not None:
         verdict, source = load_statement(statement, file.read_bytes())
         return policy.verdict_report(verdict, source), policy.verdict_lines(verdict, source)
@@ -215,6 +226,8 @@ def _verdict(
 
 
 def _of_message(message: LocalModel) -> dict[str, Any]:
+    from otmoe.text.records import notice_document
+
     return {
         "site": message.site,
         "rows": message.n_samples,
@@ -246,6 +259,8 @@ def _of_reply(reply: RefineReply) -> dict[str, Any]:
 
 
 def _of_round(found: RefineRequest | RefineState) -> dict[str, Any]:
+    from otmoe.documents.request import RefineRequest
+
     if isinstance(found, RefineRequest):
         asks = {"sandwich": found.sandwich, "between": found.between}
         return {"round": found.round, "digest": found.digest, **asks}
@@ -261,6 +276,8 @@ def _of_round(found: RefineRequest | RefineState) -> dict[str, Any]:
 
 
 def _of_model(model: MoE) -> dict[str, Any]:
+    import numpy as np
+
     classes = model.classes
     return {
         "family": model.experts.family,
@@ -317,6 +334,8 @@ def _about(report: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 def _coefficients(model: MoE) -> dict[str, dict[str, list[float]]]:
     """Return the coefficients, one number per expert, by term."""
+    import numpy as np
+
     return {
         name: {term: np.asarray(values).tolist() for term, values in part.items()}
         for name, part in model.coefficients.items()

@@ -5,82 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from otmoe import (
-    Aggregation,
-    DistributedMoEClassifier,
-    DistributedMoERegressor,
-    FeatureSpec,
-    load_features,
-    save_model,
-    shards_from,
-)
-from otmoe.aggregation import METHODS
-from otmoe.aggregation.support import N_SUPPORT
+from otmoe.cli import known
 from otmoe.cli.common import Decorator, Failed, Names, option, several, usage
 from otmoe.cli.executors import EXECUTORS
-from otmoe.data.shards import Shard
-from otmoe.estimators.shards import DistributedMoE
-from otmoe.inference.between import Between
-from otmoe.likelihood.fit import MAX_ITER
-from otmoe.model.target import CLASSES, regression_families
+from otmoe.cli.kinds import Cut, Family, Numbers, Separator
 from otmoe.text.sentences import Error
 
-
-class Cut(click.ParamType):
-    """How rows are cut into shards."""
-
-    name = "cut"
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
-        """Return what :func:`otmoe.shards_from` calls it."""
-        if value in ("file", "row-group", "row_group"):
-            return value.replace("-", "_")
-        if isinstance(value, int) or (value.isdecimal() and int(value) > 0):
-            return int(value)
-        return self.fail(f"{value!r}: give file, row-group or a number of shards.", param, ctx)
-
-
-class Family(click.ParamType):
-    """What the response is; families may be added while the command is there."""
-
-    name = "family"
-
-    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
-        """Return the families there are."""
-        return f"[{'|'.join(regression_families())}]"
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> str:
-        """Return the name of a family, or "classes"."""
-        known = regression_families()
-        if value not in known:
-            self.fail(f"{value!r}: give one of {', '.join(known)}.", param, ctx)
-        return str(value)
-
-
-class Numbers(click.ParamType):
-    """Whole numbers: some, as in 2,3,5, or all from one to another, as in 1-6."""
-
-    name = "numbers"
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
-        """Return a list of int."""
-        if not isinstance(value, str):
-            return value
-        first, dash, last = value.partition("-")
-        try:
-            if dash:
-                numbers = list(range(int(first), int(last) + 1))
-            else:
-                numbers = [int(part) for part in value.split(",")]
-        except ValueError:
-            numbers = []
-        if not numbers or min(numbers) < 1:
-            self.fail(f"{value!r}: give numbers, as in 1-6 or 2,3,5.", param, ctx)
-        return numbers
+if TYPE_CHECKING:
+    from otmoe import Aggregation, FeatureSpec
+    from otmoe.data.shards import Shard
+    from otmoe.estimators.shards import DistributedMoE
+    from otmoe.inference.between import Between
 
 
 weight = option("--weight", metavar="COLUMN", section="Columns", help="Case weights.")
@@ -96,6 +35,21 @@ columns = option(
     type=Names(),
     section="Columns",
     help="The features instead; by default all other columns.",
+)
+max_levels = option(
+    "--max-levels",
+    type=click.IntRange(min=2),
+    default=known.MAX_LEVELS,
+    show_default=True,
+    section="Columns",
+    help="Refuse a column of text with more values; --features knows better.",
+)
+sep = option(
+    "--sep",
+    type=Separator(),
+    section="Rows",
+    help="What separates columns of CSV; by default comma, semicolon, tab or bar, as the header "
+    "has it.",
 )
 formula = option(
     "--formula",
@@ -139,7 +93,7 @@ search = several(
         "--max-iter",
         type=click.IntRange(min=1),
         section="Fit",
-        help=f"Iterations of a fit, at most; by default {MAX_ITER:,}.",
+        help=f"Iterations of a fit, at most; by default {known.MAX_ITER:,}.",
     ),
 )
 
@@ -166,7 +120,7 @@ executor = several(
         "--n-jobs",
         type=click.IntRange(min=1),
         section="Where it runs",
-        help="Processes on this machine; by default one per core.",
+        help="Processes on this machine; by default one per core, but one where rows are few.",
     ),
     option(
         "--on-error",
@@ -218,7 +172,7 @@ def method(section: str, more: tuple[str, ...] = ()) -> Decorator:
     """Return the option for how models are merged; an ensemble has no file format."""
     return option(
         "--method",
-        type=click.Choice([m for m in (*METHODS, *more) if m != "ensemble"]),
+        type=click.Choice((*known.METHODS, *more)),
         default="auto",
         show_default=True,
         section=section,
@@ -265,6 +219,8 @@ def seed(section: str) -> Decorator:
 
 def features_of(spec: str | None, columns: list[str] | None) -> FeatureSpec | list[str] | None:
     """Return what --features and --columns ask for; None for all columns."""
+    from otmoe import load_features
+
     if spec is None:
         return columns
     if columns is not None:
@@ -292,7 +248,7 @@ support = option(
 n_support = option(
     "--n-support",
     type=click.IntRange(min=1),
-    default=N_SUPPORT,
+    default=known.N_SUPPORT,
     show_default=True,
     section="Support",
     help="Support points, at most.",
@@ -314,6 +270,8 @@ def write(
     between: Between | None = None,
 ) -> None:
     """Write a merged model, with or without what each site contributed."""
+    from otmoe import save_model
+
     if model_only:
         shared = None if between is None else replace(between, sites=())
         save_model(result.model, path, about, features, between=shared)
@@ -329,8 +287,12 @@ def shards_of(
     site_column: str | None,
     cut: Any,
     missing: Literal["error", "drop"],
+    max_levels: int = known.MAX_LEVELS,
+    sep: str | None = None,
 ) -> Sequence[Shard]:
     """Return the shards that the options about columns and rows ask for."""
+    from otmoe import shards_from
+
     return shards_from(
         list(data),
         target=target,
@@ -339,14 +301,27 @@ def shards_of(
         site_column=site_column,
         cut=cut or "file",
         missing=missing,
+        max_levels=max_levels,
+        sep=sep,
     )
 
 
 def estimator_of(family: str, **settings: Any) -> DistributedMoE:
     """Return the estimator for what --family says that the target is."""
-    if family == CLASSES:
+    from otmoe import DistributedMoEClassifier, DistributedMoERegressor
+
+    if family == known.CLASSES:
         return DistributedMoEClassifier(**settings)
     return DistributedMoERegressor(family=family, **settings)
+
+
+def default_jobs(executor: str, shards: Sequence[Shard], experts: int) -> int:
+    """Return how many processes to use where --n-jobs does not say; a cluster has its own."""
+    from loky import cpu_count
+
+    from otmoe.distributed.size import n_jobs_for
+
+    return n_jobs_for(shards, experts) if executor == "local" else int(cpu_count())
 
 
 def check_where(site_column: str | None, cut: Any, executor: str, address: str | None) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-from rich.table import Table
+from typing import TYPE_CHECKING, Any
 
 from otmoe.cli.tables import table_of
-from otmoe.text.strict_json import BRACES, sizes_of
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
 
 PARTS = {
     "model": (
@@ -118,6 +119,8 @@ class Part:
 
 def parts_of(document: dict[str, Any]) -> list[Part]:
     """Return the parts of a document, in the size that otmoe writes them in."""
+    from otmoe.text.strict_json import BRACES, sizes_of
+
     sizes = sizes_of(document)
     held = {field for field, value in document.items() if value and isinstance(value, dict | list)}
     found = [Part(*PARTS[field], sizes[field]) for field in PARTS if field in held]

@@ -5,32 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
-import numpy as np
 
-from otmoe import save_model, shards_from
-from otmoe.aggregation.record import finite
-from otmoe.cli import options
+from otmoe.cli import known, options
 from otmoe.cli.between import between_in
 from otmoe.cli.common import Command, check_output, data, few, option, output, say, usage, warn
 from otmoe.cli.tables import listed, table_of
-from otmoe.data.features import FeatureSpec
-from otmoe.data.shards import Shard, joined
-from otmoe.data.shards.memory import checked
-from otmoe.distributed.task import read, rows_in
-from otmoe.documents.files import load_model_file
-from otmoe.evaluation.prediction import spec_of
-from otmoe.likelihood.answers import site_log_likelihood
-from otmoe.likelihood.fit import em
-from otmoe.likelihood.forecast import Forecast, forecast
-from otmoe.likelihood.prior import BLOCKS, RESTRICTIONS, Prior, fit_with_prior
-from otmoe.likelihood.rows import Rows
-from otmoe.model.mixture import MoE
-from otmoe.model.target import Target
 from otmoe.text.errors import InvalidInput, ShardError
 from otmoe.text.sentences import Error, Warn
+
+if TYPE_CHECKING:
+    from otmoe.data.features import FeatureSpec
+    from otmoe.data.shards import Shard
+    from otmoe.likelihood.forecast import Forecast
+    from otmoe.likelihood.prior import Prior
+    from otmoe.likelihood.rows import Rows
+    from otmoe.model.mixture import MoE
 
 
 @click.command(
@@ -62,7 +54,7 @@ inspect` it before you give it away.""",
 @option("--site", metavar="NAME", section="Fit", help="Name of the site, for the file.")
 @option(
     "--restrict",
-    type=click.Choice(list(RESTRICTIONS)),
+    type=click.Choice(known.RESTRICTIONS),
     default="auto",
     show_default=True,
     section="Fit",
@@ -92,6 +84,17 @@ def personalise(
     if site_column is not None and site is None:
         raise usage(Error.SHELL_SITE_OF_COLUMN)
     check_output(output, force)
+
+    from otmoe import save_model
+    from otmoe.aggregation.record import finite
+    from otmoe.data.shards import rows_dropped
+    from otmoe.distributed.task import read, rows_in
+    from otmoe.documents.files import load_model_file
+    from otmoe.evaluation.prediction import spec_of
+    from otmoe.likelihood.answers import site_log_likelihood
+    from otmoe.likelihood.prior import BLOCKS, fit_with_prior
+    from otmoe.model.target import Target
+
     begun = perf_counter()
     file = load_model_file(model)
     prior = between_in(file, model).personal_prior.restricted(restrict)
@@ -116,7 +119,7 @@ def personalise(
     }
     save_model(fit.model, output, about, file.features)
     if found.dropped:
-        warn(Warn.ROWS_DROPPED(rows=found.dropped))
+        warn(rows_dropped(found.dropped, len(rows), found.missing))
     if not fit.converged:
         warn(Warn.SHELL_PERSONAL_STOPPED())
     if not moved:
@@ -166,6 +169,10 @@ def _shard(
     site: str | None,
 ) -> Shard:
     """Return the rows of the site: all, or those in which a column names it."""
+    from otmoe import shards_from
+    from otmoe.data.shards import joined
+    from otmoe.data.shards.memory import checked
+
     shards = shards_from(
         list(data),
         target=target,
@@ -184,6 +191,9 @@ def _shard(
 
 def _compared(site: str, rows: Rows, common: MoE, prior: Prior, personal: MoE) -> Forecast:
     """Return how well models predict rows of the site that they have not seen."""
+    from otmoe.likelihood.fit import em
+    from otmoe.likelihood.forecast import forecast
+
     own = None
     if len(rows) > 2 * personal.n_parameters:
         own = em(rows.X, rows.y, init=personal, sample_weight=rows.weight, offset=rows.offset).model
@@ -192,6 +202,8 @@ def _compared(site: str, rows: Rows, common: MoE, prior: Prior, personal: MoE) -
 
 def _comparison(found: Forecast) -> list[Any]:
     """Return the same for people."""
+    import numpy as np
+
     heads = ["model", "log-likelihood per row held out", "above common", "standard error"]
     lines = [
         [name, f"{score.value:.5g}", f"{score.gain:+.4f}", f"{score.error:.4f}"]

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import isnan
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from otmoe.cli import known
 from otmoe.cli.common import Decorator, option, several, usage
 from otmoe.cli.tables import table_of
-from otmoe.federation.policy.ledger import NAME
-from otmoe.federation.policy.rules import Policy, Rule, Verdict
-from otmoe.federation.policy.statement import VERDICTS, asked_of, limit_of, outcome_of, shown
-from otmoe.federation.policy.verdict import said
 from otmoe.text.sentences import Error
+
+if TYPE_CHECKING:
+    from otmoe.federation.policy.rules import Policy, Rule, Verdict
+
 
 POLICY_FILE = "policy.json"
 """Read in the working folder where no other file is given."""
@@ -33,7 +34,7 @@ options: Decorator = several(
     option(
         "--override",
         "override",
-        type=click.Choice([str(rule) for rule in Rule]),
+        type=click.Choice(known.RULES),
         metavar="RULE",
         multiple=True,
         section="Policy",
@@ -52,8 +53,8 @@ ledger = option(
     type=click.Path(path_type=Path),
     metavar="FILE",
     section="Policy",
-    help=f"Where the site keeps what it has answered; by default {NAME} beside the data. It never "
-    "leaves the site.",
+    help=f"Where the site keeps what it has answered; by default {known.LEDGER} beside the data. "
+    "It never leaves the site.",
 )
 
 
@@ -64,6 +65,8 @@ def ledger_lines(path: Path | None) -> list[str]:
 
 def in_force(path: str | None) -> tuple[Policy, str]:
     """Return the policy in force, and where it is from."""
+    from otmoe.federation.policy.rules import Policy
+
     if path is None and Path(POLICY_FILE).is_file():
         path = POLICY_FILE
     return (Policy(), "built in") if path is None else (Policy.load(path), path)
@@ -73,6 +76,9 @@ def set_aside(rules: Sequence[str], reason: str | None) -> dict[Rule, str]:
     """Return the rules that are set aside, and why."""
     if bool(rules) != bool(reason and reason.strip()):
         raise usage(Error.SHELL_OVERRIDE)
+
+    from otmoe.federation.policy.rules import Rule
+
     return {Rule(rule): str(reason) for rule in rules}
 
 
@@ -89,6 +95,9 @@ def verdict_report(verdict: Verdict, source: str) -> dict[str, Any]:
 
 def verdict_lines(verdict: Verdict, source: str) -> list[Any]:
     """Return a verdict for people: the figures, the word, a sentence for what does not pass."""
+    from otmoe.federation.policy.statement import VERDICTS, asked_of, limit_of, outcome_of, shown
+    from otmoe.federation.policy.verdict import said
+
     rows = (
         [asked_of(m, verdict), shown(m.figure), limit_of(m), outcome_of(m, verdict)]
         for m in verdict.measures

@@ -19,8 +19,6 @@ from otmoe.cli.common import (
     progress,
     say,
 )
-from otmoe.documents.files import load_model_file
-from otmoe.evaluation.prediction import Predictor
 
 
 @click.command(
@@ -82,6 +80,10 @@ def predict(
     features as the model file says; if it does not say it, they are numbers, found by name.
     """
     check_output(output, force)
+
+    from otmoe.documents.files import load_model_file
+    from otmoe.evaluation.prediction import Predictor
+
     file = load_model_file(model)
     predictor = Predictor(
         between.model_for(file, model, site),

@@ -32,7 +32,7 @@ def report(
     and what to look at before trusting the model. Of a model alone it shows the model.
     """
     check_output(output, force)
-    page = otmoe.report(file, output, title=title)
-    found = {"command": "report", "output": str(output), "bytes": len(page.encode())}
+    otmoe.report(file, output, title=title)
+    found = {"command": "report", "output": str(output), "bytes": output.stat().st_size}
     about = [("written to", str(output)), ("size", f"{found['bytes']:,} bytes")]
     say(found, as_json, quiet, listed(about))

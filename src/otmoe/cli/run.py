@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 from time import perf_counter
 from typing import Any, Literal
 
 import click
-from sklearn.exceptions import ConvergenceWarning
 
-from otmoe.aggregation.support import N_SUPPORT
-from otmoe.cli import options
+from otmoe.cli import known, options
 from otmoe.cli.asked import asked_of
 from otmoe.cli.between import between_lines, between_report
 from otmoe.cli.closing import closing
@@ -32,13 +30,11 @@ from otmoe.cli.common import (
 from otmoe.cli.executors import open_executor
 from otmoe.cli.tables import candidates_of, candidates_tables, listed
 from otmoe.cli.words import told, told_by_name
-from otmoe.documents.files import load_model_file
-from otmoe.evaluation.scores import goodness
-from otmoe.evaluation.shards import score_shards
-from otmoe.likelihood.prior import RESTRICTIONS
-from otmoe.text.records import notice_document
-from otmoe.text.sentences import Finding
-from otmoe.workers.gather import Workers
+from otmoe.text.notices import Notice
+from otmoe.text.sentences import Finding, Warn
+
+ENOUGH = 10
+"""Rows per parameter below which shards are called small."""
 
 
 @click.command(
@@ -59,8 +55,10 @@ The same data and seed give the same model, whatever the executor and the number
 @options.site_column
 @options.spec
 @options.columns
+@options.max_levels
 @options.cut
 @options.missing()
+@options.sep
 @options.experts
 @options.family("Fit")
 @options.method("Fit", more=("em",))
@@ -75,7 +73,7 @@ The same data and seed give the same model, whatever the executor and the number
 )
 @option(
     "--personal",
-    type=click.Choice(list(RESTRICTIONS)),
+    type=click.Choice(known.RESTRICTIONS),
     section="Fit",
     help="Fit a model for every shard too, such as a site of --site-column: all may differ, or the "
     "gate or the intercepts alone. The common model is refined first; otmoe personalise and otmoe "
@@ -84,7 +82,7 @@ The same data and seed give the same model, whatever the executor and the number
 @option(
     "--n-support",
     type=click.IntRange(min=1),
-    default=N_SUPPORT,
+    default=known.N_SUPPORT,
     show_default=True,
     section="Fit",
     help="Rows of covariates at which models are compared.",
@@ -102,8 +100,10 @@ def run(
     site_column: str | None,
     spec: str | None,
     columns: list[str] | None,
+    max_levels: int,
     cut: Any,
     missing: Literal["error", "drop"],
+    sep: str | None,
     experts: int,
     family: str,
     method: str,
@@ -133,10 +133,17 @@ def run(
     """
     options.check_where(site_column, cut, executor, address)
     check_output(output, force)
+
+    from sklearn.exceptions import ConvergenceWarning
+
+    from otmoe.evaluation.scores import goodness
+    from otmoe.evaluation.shards import score_shards
+    from otmoe.workers.gather import Workers
+
     begin = perf_counter()
-    asked = asked_of(data, target, formula, spec, columns, weight, site_column)
+    asked = asked_of(data, target, formula, spec, columns, weight, site_column, sep=sep)
     shards = options.shards_of(
-        data, asked.target, asked.features, weight, site_column, cut, missing
+        data, asked.target, asked.features, weight, site_column, cut, missing, max_levels, sep
     )
     with (
         open_executor(executor, address, n_jobs, retries) as pool,
@@ -154,7 +161,7 @@ def run(
             personal=personal,
             **options.search_of(n_init, max_iter),
             executor=pool,
-            n_jobs=n_jobs or os.cpu_count(),
+            n_jobs=n_jobs or options.default_jobs(executor, shards, experts),
             random_state=seed,
         ).fit_shards(shards, retries=retries, timeout=timeout, on_error=on_error, progress=report)
         names = [message.site for message in est.local_models_]
@@ -179,15 +186,27 @@ def run(
     merged = replace(merged, left_out={**merged.left_out, **failed}, warnings=est.warnings_)
     between = getattr(est, "between_", None)
     options.write(merged, output, about, est.features_, model_only, between)
-    for notice in est.warnings_:
+    for notice in (*est.warnings_, *_small(est, site_column)):
         warn(notice)
     found = _report(est, output, perf_counter() - begin)
     found |= {"measures": score.measures, "null": score.null, "explained": score.explained}
     say(found, as_json, quiet, *_shown(est, found))
 
 
+def _small(est: Any, site_column: str | None) -> tuple[Notice, ...]:
+    """Say whether shards are so small that cutting the rows otherwise would help."""
+    rows = median(message.n_samples for message in est.local_models_)
+    parameters = est.model_.n_parameters
+    if site_column is not None or len(est.local_models_) < 2 or rows >= ENOUGH * parameters:
+        return ()
+    fewer = max(int(len(est.local_models_) * rows / (ENOUGH * parameters)), 1)
+    return (Warn.SHELL_SMALL_SHARDS(rows=rows, parameters=parameters, fewer=fewer),)
+
+
 def _report(est: Any, output: Path, seconds: float) -> dict[str, Any]:
     """Return what happened, as it is printed by --json."""
+    from otmoe.text.records import notice_document
+
     aggregation = est.aggregation_
     lost = {site.site: site.lost for site in aggregation.sites}
     return {
@@ -225,6 +244,8 @@ def _report(est: Any, output: Path, seconds: float) -> dict[str, Any]:
 
 def _shown(est: Any, found: dict[str, Any]) -> list[Any]:
     """Return the same for people."""
+    from otmoe.documents.files import load_model_file
+
     dropped = f", {found['dropped']:,} dropped" if found["dropped"] else ""
     about = [("shards", f"{len(found['shards']):,}"), ("rows", f"{found['rows']:,}{dropped}")]
     for what in ("refitted", "left_out", "failed"):

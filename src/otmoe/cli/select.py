@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import os
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from otmoe import Selection, select_from_messages, select_over_shards
-from otmoe.cli import options
+from otmoe.cli import known, options
 from otmoe.cli.aggregate import support_of
 from otmoe.cli.common import Command, data, option, progress, say, speech
 from otmoe.cli.executors import open_executor
 from otmoe.cli.inbox import open_inbox
 from otmoe.cli.words import told
-from otmoe.selection import CRITERIA
+
+if TYPE_CHECKING:
+    from otmoe import Selection
 
 
 @click.command(
@@ -33,12 +33,14 @@ the number that was chosen.""",
 @options.site_column
 @options.spec
 @options.columns
+@options.max_levels
 @options.cut
 @options.missing()
+@options.sep
 @options.numbers("Fit")
 @option(
     "--criterion",
-    type=click.Choice(CRITERIA),
+    type=click.Choice(known.CRITERIA),
     default="bic",
     show_default=True,
     section="Fit",
@@ -55,8 +57,10 @@ def select(
     site_column: str | None,
     spec: str | None,
     columns: list[str] | None,
+    max_levels: int,
     cut: Any,
     missing: Literal["error", "drop"],
+    sep: str | None,
     experts: list[int],
     criterion: str,
     family: str,
@@ -75,14 +79,18 @@ def select(
     Every shard is fitted once, with the largest number of experts, and the models are merged to
     each number. The shards then return the log-likelihoods of the merged models.
     """
+    from otmoe import select_over_shards
+
     options.check_where(site_column, cut, executor, address)
     features = options.features_of(spec, columns)
-    shards = options.shards_of(data, target, features, weight, site_column, cut, missing)
+    shards = options.shards_of(
+        data, target, features, weight, site_column, cut, missing, max_levels, sep
+    )
     with (
         open_executor(executor, address, n_jobs, retries) as pool,
         progress("shards", quiet, len(shards)) as report,
     ):
-        jobs = n_jobs or os.cpu_count()
+        jobs = n_jobs or options.default_jobs(executor, shards, max(experts))
         found = select_over_shards(
             shards,
             experts,
@@ -142,6 +150,8 @@ def elbow(
     model is expected to lose to the sites' own is weighed against its parameters, as BIC does; the
     elbow of the transport objective stands beside it. No site is asked.
     """
+    from otmoe import select_from_messages
+
     messages = open_inbox(files, exclude, skip_bad=False).messages
     X = support_of(messages, support, n_support, missing, seed)
     found = select_from_messages(

@@ -6,15 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import click
-import numpy as np
-import pyarrow as pa
 
 import otmoe
-from otmoe.cli import options
+from otmoe.cli import known, options
 from otmoe.cli.common import Command, Failed, check_output, option, output, say, usage
-from otmoe.data.shards import write_batches
-from otmoe.model.experts import family_of_classes
-from otmoe.model.target import CLASSES
 from otmoe.text.sentences import Error
 
 
@@ -104,7 +99,14 @@ def simulate(
         _check_folder(output, paths, force)
     if truth is not None:
         check_output(truth, force)
-    labelled = family == CLASSES
+
+    import numpy as np
+    import pyarrow as pa
+
+    from otmoe.data.shards import write_batches
+    from otmoe.model.experts import family_of_classes
+
+    labelled = family == known.CLASSES
     data = otmoe.simulate(
         rows,
         experts,

@@ -6,17 +6,18 @@ import csv
 import io
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from otmoe.cli.closing import closing, facts_of, matrix_of, title_of
 from otmoe.cli.common import Command, check_output, option, say, speech, usage
-from otmoe.documents.files import load_model_file
-from otmoe.inference.matrix import Matrix
 from otmoe.text.html import html_table
 from otmoe.text.outputs import write_whole
 from otmoe.text.sentences import Error
+
+if TYPE_CHECKING:
+    from otmoe.inference.matrix import Matrix
 
 
 @click.command(
@@ -60,6 +61,8 @@ def summary(
     reached, standard errors, sites that stand out, and what to do next. MODEL may be a merged model
     or a site's message.
     """
+    from otmoe.documents.files import load_model_file
+
     if as_csv + as_html + as_json > 1:
         raise usage(Error.SHELL_ONE_FORM)
     if output is not None:

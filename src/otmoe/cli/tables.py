@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rich import box
-from rich.table import Table
+if TYPE_CHECKING:
+    from rich.table import Table
 
-from otmoe.aggregation import Aggregation
+    from otmoe.aggregation import Aggregation
 
 
 def listed(pairs: Iterable[tuple[str, str]]) -> Table:
     """Return a table of names and what they are."""
+    from rich import box
+    from rich.table import Table
+
     table = Table(box=box.SIMPLE_HEAD, show_header=False)
     for name, value in pairs:
         table.add_row(name, value)
@@ -29,6 +32,9 @@ def table_of(heads: Sequence[str], rows: Iterable[Sequence[str]], words: Any = (
     words : collection of str
         Heads of columns that hold words.
     """
+    from rich import box
+    from rich.table import Table
+
     table = Table(box=box.SIMPLE_HEAD)
     for head in heads:
         table.add_column(head, justify="left" if head in words else "right")

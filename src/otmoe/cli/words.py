@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 from otmoe.text.notices import Notice
-from otmoe.text.records import notice_document
 from otmoe.text.sentences import Error, Warn
 
 SHELL = {
@@ -36,6 +35,14 @@ SHELL = {
     Error.NO_SPREAD.code: "how sites differ cannot be said: {sites} sent no scatter of scores; "
     "start again from the refined model, and have them answer with --scatter (or --groups), or "
     "leave them out (--exclude).",
+    Error.ONE_COLUMN.code: "there is no column {column!r}, and the only one is {only!r}: another "
+    "character than those that otmoe looks for (comma, semicolon, tab, bar) separates the columns; "
+    "give it by --sep.",
+    Error.ROWS_LEFT.code: "{dropped:,} of {total:,} rows were dropped because a value is missing"
+    "{columns}, and {rows:,} are left for {experts} experts; name the features without these "
+    "columns by --columns, or fill the gaps.",
+    Warn.INDEX_LEFT_OUT.code: "column {column!r} looks like the index of a data frame and is no "
+    "feature; name it in --columns to use it.",
     Warn.FOUND_ONCE.code: "{agreed} of {searches} independent searches ended in this maximum{gap}: "
     "raise --starts to be surer of it, or use fewer experts.",
     Warn.NOT_CONVERGED.code: "the fit {status}: raise --max-iter, or use fewer experts.",
@@ -52,9 +59,13 @@ def in_shell_words(notice: Notice) -> Notice:
 
 def told(notices: Iterable[Notice]) -> list[dict[str, Any]]:
     """Return notices as --json prints them: code and text each."""
+    from otmoe.text.records import notice_document
+
     return [notice_document(in_shell_words(notice)) for notice in notices]
 
 
 def told_by_name(notices: Mapping[str, Notice]) -> dict[str, dict[str, Any]]:
     """Return notices about sites or shards as --json prints them."""
+    from otmoe.text.records import notice_document
+
     return {name: notice_document(in_shell_words(notice)) for name, notice in notices.items()}

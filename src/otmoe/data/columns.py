@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, NoReturn, Self
 
@@ -174,6 +176,7 @@ def guess(
     if not is_text(kind) and not pa.types.is_dictionary(kind):
         raise InvalidInput(Error.NO_FEATURE, column=name, kind=described(kind))
     levels = _levels(values, name)
+    check_marks(levels, name)
     if len(levels) > max_levels:
         raise InvalidInput(Error.MANY_LEVELS, column=name, levels=len(levels), most=max_levels)
     gap = None
@@ -183,6 +186,34 @@ def guess(
     if len(levels) < 2:
         raise InvalidInput(Error.ONE_LEVEL, column=name, value=shown(levels[0]))
     return Column(name, "category", levels, levels[0], missing_level=gap)
+
+
+MARKS = ("-", "--", "---", ".", "..", "...", "?", "*", "#", "/", "\u2013", "\u2014")
+"""What people write in a column of numbers where a value is missing."""
+
+
+def check_marks(values: Iterable[str], name: str) -> None:
+    """Refuse a column of numbers that is text because of marks for missing values.
+
+    Parameters
+    ----------
+    values : iterable of str
+        Those that occur.
+    name : str
+    """
+    marks, others = [], 0
+    for value in map(str.strip, values):
+        if value in MARKS:
+            marks.append(value)
+        elif not _NUMBER.fullmatch(value):
+            return
+        else:
+            others += 1
+    if marks and others:
+        raise InvalidInput(Error.STRAY_MARK, column=name, mark=marks[0])
+
+
+_NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?")
 
 
 def _guess_number(values: pa.ChunkedArray, name: str, center: bool, indicator: bool) -> Column:

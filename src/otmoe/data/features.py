@@ -32,6 +32,9 @@ from otmoe.text.records import (
 from otmoe.text.sentences import Error
 from otmoe.text.strict_json import Limits, shown
 
+MAX_LEVELS = 50
+"""Levels of a category above which it is refused, unless more are asked for."""
+
 
 class FeaturesRecord(Record):
     """The columns in order, terms of them, and what a value is that is no level of its category."""
@@ -239,7 +242,7 @@ class FeatureSpec(Document):
         columns: Sequence[str] | None = None,
         *,
         center: bool = False,
-        max_levels: int = 50,
+        max_levels: int = MAX_LEVELS,
         splines: Mapping[str, int] | None = None,
         interactions: Sequence[tuple[str, str]] = (),
         missing: Literal["error", "indicator"] = "error",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
@@ -43,10 +45,20 @@ def check_names(wanted: Sequence[str], there: Sequence[Any]) -> None:
     """Refuse columns that are not there, or there twice."""
     for name in wanted:
         if name not in there:
-            known = ", ".join(map(repr, there[:20])) + (", ..." if len(there) > 20 else "")
-            raise InvalidInput(Error.NO_COLUMN, column=name, columns=known or "none at all")
+            raise _no_column(name, [str(other) for other in there])
         if list(there).count(name) > 1:
             raise InvalidInput(Error.COLUMN_TWICE, column=name)
+
+
+def _no_column(name: str, there: Sequence[str]) -> InvalidInput:
+    """Return the error about a column that is not there, with the likeliest that is."""
+    if len(there) == 1 and re.search(r"[^\w .()%-]", there[0]):
+        return InvalidInput(Error.ONE_COLUMN, column=name, only=there[0][:60])
+    same = {other.casefold(): other for other in there}
+    near = get_close_matches(name.casefold(), same, n=1)
+    hint = f"did you mean {same[near[0]]!r}? " if near else ""
+    known = ", ".join(map(repr, there[:20])) + (", ..." if len(there) > 20 else "")
+    return InvalidInput(Error.NO_COLUMN, column=name, columns=known or "none at all", hint=hint)
 
 
 def as_arrow(table: Any, columns: Sequence[str]) -> pa.Table:

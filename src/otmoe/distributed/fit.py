@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
-from otmoe.aggregation import METHODS, Aggregation, merged
+from otmoe.aggregation import Aggregation, merged
 from otmoe.aggregation.covariates import MOST_COVARIATES
 from otmoe.aggregation.disagreement import THRESHOLD, likelihood_deviations
 from otmoe.aggregation.support import N_SUPPORT, Support, draw_support
 from otmoe.arrays.numerics import Floats
 from otmoe.data.shards import Shard
+from otmoe.distributed.arguments import OnError, check_arguments, weights_by_name
 from otmoe.distributed.passes import em_shards
-from otmoe.distributed.rounds import check_rounds, refine_shards
+from otmoe.distributed.rounds import refine_shards
 from otmoe.distributed.start import searched_again, shared_start
 from otmoe.distributed.task import LocalFit, Task, fit_local
 from otmoe.documents.message import LocalModel
@@ -26,15 +28,9 @@ from otmoe.model.mixture import MoE
 from otmoe.model.ridge import Ridge
 from otmoe.model.target import Target
 from otmoe.text.arguments import generator
-from otmoe.text.errors import InvalidInput, ShardError
 from otmoe.text.notices import Notice
 from otmoe.text.sentences import Error, Finding
 from otmoe.workers.gather import HERE, Failure, Progress, TasksFailed, Workers, gather
-
-METHODS_OF_SHARDS = (*METHODS, "em")
-"""Ways to one model of shards: those of :func:`otmoe.aggregate`, and EM over all rows."""
-
-OnError = Literal["raise", "skip"]
 
 
 @dataclass(frozen=True)
@@ -58,6 +54,10 @@ class DistributedFit:
         Rows fitted.
     dropped : int
         Rows left out because a value is missing.
+    missing : mapping of int
+        Rows in which a column is missing, by its name, where some were left out.
+    empty : tuple of str
+        Shards that have no rows, and were skipped.
     timings : dict
         Seconds on the clock by stage: `search`, `fits`, `aggregation`, `refine`, and `total`.
     """
@@ -71,6 +71,8 @@ class DistributedFit:
     n_rows: int = 0
     dropped: int = 0
     timings: Mapping[str, float] = field(default_factory=dict, repr=False)
+    missing: Mapping[str, int] = field(default_factory=dict, repr=False)
+    empty: tuple[str, ...] = ()
 
 
 def fit_shards(
@@ -137,7 +139,7 @@ def fit_shards(
     DistributedFit
     """
     check_arguments(shards, method, refine, on_error)
-    weight = _weights(site_weight, shards)
+    weight = weights_by_name(site_weight, shards)
     clock, rng = Clock(), generator(random_state)
     plan = _Plan(n_experts, target or Target(), options or {}, workers, on_error)
     tasks = _tasks(plan, shards, method, site_weight, feature_names, n_support, rng)
@@ -150,7 +152,7 @@ def fit_shards(
     tasks = [replace(task, options={**task.options, **local}) for task in tasks]
     clock.lap("search")
     # 2) every shard from there; then what stands out, by a search of its own
-    tasks, fits, failures = _fit_once(plan, tasks, progress)
+    tasks, fits, failures, empty = _fit_once(plan, tasks, progress)
     fits, refitted = searched_again(tasks, fits, plan.run)
     left_out = _left_out(fits)
     clock.lap("fits")
@@ -178,7 +180,7 @@ def fit_shards(
         aggregation = _refined(plan, rest, aggregation, refine)
     clock.lap("refine")
     return DistributedFit(
-        replace(aggregation, left_out=left_out),
+        replace(aggregation, left_out=left_out, brought=sum(len(fit.support) for fit in fits)),
         tuple(fit.message for fit in fits),
         np.array([fit.seconds for fit in fits]),
         start,
@@ -187,6 +189,8 @@ def fit_shards(
         sum(fit.n_rows for fit in fits),
         sum(fit.dropped for fit in fits),
         {**clock.laps, "total": sum(clock.laps.values())},
+        sum((Counter(fit.missing) for fit in fits), Counter()),
+        empty,
     )
 
 
@@ -203,35 +207,6 @@ def support_of(fits: Sequence[LocalFit], n_support: int, rng: np.random.Generato
         return support
     # fewer points than columns: each several times, which changes nothing
     return replace(support, rows=np.tile(support.rows, (times, 1)), site=support.site * times)
-
-
-def _weights(site_weight: Any, shards: Sequence[Shard]) -> Any:
-    """Return the weights of shards by name, or what else says how much each counts."""
-    if site_weight is None or isinstance(site_weight, str | Mapping):
-        return site_weight
-    names = [shard.name for shard in shards]
-    if len(site_weight) != len(names):
-        raise InvalidInput(Error.WEIGHT_SHAPE, shape=(len(site_weight),), sites=len(names))
-    return dict(zip(names, site_weight, strict=True))
-
-
-def check_arguments(shards: Sequence[Shard], method: str, refine: int | str, on_error: str) -> None:
-    """Refuse what cannot be carried out, before anything is."""
-    if method not in METHODS_OF_SHARDS:
-        choices = sorted(METHODS_OF_SHARDS)
-        raise InvalidInput(Error.NOT_ONE_OF, name="method", value=method, choices=choices)
-    if on_error not in ("raise", "skip"):
-        choices = ["raise", "skip"]
-        raise InvalidInput(Error.NOT_ONE_OF, name="on_error", value=on_error, choices=choices)
-    if not len(shards):
-        raise InvalidInput(Error.NO_SHARDS)
-    check_rounds(refine)
-    if method == "em" and refine:
-        raise InvalidInput(Error.EM_AND_REFINE)
-    names = [shard.name for shard in shards]
-    if len(set(names)) < len(names):
-        twice = next(name for i, name in enumerate(names) if name in names[:i])
-        raise ShardError(Error.SHARD_TWICE, where=twice)
 
 
 @dataclass(frozen=True)
@@ -297,13 +272,16 @@ def _tasks(
 
 def _fit_once(
     plan: _Plan, tasks: Sequence[Task], progress: Progress | None
-) -> tuple[list[Task], list[LocalFit], list[Failure]]:
-    """Return the fits that were done, their tasks, and those that failed."""
+) -> tuple[list[Task], list[LocalFit], list[Failure], tuple[str, ...]]:
+    """Return the fits that were done with their tasks, those that failed, those without rows."""
     found, failures = plan.gather(tasks, progress)
+    empty = tuple(f.name for f in failures if f.cause.code == Error.NO_ROWS.code)
+    if len(empty) < len(tasks):
+        failures = [failure for failure in failures if failure.name not in empty]
     done = [(task, fit) for task, fit in zip(tasks, found, strict=True) if fit is not None]
     if failures and (plan.on_error == "raise" or not done):
         raise TasksFailed(failures)
-    return [task for task, _ in done], [fit for _, fit in done], failures
+    return [task for task, _ in done], [fit for _, fit in done], failures, empty
 
 
 def _left_out(fits: Sequence[LocalFit]) -> dict[str, Notice]:

@@ -11,6 +11,7 @@ import numpy as np
 
 from otmoe.arrays.numerics import Floats
 from otmoe.data.shards import Shard, ShardRows
+from otmoe.data.shards.gathering import most_missing
 from otmoe.documents.message import LocalModel
 from otmoe.likelihood.fit import em
 from otmoe.likelihood.grams import Grams
@@ -77,6 +78,8 @@ class LocalFit:
     n_rows : int
     dropped : int
         Rows left out because a value is missing.
+    missing : mapping of int
+        Rows in which a column is missing, by its name, where some were left out.
     """
 
     message: LocalModel
@@ -84,6 +87,7 @@ class LocalFit:
     support: Floats = field(repr=False)
     n_rows: int
     dropped: int = 0
+    missing: Mapping[str, int] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True)
@@ -115,10 +119,20 @@ def fit_rows(task: Task) -> RowsFit:
     shard, target = task.shard, task.target
     found = read(shard)
     n_rows = int(found.X.shape[0])
-    if n_rows == 0:
+    if n_rows == 0 and not found.dropped:
         raise ShardError(Error.NO_ROWS, where=shard.name)
     if n_rows < task.n_experts:
         wanted = task.n_experts
+        if found.dropped:
+            raise ShardError(
+                Error.ROWS_LEFT,
+                where=shard.name,
+                dropped=found.dropped,
+                total=found.dropped + n_rows,
+                columns=most_missing(found.missing),
+                rows=n_rows,
+                experts=wanted,
+            )
         raise ShardError(Error.SHARD_TOO_SMALL, where=shard.name, rows=n_rows, experts=wanted)
     try:
         rows = Rows(found.X, target.numbers(found.y), found.weight, found.offset)
@@ -154,7 +168,8 @@ def fit_rows(task: Task) -> RowsFit:
     rng = np.random.default_rng(task.seed)
     index = np.sort(rng.choice(n_rows, min(task.n_support, n_rows), replace=False))
     support = np.asarray(take_rows(rows.X, index), dtype=np.float64)
-    local = LocalFit(message, perf_counter() - begin, support, n_rows, found.dropped)
+    seconds = perf_counter() - begin
+    local = LocalFit(message, seconds, support, n_rows, found.dropped, found.missing)
     return RowsFit(local, rows, found.groups)
 
 

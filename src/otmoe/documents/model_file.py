@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
 from otmoe.data.features import FeatureSpec, FeaturesRecord
@@ -21,8 +22,10 @@ from otmoe.documents.model import (
 from otmoe.inference.between import Between
 from otmoe.model.mixture import MoE
 from otmoe.text.document import Document
+from otmoe.text.errors import InvalidType
 from otmoe.text.outputs import write_whole
 from otmoe.text.records import Label, Line, Map, Record, Version, typed
+from otmoe.text.sentences import Error
 from otmoe.text.strict_json import UNLIMITED, Limits, to_text
 
 
@@ -94,18 +97,19 @@ class ModelFile(Document):
 
 
 def save_model(
-    model: MoE,
+    model: Any,
     path: str | os.PathLike[str],
     about: dict[str, Any] | None = None,
     features: FeatureSpec | None = None,
     aggregation: dict[str, Any] | None = None,
     between: Between | None = None,
-) -> None:
-    """Write a model to a file, whole or not at all.
+) -> Path:
+    """Write a model to a file, whole or not at all, and return its path.
 
     Parameters
     ----------
-    model : MoE
+    model : MoE or fitted estimator
+        Of an estimator, its model; and its features, unless others are given.
     path : str or path
         Its folder has to exist.
     about : dict, optional
@@ -127,13 +131,19 @@ def save_model(
     >>> truth = simulate(10, 2, 3, random_state=0).truth
     >>> with TemporaryDirectory() as folder:
     ...     path = Path(folder, "truth.moe.json")
-    ...     save_model(truth, path, about={"made by": "simulate"})
+    ...     saved = save_model(truth, path, about={"made by": "simulate"})
     ...     bool((load_model(path).to_vector() == truth.to_vector()).all())
     True
     """
+    if not isinstance(model, MoE):
+        if not isinstance(getattr(model, "model_", None), MoE):
+            raise InvalidType(Error.NO_MODEL_TO_SAVE, kind=type(model).__name__)
+        features = getattr(model, "features_", None) if features is None else features
+        model = model.model_
     document = {
         **ModelFile(model, features, {} if about is None else about, None, between).document(),
         **({} if aggregation is None else {"aggregation": aggregation}),
     }
     ModelFile.from_document(document, "model", UNLIMITED)
     write_whole(path, to_text(document) + "\n")
+    return Path(path)

@@ -19,6 +19,7 @@ from otmoe.data.identifiers import shared_ids
 from otmoe.data.shards import shards_from
 from otmoe.data.tables import array, as_arrow
 from otmoe.estimators.fitted import FittedMoE
+from otmoe.estimators.frames import encoded, has_words
 from otmoe.federation.policy.figures import Figures, figures_of
 from otmoe.likelihood.fit import Fit, em
 from otmoe.likelihood.rows import Rows
@@ -135,9 +136,11 @@ class BaseMoE(FittedMoE):
     def _check_training(self, X: Any, y: Any, **options: Any) -> tuple[Array, Array]:
         self._check_parameters()
         self._shared_ids = shared_ids(X)
+        X = self._with_features(X)
         try:
             X, y = validate_data(self, X, y, dtype=float_types(X), **options)
         except ValueError as error:
+            self._encoded_by = None
             raise explained(error, X) from error
         spec, self._encoded_by = self._encoded_by, None
         self.__dict__.pop("features_", None)  # of a fit before
@@ -145,6 +148,13 @@ class BaseMoE(FittedMoE):
             self.features_ = spec
             self.feature_names_in_ = np.array(spec.feature_names, dtype=object)
         return X, y
+
+    def _with_features(self, X: Any) -> Any:
+        """Return a frame with text or categories as features, and remember how; others as is."""
+        if self._encoded_by is not None or not has_words(X):
+            return X
+        self._encoded_by = FeatureSpec.from_sample(X)
+        return encoded(X, self._encoded_by)
 
     def _gate_columns(self) -> tuple[int, ...] | None:
         """Translate `gate_features` to columns of the design."""
@@ -161,6 +171,11 @@ class BaseMoE(FittedMoE):
             if isinstance(feature, str):
                 if not names:
                     raise InvalidInput(Error.GATE_FEATURE_UNNAMED, name=feature)
+                spec = getattr(self, "features_", None)
+                if spec is not None and feature in spec.names and feature not in names:
+                    column = spec.columns[spec.names.index(feature)]
+                    columns |= {names.index(name) + 1 for name in column.feature_names}
+                    continue
                 if feature not in names:
                     raise InvalidInput(Error.GATE_FEATURE_NAME, name=feature, columns=names)
                 columns.add(names.index(feature) + 1)

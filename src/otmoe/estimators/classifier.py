@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 from array_api_compat import device
 from sklearn.base import ClassifierMixin
+from sklearn.metrics import accuracy_score
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
@@ -16,7 +17,7 @@ from otmoe.estimators.base import BaseMoE
 from otmoe.likelihood.fit import MAX_ITER, TOL
 from otmoe.model.mixture import MoE
 from otmoe.model.target import Target
-from otmoe.text.arguments import generator
+from otmoe.text.arguments import check_offset, generator
 from otmoe.text.errors import InvalidInput
 from otmoe.text.sentences import Error
 
@@ -115,7 +116,7 @@ class MoEClassifier(ClassifierMixin, BaseMoE):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None) -> Self:
         """Fit the model by maximum likelihood.
 
         Parameters
@@ -126,6 +127,8 @@ class MoEClassifier(ClassifierMixin, BaseMoE):
             Class labels, of any type.
         sample_weight : array-like of shape (n,), optional
             Case weights: weight 2 counts as the row twice.
+        offset : array-like of shape (n,), optional
+            Known part of the experts' log-odds, of two classes.
 
         Returns
         -------
@@ -136,7 +139,7 @@ class MoEClassifier(ClassifierMixin, BaseMoE):
         self.classes_ = self._all_classes(to_numpy(y))
         target = Target.of_classes(self.classes_)
         coded = replace(target, coded=True)
-        return self._fit(X, target.numbers_like(y, X), sample_weight, None, coded)
+        return self._fit(X, target.numbers_like(y, X), sample_weight, offset, coded)
 
     def _all_classes(self, y: Floats) -> Floats:
         if self.classes is not None:
@@ -169,26 +172,30 @@ class MoEClassifier(ClassifierMixin, BaseMoE):
         estimator.classes_ = np.asarray(model.classes)
         return estimator
 
-    def predict_proba(self, X: Any) -> Array:
+    def predict_proba(self, X: Any, offset: Any = None) -> Array:
         """Return the probability of each class, averaged over experts by the gate.
 
         Parameters
         ----------
         X : array-like of shape (n, d)
+        offset : array-like of shape (n,), optional
+            As in :meth:`fit`.
 
         Returns
         -------
         ndarray of shape (n, C)
         """
-        log_prob = self.predict_log_proba(X)
+        log_prob = self.predict_log_proba(X, offset)
         return namespace(log_prob).exp(log_prob)
 
-    def predict_log_proba(self, X: Any) -> Array:
+    def predict_log_proba(self, X: Any, offset: Any = None) -> Array:
         """Return the log-probability of each class, exact in the tails.
 
         Parameters
         ----------
         X : array-like of shape (n, d)
+        offset : array-like of shape (n,), optional
+            As in :meth:`fit`.
 
         Returns
         -------
@@ -196,21 +203,37 @@ class MoEClassifier(ClassifierMixin, BaseMoE):
         """
         X = self._check_rows(X)
         xp = namespace(X)
-        y = xp.zeros_like(X[:, 0])
-        return xp.stack([self.model_.log_density(X, y + c) for c in range(len(self.classes_))]).T
+        y, known = xp.zeros_like(X[:, 0]), check_offset(offset, X)
+        classes = range(len(self.classes_))
+        return xp.stack([self.model_.log_density(X, y + c, known) for c in classes]).T
 
-    def predict(self, X: Any) -> Array:
+    def score(self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None) -> float:
+        """Return the share of rows whose class is predicted right.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+        y : array-like of shape (n,)
+        sample_weight : array-like of shape (n,), optional
+        offset : array-like of shape (n,), optional
+            As in :meth:`fit`.
+        """
+        return float(accuracy_score(y, self.predict(X, offset), sample_weight=sample_weight))
+
+    def predict(self, X: Any, offset: Any = None) -> Array:
         """Return the most probable class.
 
         Parameters
         ----------
         X : array-like of shape (n, d)
+        offset : array-like of shape (n,), optional
+            As in :meth:`fit`.
 
         Returns
         -------
         ndarray of shape (n,)
         """
-        return self._most_probable(self.predict_log_proba(X))
+        return self._most_probable(self.predict_log_proba(X, offset))
 
     def _most_probable(self, log_prob: Array) -> Array:
         """Return the labels of the most probable classes, given (n, C) log-probabilities."""

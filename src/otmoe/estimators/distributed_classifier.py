@@ -139,7 +139,9 @@ class DistributedMoEClassifier(DistributedMoE, MoEClassifier):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, site: Any = None) -> Self:
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None, site: Any = None
+    ) -> Self:
         """Fit shards of the rows and merge the local models.
 
         Parameters
@@ -150,6 +152,8 @@ class DistributedMoEClassifier(DistributedMoE, MoEClassifier):
             Class labels, of any type.
         sample_weight : array-like of shape (n,), optional
             Case weights: weight 2 counts as the row twice.
+        offset : array-like of shape (n,), optional
+            Known part of the experts' log-odds, of two classes.
         site : array-like of shape (n,), optional
             The site of each row; a site is a shard. By default rows are split at random.
 
@@ -159,16 +163,18 @@ class DistributedMoEClassifier(DistributedMoE, MoEClassifier):
         """
         self._sites = site
         try:
-            return super().fit(X, y, sample_weight)
+            return super().fit(X, y, sample_weight, offset)
         finally:
             del self._sites
 
-    def predict_log_proba(self, X: Any, site: Any = None) -> Array:
+    def predict_log_proba(self, X: Any, offset: Any = None, site: Any = None) -> Array:
         """Return the log-probability of each class, exact in the tails.
 
         Parameters
         ----------
         X : array-like of shape (n, d)
+        offset : array-like of shape (n,), optional
+            As in :meth:`fit`.
         site : str or array-like of shape (n,), optional
             With `personal`: predict by the model of this site, or of the site of each row. By
             default the common model predicts.
@@ -178,39 +184,39 @@ class DistributedMoEClassifier(DistributedMoE, MoEClassifier):
         ndarray of shape (n, C)
         """
         if site is not None:
-            return self._by_site("predict_log_proba", X, site)
-        return super().predict_log_proba(X)
+            return self._by_site("predict_log_proba", X, site, offset)
+        return super().predict_log_proba(X, offset)
 
-    def predict_proba(self, X: Any, site: Any = None) -> Array:
+    def predict_proba(self, X: Any, offset: Any = None, site: Any = None) -> Array:
         """Return the probability of each class, averaged over experts by the gate.
 
         Parameters
         ----------
         X : array-like of shape (n, d)
-        site : str or array-like of shape (n,), optional
+        offset, site : array-like of shape (n,), optional
             As in :meth:`predict_log_proba`.
 
         Returns
         -------
         ndarray of shape (n, C)
         """
-        log_prob = self.predict_log_proba(X, site)
+        log_prob = self.predict_log_proba(X, offset, site)
         return namespace(log_prob).exp(log_prob)
 
-    def predict(self, X: Any, site: Any = None) -> Array:
+    def predict(self, X: Any, offset: Any = None, site: Any = None) -> Array:
         """Return the most probable class.
 
         Parameters
         ----------
         X : array-like of shape (n, d)
-        site : str or array-like of shape (n,), optional
+        offset, site : array-like of shape (n,), optional
             As in :meth:`predict_log_proba`.
 
         Returns
         -------
         ndarray of shape (n,)
         """
-        return self._most_probable(self.predict_log_proba(X, site))
+        return self._most_probable(self.predict_log_proba(X, offset, site))
 
     def _target_of(
         self, shards: Sequence[Shard], workers: Workers, on_error: Literal["raise", "skip"]

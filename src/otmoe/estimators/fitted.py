@@ -32,6 +32,7 @@ from otmoe.inference import (
     observed_inference,
 )
 from otmoe.likelihood.fit import Fit
+from otmoe.likelihood.grams import Grams
 from otmoe.likelihood.rows import Rows
 from otmoe.model.mixture import MoE
 from otmoe.text.arguments import as_table, check_offset, check_weight, explained, float_types
@@ -238,6 +239,7 @@ class FittedMoE(BaseEstimator):
         *,
         sketch: bool | int = False,
         share: int = 0,
+        grams: bool = False,
         sample_weight: Any = None,
         offset: Any = None,
         ids: Any = None,
@@ -264,6 +266,8 @@ class FittedMoE(BaseEstimator):
             drawn at which models are compared; or of how many components at most, instead of four.
         share : int
             Number of rows of X to send for the same purpose, drawn at random.
+        grams : bool
+            Whether to send sums of products of covariates, for ``method="gram"``; needs X and y.
         sample_weight : array-like of shape (n,), optional
             The weights of the fit.
         offset : array-like of shape (n,), optional
@@ -291,9 +295,14 @@ class FittedMoE(BaseEstimator):
         message = LocalModel.from_fit(self.fit_, site, model.feature_names, model.classes, features)
         if secure is not None:
             message = replace(message, key=Key.at(secure).public)
+        if X is None and (sketch or share or grams):
+            raise InvalidInput(Error.X_MISSING)
+        if grams:
+            if y is None:
+                raise InvalidInput(Error.Y_MISSING)
+            rows = self._rows(X, y, sample_weight, offset)
+            message = replace(message, grams=Grams.of(self.fit_.model, rows))
         if sketch or share:
-            if X is None:
-                raise InvalidInput(Error.X_MISSING)
             message = message.with_support(
                 self._check_rows(X),
                 sketch=sketch,
@@ -310,6 +319,12 @@ class FittedMoE(BaseEstimator):
         check(made.verdict)
         return made.message
 
+    def _rows(self, X: Any, y: Any, sample_weight: Any, offset: Any) -> Rows:
+        """Return the rows of the fit, checked, on the user's scale."""
+        X = self._check_rows(X)
+        target, weight = self._check_target(y, X), check_weight(sample_weight, X)
+        return Rows(X, target, weight, check_offset(offset, X))
+
     def _rest_on(self, X: Any, y: Any, sample_weight: Any, offset: Any, ids: Any) -> Figures:
         """Return what the parameters rest on: from the rows, if they are given, or from the fit."""
         if X is None or y is None:
@@ -317,10 +332,7 @@ class FittedMoE(BaseEstimator):
             if ids is not None or found is None:
                 raise InvalidInput(Error.ROWS_FOR_POLICY)
             return found
-        X = self._check_rows(X)
-        rows = Rows(
-            X, self._check_target(y, X), check_weight(sample_weight, X), check_offset(offset, X)
-        )
+        rows = self._rows(X, y, sample_weight, offset)
         if not adds_up(rows.total_weight, float(self.fit_.n_samples)):
             raise InvalidInput(Error.OTHER_ROWS, rows=rows.total_weight, fitted=self.fit_.n_samples)
         return figures_of(self.model_, rows, ids=ids)

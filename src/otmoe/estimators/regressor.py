@@ -7,6 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import RegressorMixin
+from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_array, check_consistent_length, column_or_1d
 
 from otmoe.arrays.numerics import Array, Floats
@@ -15,7 +16,7 @@ from otmoe.likelihood.fit import MAX_ITER, TOL
 from otmoe.model.experts import FAMILIES
 from otmoe.model.mixture import MoE
 from otmoe.model.target import Target
-from otmoe.text.arguments import check_offset, generator
+from otmoe.text.arguments import check_numbers, check_offset, generator
 from otmoe.text.errors import InvalidInput
 from otmoe.text.sentences import Error
 
@@ -134,6 +135,7 @@ class MoERegressor(RegressorMixin, BaseMoE):
         self
         """
         self._check_family()
+        check_numbers(y)
         X, y = self._check_training(X, y, y_numeric=True)
         target = Target(self.family)
         return self._fit(X, target.numbers_like(y, X), sample_weight, offset, target)
@@ -179,6 +181,19 @@ class MoERegressor(RegressorMixin, BaseMoE):
         """
         X = self._check_rows(X)
         return self.model_.predict(X, check_offset(offset, X))
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None) -> float:
+        """Return R squared, the share of the variance of y that the predictions explain.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+        y : array-like of shape (n,)
+        sample_weight : array-like of shape (n,), optional
+        offset : array-like of shape (n,), optional
+            As in :meth:`fit`.
+        """
+        return float(r2_score(y, self.predict(X, offset), sample_weight=sample_weight))
 
     def sample(self, X: Any, random_state: Any = None, offset: Any = None) -> Floats:
         """Draw a response at every row.

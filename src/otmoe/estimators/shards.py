@@ -17,9 +17,10 @@ from sklearn.utils.validation import check_is_fitted
 from otmoe.aggregation import Aggregation
 from otmoe.arrays.numerics import Array, to_numpy
 from otmoe.data.identifiers import ids_among
-from otmoe.data.shards import RowsShard, Shard, split
+from otmoe.data.shards import RowsShard, Shard, rows_dropped, split
 from otmoe.data.shards.memory import checked, numbered
-from otmoe.distributed.fit import METHODS_OF_SHARDS, DistributedFit, fit_shards
+from otmoe.distributed.arguments import METHODS_OF_SHARDS
+from otmoe.distributed.fit import DistributedFit, fit_shards
 from otmoe.distributed.passes import inference_shards
 from otmoe.documents.message import LocalModel
 from otmoe.estimators.base import BaseMoE, FitWarning
@@ -36,7 +37,7 @@ from otmoe.text.errors import InvalidInput, InvalidType
 from otmoe.text.notices import Notice
 from otmoe.text.progress import fit_progress
 from otmoe.text.sentences import Error, Warn
-from otmoe.workers.gather import Progress, Workers
+from otmoe.workers.gather import Progress, Workers, kept
 from otmoe.workers.pools import local_workers
 
 
@@ -93,9 +94,9 @@ class DistributedMoE(PersonalMoE, BaseMoE):
             RowsShard(name, X, y, weight, offset, rows[part])
             for name, part in zip(names, parts, strict=True)
         ]
-        workers = self._workers(len(shards))
-        fit = self._fit_all(shards, target, columns, rng, workers)
-        fit, said = self._personal_of(shards, fit, target, workers)
+        with kept(self._workers(len(shards))) as workers:
+            fit = self._fit_all(shards, target, columns, rng, workers)
+            fit, said = self._personal_of(shards, fit, target, workers)
         trouble = [*self._shared_ids, *said]
         if self._sites is None and len(shards) < self.n_shards:
             trouble.append(Warn.FEWER_SHARDS(shards=len(shards), wanted=self.n_shards))
@@ -211,11 +212,11 @@ class DistributedMoE(PersonalMoE, BaseMoE):
         if not shards:
             raise InvalidInput(Error.NO_SHARDS)
         self._names_from(shards[0])
-        workers = self._workers(len(shards), retries, timeout)
-        target = self._target_of(shards, workers, on_error)
-        columns, rng = self._gate_columns(), generator(self.random_state)
-        fit = self._fit_all(shards, target, columns, rng, workers, progress, on_error)
-        fit, said = self._personal_of(shards, fit, target, workers, groups)
+        with kept(self._workers(len(shards), retries, timeout)) as workers:
+            target = self._target_of(shards, workers, on_error)
+            columns, rng = self._gate_columns(), generator(self.random_state)
+            fit = self._fit_all(shards, target, columns, rng, workers, progress, on_error)
+            fit, said = self._personal_of(shards, fit, target, workers, groups)
         self._keep_distributed(fit, [*ids_among(shards[0].features), *said], stacklevel=3)
         return self
 
@@ -252,14 +253,15 @@ class DistributedMoE(PersonalMoE, BaseMoE):
         """
         check_is_fitted(self)
         shards = list(shards)
-        return inference_shards(
-            shards,
-            self.model_,
-            ridge=Ridge.of(self.model_.experts, self.alpha, self.expert_alpha),
-            kind=kind,
-            groups=groups,
-            workers=self._workers(len(shards), retries, timeout),
-        )
+        with kept(self._workers(len(shards), retries, timeout)) as workers:
+            return inference_shards(
+                shards,
+                self.model_,
+                ridge=Ridge.of(self.model_.experts, self.alpha, self.expert_alpha),
+                kind=kind,
+                groups=groups,
+                workers=workers,
+            )
 
     def _known_inference(self) -> Inference:
         return self.aggregation_.inference()
@@ -306,7 +308,11 @@ class DistributedMoE(PersonalMoE, BaseMoE):
             facts = {"name": failure.name, "cause": failure.cause}
             found.append(Warn.SHARD_FAILED(sites=(failure.name,), **facts))
         if fit.dropped:
-            found.append(Warn.ROWS_DROPPED(rows=fit.dropped))
+            found.append(rows_dropped(fit.dropped, fit.n_rows, fit.missing))
+        if fit.empty:
+            total = len(fit.local_models) + len(fit.failures) + len(fit.empty)
+            facts = {"count": len(fit.empty), "total": total, "name": fit.empty[0]}
+            found.append(Warn.EMPTY_SHARDS(sites=fit.empty, **facts))
         for name, why in aggregation.left_out.items():
             found.append(Warn.SHARD_LEFT_OUT(sites=(name,), name=name, why=why))
         stopped = [m.site for m in fit.local_models if not m.converged]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import reduce
 from operator import add
 from typing import Any, Literal
@@ -37,11 +38,14 @@ class Evaluation:
         By site, sorted, where a column of sites was named.
     dropped : int
         Rows left out because a value is missing.
+    missing : mapping of int
+        Rows in which a column is missing, by its name.
     """
 
     total: Score
     sites: dict[str, Score]
     dropped: int
+    missing: Mapping[str, int] = field(default_factory=dict, repr=False)
 
 
 @renamed(site="site_column")
@@ -81,7 +85,7 @@ def evaluate_files(
     columns = _Columns(model, spec_of(model, features), target, weight, site_column)
     files = find(data)
     scores: dict[str, Score] = {}
-    read = 0
+    read, gaps = 0, Counter[str]()
     for i, (file, name) in enumerate(zip(files, names_for(files), strict=True)):
         with named(name):
             tally = Tally()
@@ -90,13 +94,14 @@ def evaluate_files(
                     scores[place] = scores[place] + score if place in scores else score
             tally.check(missing, columns.spec.unknown)
             read += tally.n_rows
+            gaps.update(tally.missing)
         if progress is not None:
             progress(i + 1, len(files), name)
     if not scores:
         raise InvalidInput(Error.NO_ROWS_TO_EVALUATE)
     total = reduce(add, scores.values())
     sites = {} if site_column is None else dict(sorted(scores.items()))
-    return Evaluation(total, sites, read - total.n_rows)
+    return Evaluation(total, sites, read - total.n_rows, gaps)
 
 
 @dataclass(frozen=True)

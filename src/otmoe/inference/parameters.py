@@ -35,7 +35,7 @@ class Parameter:
     term: str
 
     def __str__(self) -> str:
-        who = f"{self.block} {self.expert}"
+        who = self.block if self.expert is None else f"{self.block} {self.expert}"
         who += "" if self.against is None else f" against {self.against}"
         who += "" if self.label is None else f", class {self.label}"
         return f"log variance {self.expert}" if self.block == "variance" else f"{who}: {self.term}"

@@ -1,4 +1,4 @@
-# Long because all that one asks of a fitted model's uncertainty is one value.
+# Long because Inference is what users ask for errors, tests, intervals, ratios, effects and text.
 """A model with the covariance of its parameters: errors, tests, intervals, text (maths 15)."""
 
 from __future__ import annotations
@@ -21,20 +21,22 @@ from otmoe.inference.estimates import (
     of_variance,
     quantile,
 )
+from otmoe.inference.marginal import marginal_effects, ratios
 from otmoe.inference.matrix import Matrix
 from otmoe.inference.parameters import Parameter, mean_gradient, parameters
-from otmoe.inference.summary import Text, heading, render
+from otmoe.inference.summary import Text, heading, numbers_of, render
 from otmoe.inference.terms import TermTest, term_tests, wald_test
 from otmoe.likelihood.agreement import Agreement
 from otmoe.model.mixture import MoE
 from otmoe.text.errors import InvalidInput
+from otmoe.text.html import html_lines, html_table
 from otmoe.text.notices import Notice
 from otmoe.text.sentences import Error
 
 Kind = Literal["information", "sandwich", "clustered"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Inference:
     """A model at the maximum of the likelihood, and the covariance of its parameters (maths 15).
 
@@ -79,6 +81,20 @@ class Inference:
     warnings: tuple[Notice, ...] = ()
     n_groups: int | None = None
     agreement: Agreement | None = None
+
+    def __repr__(self) -> str:
+        model = self.model
+        return (
+            f"Inference({model.n_experts} {model.experts.family} experts, "
+            f"{model.n_parameters} parameters, {self.n_samples:,.10g} rows, kind={self.kind!r})"
+        )
+
+    def _repr_html_(self) -> str:
+        rows = self.table()
+        cells = ([str(name), *numbers_of(row)] for name, row in zip(self.names, rows, strict=True))
+        heads = ["parameter", "estimate", "std err", "z", "P>|z|", "low", "high"]
+        notes = [str(notice) for notice in self.warnings]
+        return html_lines(repr(self), *notes) + html_table(heads, cells)
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -233,6 +249,51 @@ class Inference:
         """
         _, matrix = self._difference(first, second, "expert")
         return self.wald(matrix[np.arange(len(matrix)) % self.model.experts.n_columns > 0])
+
+    # -- on the scale of the response ---------------------------------------------------------
+
+    def ratios(
+        self, level: float = 0.95, *, block: Literal["expert", "gate"] = "expert"
+    ) -> tuple[Estimate, ...]:
+        """Return coefficients as odds ratios (classes) or rate ratios (counts).
+
+        By how much the odds, or the expected count, are multiplied where a feature is larger by 1:
+        the exponential of its coefficient. z and p are those of the coefficient.
+
+        Parameters
+        ----------
+        level : float in (0, 1)
+        block : {"expert", "gate"}
+            Of the experts, or of the gate: odds of an expert against the last.
+
+        Returns
+        -------
+        tuple of Estimate
+        """
+        return tuple(ratios(self.table(level), self.model.experts.family, block))
+
+    def marginal_effects(
+        self, X: Array, level: float = 0.95, offset: Array | None = None
+    ) -> tuple[Estimate, ...]:
+        """Return the average marginal effects: how the mean of y changes with each feature.
+
+        The mean over rows of the derivative of E(y | x), gate and experts together; for a feature
+        that is 0 or 1, of the difference that it makes. Standard errors by the delta method.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+            Rows to average over.
+        level : float in (0, 1)
+        offset : array of shape (n,), optional
+            Known part of the experts' linear predictors.
+
+        Returns
+        -------
+        tuple of Estimate
+            One per feature, and per class where there are more than two.
+        """
+        return marginal_effects(self.model, self.covariance, X, level, offset)
 
     # -- the mean -----------------------------------------------------------------------------
 

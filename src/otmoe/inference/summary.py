@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from html import escape
 from textwrap import fill
 
 import numpy as np
@@ -20,6 +21,9 @@ class Text(str):
     """Text that a console shows as it is."""
 
     __repr__ = str.__str__
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(str(self))}</pre>"
 
 
 def render(
@@ -97,6 +101,12 @@ def _row(row: Estimate, name_width: int) -> str:
     return (
         f"{cells}{_number(row.se):>11}{z:>11}{p:>11}{_number(row.low):>11}{_number(row.high):>11}"
     )
+
+
+def numbers_of(row: Estimate) -> list[str]:
+    """Return the figures of an estimate as text; none where there is none."""
+    values = (row.estimate, row.se, row.z, row.p, row.low, row.high)
+    return ["" if np.isnan(value) else _number(value) for value in values]
 
 
 def _number(value: float) -> str:

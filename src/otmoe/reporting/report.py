@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from hashlib import sha256
 from html import escape
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from otmoe.aggregation import Aggregation
@@ -62,7 +63,7 @@ def report(
     about: Mapping[str, Any] | None = None,
     between: Between | None = None,
     limits: Limits = LIMITS,
-) -> Page:
+) -> Page | Path:
     """Return the report on a merged model: one HTML page that needs no network.
 
     It shows what each site sent and contributed, where its experts went, the coefficients (with
@@ -70,7 +71,7 @@ def report(
 
     Parameters
     ----------
-    source : Aggregation, MoE, or path of a model file
+    source : Aggregation, MoE, fitted estimator, or path of a model file
         A model alone, or a file without the part that :meth:`Aggregation.save` writes, gives a
         page without sites.
     path : str or path, optional
@@ -85,8 +86,8 @@ def report(
 
     Returns
     -------
-    Page
-        The page as text.
+    Page or Path
+        The page as text; where it was written, its path.
 
     Examples
     --------
@@ -102,6 +103,10 @@ def report(
     """
     record: AggregationRecord | None = None
     features: FeatureSpec | None = None
+    if hasattr(source, "model_"):
+        between = getattr(source, "between_", None) if between is None else between
+        features = getattr(source, "features_", None)
+        source = getattr(source, "aggregation_", source.model_)
     words: Mapping[str, Any] = {}
     if isinstance(source, Aggregation):
         model, features = source.model, source.messages[0].features
@@ -125,6 +130,7 @@ def report(
     page = _page(page_data(model, record, features, words, title, between), title)
     if path is not None:
         write_whole(path, page)
+        return Path(path)
     return page
 
 

@@ -14,6 +14,7 @@ from otmoe.likelihood.iterations import NEGLIGIBLE
 from otmoe.model.mixture import MoE
 from otmoe.selection.candidate import Candidate, Score
 from otmoe.text.errors import InvalidInput
+from otmoe.text.html import html_lines, html_table
 from otmoe.text.notices import Notice
 from otmoe.text.sentences import Error, Warn
 
@@ -186,6 +187,18 @@ class Selection:
             row = {key: float(bend) if key == "bend" else getattr(c, key) for _, key, _ in _COLUMNS}
             rows.append({**row, "warnings": c.warnings})
         return rows
+
+    def _repr_html_(self) -> str:
+        rows = self.records()
+        shown = [column for column in _COLUMNS if not all(np.isnan(row[column[1]]) for row in rows)]
+        cells = (
+            ["" if np.isnan(row[key]) else format(row[key], form) for _, key, form in shown]
+            for row in rows
+        )
+        chosen = self.n_experts
+        first = f"{chosen} expert{'s' if chosen > 1 else ''}, by {_NAMES[self.criterion]}"
+        notes = map(str, self.notes)
+        return html_lines(first, *notes) + html_table([head for head, _, _ in shown], cells)
 
     def __str__(self) -> str:
         rows = self.records()

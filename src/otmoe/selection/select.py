@@ -29,7 +29,7 @@ from otmoe.text.arguments import check_offset, check_weight, check_whole
 from otmoe.text.errors import InvalidInput, InvalidType
 from otmoe.text.notices import Notice
 from otmoe.text.sentences import Error, Warn
-from otmoe.workers.gather import Progress, TasksFailed, gather
+from otmoe.workers.gather import Progress, TasksFailed, Workers, gather, kept
 
 ROWS_PER_PARAMETER = 10
 """Rows per parameter of the largest local fits below which a remark is made.
@@ -174,10 +174,31 @@ def select_over_shards(
     if method == "em":  # ends at the maximum, as refine rounds do
         rounds, method = "auto", "reduction"
     est.set_params(n_experts=max(numbers), method=method, refine=0)
+    with kept(est._workers(len(shards), retries, timeout)) as workers:
+        est.set_params(executor=workers.executor)
+        return _compared(est, shards, numbers, criterion, rounds, workers, on_error, progress)
+
+
+def _compared(
+    est: Any,
+    shards: list[Shard],
+    numbers: list[int],
+    criterion: str,
+    rounds: Any,
+    workers: Workers,
+    on_error: Literal["raise", "skip"],
+    progress: Progress | None,
+) -> Selection:
+    """Fit shards with the largest number of experts, merge to the others, ask how good they are."""
+    method = est.method
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # that there are too many experts
         est.fit_shards(
-            shards, retries=retries, timeout=timeout, on_error=on_error, progress=progress
+            shards,
+            retries=workers.retries,
+            timeout=workers.timeout,
+            on_error=on_error,
+            progress=progress,
         )
     largest: Aggregation = est.aggregation_
     found = _merged(
@@ -196,7 +217,6 @@ def select_over_shards(
     # What is asked about: the merged models, and where their refine rounds have led.
     fitted = {message.site for message in est.local_models_}
     shards = [shard for shard in shards if shard.name in fitted]
-    workers = est._workers(len(shards), retries, timeout)
     asked = found
     if rounds:
         scaling = Scaling.of(largest.support)
@@ -218,11 +238,11 @@ def select_over_shards(
     tasks = [ScoreTask(shard, models, target) for shard in shards]
     names = [shard.name for shard in shards]
     answers, failures = gather(score_local, tasks, names, workers)
-    kept = {name: a for name, a in zip(names, answers, strict=True) if a is not None}
-    if failures and (on_error == "raise" or not kept):
+    answered = {name: a for name, a in zip(names, answers, strict=True) if a is not None}
+    if failures and (on_error == "raise" or not answered):
         raise TasksFailed(failures)
     best: dict[int, Candidate] = {}
-    for c in asked.scored(kept).candidates:  # the last step of a refine round may lead astray
+    for c in asked.scored(answered).candidates:  # the last step of a refine round may lead astray
         if c.n_experts not in best or c.log_likelihood > best[c.n_experts].log_likelihood:
             best[c.n_experts] = c
     return Selection(tuple(best.values()), criterion, remarks)

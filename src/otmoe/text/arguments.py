@@ -97,6 +97,17 @@ def _column(values: Any, X: Array, name: str) -> Floats:
     return column
 
 
+def check_numbers(y: Any) -> None:
+    """Refuse a target that is text."""
+    values = np.asarray(to_numpy(y)) if is_array_api_obj(y) else np.asarray(y)
+    if values.dtype.kind in "USO":
+        try:
+            values.astype(np.float64)
+        except (TypeError, ValueError):
+            if any(isinstance(value, str) for value in values.ravel()):
+                raise InvalidInput(Error.TARGET_IS_TEXT) from None
+
+
 def explained(error: ValueError, X: Any) -> ValueError:
     """Say which column holds text or gaps, where scikit-learn only says that there are some."""
     if "contains NaN" in str(error):

@@ -57,9 +57,9 @@ class Notice:
     Examples
     --------
     >>> from otmoe.text.sentences import Warn
-    >>> found = Warn.ROWS_DROPPED(rows=3)
+    >>> found = Warn.ROWS_DROPPED(rows=3, total=90, columns=" (age in 3)")
     >>> found.code, str(found)
-    ('rows_dropped', '3 rows with missing values were dropped.')
+    ('rows_dropped', '3 of 90 rows were dropped because a value is missing (age in 3).')
     """
 
     code: str

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 from otmoe.text.errors import OtmoeError, RunError
 from otmoe.text.notices import Notice
 from otmoe.text.sentences import Error, Finding
-from otmoe.workers.pools import Pool, blames, n_workers_of, pool_of
+from otmoe.workers.pools import KeptPool, Pool, blames, n_workers_of, pool_of
 
 Progress = Callable[[int, int, str], None]
 """Called as progress(tasks done, tasks in all, name of the one that has just ended)."""
@@ -27,22 +28,42 @@ class Workers:
 
     Attributes
     ----------
-    executor : Executor or callable, optional
-        An executor; or a function that makes one, by which a broken one can be replaced. By default
-        tasks are done here, one after another.
+    executor : Executor, callable or KeptPool, optional
+        An executor; or a function that makes one, by which a broken one can be replaced; or, inside
+        :func:`kept`, the pool that serves all tasks. By default tasks are done here, one after
+        another.
     retries : int
         Further attempts at a task whose worker died, or whose file could not be reached.
     timeout : float, optional
         Seconds without any task ending after which those that run are given up.
     """
 
-    executor: Executor | Callable[[], Executor] | None = None
+    executor: Executor | Callable[[], Executor] | KeptPool | None = None
     retries: int = 2
     timeout: float | None = None
 
 
 HERE = Workers()
 """This process."""
+
+
+@contextmanager
+def kept(workers: Workers) -> Iterator[Workers]:
+    """Give the same workers with one pool for all that is gathered meanwhile, and end it then.
+
+    A pool that breaks or hangs is replaced, as always. Executors of the user's stay as they are.
+    """
+    make = workers.executor
+    if make is None or isinstance(make, Executor | KeptPool):
+        yield workers
+        return
+    pool = KeptPool(make)
+    try:
+        yield replace(workers, executor=pool)
+    except BaseException:
+        pool.abort()
+        raise
+    pool.end()
 
 
 @dataclass(frozen=True)

@@ -28,8 +28,11 @@ def local_workers(n_workers: int) -> Callable[[], Executor]:
 class Pool(Protocol):
     """An executor, and what can be done about it when it breaks."""
 
-    executor: Executor
     replaceable: bool
+
+    @property
+    def executor(self) -> Executor:
+        """What runs the tasks."""
 
     def renew(self, *, broken: bool) -> None:
         """Go on after the executor broke, or after nothing had ended in it for too long."""
@@ -70,6 +73,50 @@ class OwnPool:
         _kill(self.executor)
 
 
+class KeptPool:
+    """A pool of our own that serves several rounds of tasks, and is made for the first of them.
+
+    Starting a process means importing the package there, a second or two; see :func:`kept`.
+
+    Parameters
+    ----------
+    make : callable
+        Returns an executor.
+    """
+
+    replaceable = True
+
+    def __init__(self, make: Callable[[], Executor]) -> None:
+        self._make = make
+        self._own: OwnPool | None = None
+
+    @property
+    def executor(self) -> Executor:
+        """The executor, made if there is none."""
+        if self._own is None:
+            self._own = OwnPool(self._make)
+        return self._own.executor
+
+    def renew(self, *, broken: bool) -> None:
+        """End the executor and its processes; the next tasks make another."""
+        self.abort()
+
+    def close(self) -> None:
+        """Keep it: more tasks may come."""
+
+    def abort(self, pending: Iterable[Future[Any]] = ()) -> None:
+        """End it at once, and its processes."""
+        own, self._own = self._own, None
+        if own is not None:
+            own.abort(pending)
+
+    def end(self) -> None:
+        """End it: no more tasks will come."""
+        own, self._own = self._own, None
+        if own is not None:
+            own.close()
+
+
 class BorrowedExecutor:
     """An executor of the user's, which is not ours to end.
 
@@ -97,8 +144,10 @@ class BorrowedExecutor:
             future.cancel()
 
 
-def pool_of(executor: Executor | Callable[[], Executor]) -> Pool:
-    """Return the pool of an executor, or of what makes one."""
+def pool_of(executor: Executor | Callable[[], Executor] | KeptPool) -> Pool:
+    """Return the pool of an executor, or of what makes one; a pool that is kept is one."""
+    if isinstance(executor, KeptPool):
+        return executor
     return BorrowedExecutor(executor) if isinstance(executor, Executor) else OwnPool(executor)
 
 

@@ -8,9 +8,6 @@ import click
 
 from otmoe.cli.common import Command, check_output, few, option, output, say, usage
 from otmoe.cli.inspect import roster_lines
-from otmoe.documents.state import RefineState
-from otmoe.federation.rounds import request_of
-from otmoe.federation.secure import again
 from otmoe.text.sentences import Error
 
 
@@ -44,6 +41,10 @@ def start_again(
 
     It replaces the roster and the question in STATE, and writes the request.
     """
+    from otmoe.documents.state import RefineState
+    from otmoe.federation.rounds import request_of
+    from otmoe.federation.secure import again
+
     check_output(output, force)
     if state.resolve() == output.resolve():
         raise usage(Error.SHELL_TWO_FILES)

@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
-from typing import Literal
+from typing import Literal, cast
 
 import click
 
-from otmoe import shards_from
 from otmoe.cli import options, policy
-from otmoe.cli.common import Command, check_output, data, option, output, say, warn
+from otmoe.cli.common import Command, check_output, option, output, say, usage, warn
 from otmoe.cli.inspect import (
     MASKED,
     few_groups,
@@ -21,26 +20,22 @@ from otmoe.cli.inspect import (
     why_scatter,
 )
 from otmoe.cli.parts import parts_of, parts_table, total_of
-from otmoe.data.shards import ROWS_PER_PARAMETER, joined
-from otmoe.data.shards.files import find
-from otmoe.data.shards.memory import checked
-from otmoe.documents.request import RefineRequest
-from otmoe.evaluation.prediction import spec_of
-from otmoe.federation.keys import Key
-from otmoe.federation.policy.border import Border, release_reply
-from otmoe.federation.secure import check_roster, masked, unmasked
-from otmoe.text.sentences import Warn
+from otmoe.cli.remembered import recalled
+from otmoe.text.sentences import Error, Warn
 
 
 @click.command(
     cls=Command,
     epilog="""\b
 Example:
+  otmoe refine answer round1.request.json --fit lyon.moe.json -o lyon.round1.reply.json
   otmoe refine answer round1.request.json lyon.parquet --target y --site Lyon \\
       -o lyon.round1.reply.json
   otmoe inspect lyon.round1.reply.json
 
-Give the rows, the weights and the name of the site's fit. Look at the reply before you send it.
+Rows, weights and name have to be those of the site's fit: --fit takes them from the file
+lyon.moe.json.local, which `otmoe fit` wrote beside the message. Look at the reply before you send
+it.
 
 A request may ask for the scatter of the scores: for standard errors by the sandwich, or to learn
 how sites differ. It gets that only from a site that gives --scatter, or --groups where rows belong
@@ -50,8 +45,17 @@ A request for a secure sum names the sites that take part. Give --key, and compa
 of the roster with that of other sites, by telephone say, before you send the reply.""",
 )
 @click.argument("request", type=click.Path(path_type=Path))
-@data
-@options.target()
+@click.argument("data", nargs=-1, metavar="[DATA...]")
+@option(
+    "--fit",
+    "message",
+    type=click.Path(path_type=Path),
+    metavar="MESSAGE",
+    section="Columns",
+    help="The site's message: take --target, --weight, --missing, --sep, --site and DATA from its "
+    "fit, where they are not given.",
+)
+@option("--target", metavar="COLUMN", section="Columns", help="The response.")
 @options.weight
 @option(
     "--groups",
@@ -59,8 +63,14 @@ of the roster with that of other sites, by telephone say, before you send the re
     section="Columns",
     help="Labels of rows that belong together, such as a patient's: send the scatter by group.",
 )
-@options.missing()
-@option("--site", metavar="NAME", required=True, section="Reply", help="Name of the site, as sent.")
+@option(
+    "--missing",
+    type=click.Choice(["error", "drop"]),
+    section="Rows",
+    help="Rows with missing values: refuse them (the default), or leave them out.",
+)
+@options.sep
+@option("--site", metavar="NAME", section="Reply", help="Name of the site, as sent.")
 @option(
     "--sandwich",
     "--scatter",
@@ -90,11 +100,13 @@ of the roster with that of other sites, by telephone say, before you send the re
 def answer(
     request: Path,
     data: tuple[str, ...],
-    target: str,
+    message: Path | None,
+    target: str | None,
     weight: str | None,
     groups: str | None,
-    missing: Literal["error", "drop"],
-    site: str,
+    missing: Literal["error", "drop"] | None,
+    sep: str | None,
+    site: str | None,
     sandwich: bool,
     key: Path | None,
     new_roster: bool,
@@ -113,6 +125,26 @@ def answer(
     score and information, rounded; it is written only if the site's policy lets it leave.
     """
     check_output(output, force)
+    if message is not None:
+        known = recalled(message)
+        data, target = data or known.data, target or known.target
+        weight, site, sep = weight or known.weight, site or known.site, sep or known.sep
+        missing = missing or cast(Literal["error", "drop"], known.missing)
+    for lacking, value in {"DATA": data, "--target": target, "--site": site}.items():
+        if not value:
+            raise usage(Error.SHELL_ANSWER_LACKS, lacking=lacking)
+    assert site is not None
+
+    from otmoe import shards_from
+    from otmoe.data.shards import ROWS_PER_PARAMETER, joined, rows_dropped
+    from otmoe.data.shards.files import find
+    from otmoe.data.shards.memory import checked
+    from otmoe.documents.request import RefineRequest
+    from otmoe.evaluation.prediction import spec_of
+    from otmoe.federation.keys import Key
+    from otmoe.federation.policy.border import Border, release_reply
+    from otmoe.federation.secure import check_roster, masked, unmasked
+
     begun = perf_counter()
     rules, source = policy.in_force(policy_file)
     border = Border(rules, ledger, policy.set_aside(override, reason))
@@ -125,7 +157,8 @@ def answer(
         target=target,
         features=spec_of(asked.model, asked.features),
         weight=weight,
-        missing=missing,
+        missing=missing or "error",
+        sep=sep,
     )
     shard = replace(joined(shards, checked(site)), groups=groups)
     made = release_reply(
@@ -146,7 +179,7 @@ def answer(
     elif scatter is None and (sandwich or groups is not None):
         warn(Warn.SHELL_SANDWICH_UNASKED())
     if rows.dropped:
-        warn(Warn.ROWS_DROPPED(rows=rows.dropped))
+        warn(rows_dropped(rows.dropped, len(rows.y), rows.missing))
     report = {
         "command": "refine answer",
         "output": str(output),

@@ -7,21 +7,12 @@ from typing import Literal
 
 import click
 
-from otmoe import support_from
-from otmoe.aggregation.support import N_SUPPORT
-from otmoe.cli import options
+from otmoe.cli import known, options
 from otmoe.cli.aggregate import support_of
 from otmoe.cli.common import Command, Rounds, check_output, few, option, output, say, usage
 from otmoe.cli.inbox import open_inbox
 from otmoe.cli.inspect import roster_lines, why_scatter
-from otmoe.documents.files import load_model_file
-from otmoe.documents.model_file import ModelFile
-from otmoe.documents.roster import Roster
-from otmoe.federation.rounds import begin, check_merged, request_of
-from otmoe.likelihood.prior import RESTRICTIONS
-from otmoe.likelihood.rows import Scaling
 from otmoe.text.sentences import Error
-from otmoe.text.strict_json import named
 
 
 @click.command(
@@ -60,7 +51,7 @@ the features: any that is roughly right will do, and none changes the answer."""
 )
 @option(
     "--between",
-    type=click.Choice(list(RESTRICTIONS)),
+    type=click.Choice(known.RESTRICTIONS),
     section="Rounds",
     help="Have the last step say how sites differ, for `otmoe personalise`: in anything (auto), in "
     "the gate, or in intercepts. It asks for the same as --sandwich.",
@@ -114,6 +105,16 @@ def start(
         check_output(path, force)
     if state.resolve() == output.resolve():
         raise usage(Error.SHELL_TWO_FILES)
+
+    from otmoe import support_from
+    from otmoe.aggregation.support import N_SUPPORT
+    from otmoe.documents.files import load_model_file
+    from otmoe.documents.model_file import ModelFile
+    from otmoe.documents.roster import Roster
+    from otmoe.federation.rounds import begin, check_merged, request_of
+    from otmoe.likelihood.rows import Scaling
+    from otmoe.text.strict_json import named
+
     found = load_model_file(model)
     merged, features = found.model, found.features
     aggregation = found.aggregation if isinstance(found, ModelFile) else None

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from otmoe import save_model
-from otmoe.aggregation.record import refined_document
 from otmoe.cli import options
 from otmoe.cli.between import between_lines, between_report
 from otmoe.cli.closing import closing
@@ -27,18 +25,15 @@ from otmoe.cli.common import (
 )
 from otmoe.cli.inbox import paths_of
 from otmoe.cli.tables import listed
-from otmoe.documents.files import load_model_file
-from otmoe.documents.masked_reply import MaskedReply
-from otmoe.documents.reply import RefineReply
-from otmoe.documents.state import RefineState
-from otmoe.federation.between import differences
-from otmoe.federation.rounds import request_of, step
-from otmoe.federation.secure import masked_step
-from otmoe.inference import Inference
-from otmoe.inference.between import Between
 from otmoe.text.errors import InferenceError, InvalidInput
-from otmoe.text.records import notice_document
 from otmoe.text.sentences import Error, Warn
+
+if TYPE_CHECKING:
+    from otmoe.documents.reply import RefineReply
+    from otmoe.documents.state import RefineState
+    from otmoe.inference import Inference
+    from otmoe.inference.between import Between
+
 
 REQUEST = "round{}.request.json"
 """Name of a request, unless another one is given."""
@@ -99,6 +94,13 @@ def take_step(
     It makes the next request or, when it is done, the model. REPLIES are files, folders of them,
     or patterns in quotes. A site that has not replied is named, and nothing is changed.
     """
+    from otmoe.documents.masked_reply import MaskedReply
+    from otmoe.documents.reply import RefineReply
+    from otmoe.documents.state import RefineState
+    from otmoe.federation.rounds import request_of, step
+    from otmoe.federation.secure import masked_step
+    from otmoe.text.records import notice_document
+
     before = RefineState.load(state)
     if before.done:
         status = str(before.refinement.status)
@@ -153,6 +155,8 @@ def _between(
     before: RefineState, after: RefineState, replies: list[RefineReply], report: dict[str, Any]
 ) -> Between | None:
     """Return how sites differ, if that was asked for; the model is written all the same."""
+    from otmoe.federation.between import differences
+
     try:
         found = differences(before, after, replies)
     except InvalidInput as error:
@@ -174,6 +178,10 @@ def _finish(
     report: dict[str, Any],
 ) -> list[Any]:
     """Write the model, and return what to say about it."""
+    from otmoe import save_model
+    from otmoe.aggregation.record import refined_document
+    from otmoe.documents.files import load_model_file
+
     known = state.refinement
     assert known.best is not None  # at least one round has been answered
     sites = [site for site in state.sites if site not in state.absent]

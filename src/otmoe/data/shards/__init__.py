@@ -1,7 +1,7 @@
 """Where rows live, in memory or in files: a description of each part that is fitted by itself."""
 
 from otmoe.data.shards.cutting import shards_from
-from otmoe.data.shards.gathering import ShardRows
+from otmoe.data.shards.gathering import ShardRows, rows_dropped
 from otmoe.data.shards.reading import ArrayShard, FileShard, Piece, Shard, grouped_by
 from otmoe.data.shards.sampling import draw_features, sample_rows
 from otmoe.data.shards.splitting import ROWS_PER_PARAMETER, RowsShard, joined, split
@@ -20,6 +20,7 @@ __all__ = [
     "draw_features",
     "grouped_by",
     "joined",
+    "rows_dropped",
     "sample_rows",
     "shards_from",
     "split",

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from otmoe.data.features import FeatureSpec
+from otmoe.data.columns import check_marks
+from otmoe.data.features import MAX_LEVELS, FeatureSpec
 from otmoe.data.shards.files import find, named, names_for
 from otmoe.data.shards.memory import (
     Cut,
@@ -26,9 +27,10 @@ from otmoe.data.shards.memory import (
     rows_by_site,
     spec_for,
 )
+from otmoe.data.shards.partitions import partitions_of
 from otmoe.data.shards.reading import FileShard, Missing, Piece, Shard
 from otmoe.data.shards.sources import open_source
-from otmoe.data.tables import check_names, described, is_number, is_table, is_text, texts
+from otmoe.data.tables import array, check_names, described, is_number, is_table, is_text, texts
 from otmoe.text.arguments import renamed
 from otmoe.text.errors import InvalidInput, InvalidType, ShardError
 from otmoe.text.sentences import Error
@@ -45,15 +47,18 @@ def shards_from(
     groups: str | None = None,
     cut: Cut = "file",
     missing: Missing = "error",
+    max_levels: int = MAX_LEVELS,
+    sep: str | None = None,
 ) -> list[Shard]:
     """Describe data as shards, to be read where the work is done.
 
     Parameters
     ----------
     data : path, sequence of paths, frame, or tuple of arrays
-        Parquet or CSV: a file, a folder, a pattern such as ``"data/*.parquet"``, a URL that
-        pyarrow knows (``s3://``, ``gs://``, ``file://``), or several of these. Or rows in memory: a
-        table with named columns, or the arrays (X, y) or (X, y, weight).
+        Parquet, CSV, Feather or Arrow: a file, a folder, a pattern such as ``"data/*.parquet"``, a
+        URL that pyarrow knows (``s3://``, ``gs://``, ``file://``), or several of these; folders
+        such as ``site=a`` name a column, which can be the site. Or rows in memory: a table with
+        named columns, or the arrays (X, y) or (X, y, weight).
     target : str
         Column of the response, unless data are arrays. Text is for classifiers.
     features : FeatureSpec or sequence of str, optional
@@ -73,6 +78,11 @@ def shards_from(
         the rows.
     missing : {"error", "drop"}
         What reading does about rows with missing values.
+    max_levels : int
+        A category with more is refused, unless `features` is a specification.
+    sep : str, optional
+        What separates columns of CSV files: by default comma, semicolon, tab or bar, as the header
+        of a file has it.
 
     Returns
     -------
@@ -103,14 +113,14 @@ def shards_from(
             raise InvalidInput(Error.ROLES_SHARED, columns=[*roles, groups])
         roles.append(groups)
     if is_table(data):
-        whole = of_table(data, target, features, weight, groups, roles, missing)
+        whole = of_table(data, target, features, weight, groups, roles, missing, max_levels)
         return (
             cut_rows(whole, cut) if site_column is None else rows_by_site(whole, data, site_column)
         )
     files = find(data)
     names = names_for(files)
-    spec, labels = _looked_up(files, names, target, features, roles)
-    plan = FileShard("", (), target, spec, weight, labels, missing=missing)
+    spec, labels = _looked_up(files, names, target, features, roles, max_levels, sep)
+    plan = FileShard("", (), target, spec, weight, labels, missing=missing, sep=sep)
     if site_column is not None:
         return list(_by_site(plan, files, names, site_column))
     if cut == "row_group":
@@ -136,7 +146,13 @@ def _check_options(site: str | None, cut: Cut, missing: Missing) -> None:
 
 
 def _looked_up(
-    files: list[str], names: list[str], target: str, features: Any, roles: list[str]
+    files: list[str],
+    names: list[str],
+    target: str,
+    features: Any,
+    roles: list[str],
+    max_levels: int,
+    sep: str | None,
 ) -> tuple[FeatureSpec, bool]:
     """Return the features, and whether the target is text, as the first rows have it.
 
@@ -147,7 +163,7 @@ def _looked_up(
     for file, name in zip(files, names, strict=True):
         try:
             with named(name):
-                samples.append((name, open_source(file).sample()))
+                samples.append((name, open_source(file, sep).sample()))
         except ShardError as error:
             trouble.append(error)
             continue
@@ -162,18 +178,24 @@ def _looked_up(
         kind = kind.value_type if pa.types.is_dictionary(kind) else kind
         if not (is_text(kind) or is_number(kind) or pa.types.is_null(kind)):
             raise InvalidInput(Error.TARGET_KIND, column=target, kind=described(kind))
-        return spec_for(sample, features, roles), is_text(kind)
+        if is_text(kind):
+            seen = texts(array(sample.column(target), target), target).unique().to_pylist()
+            check_marks([label for label in seen if label is not None], target)
+        folders = partitions_of(files[0])
+        return spec_for(sample, features, roles, folders, max_levels), is_text(kind)
 
 
-def _groups(files: list[str], names: list[str]) -> Iterator[tuple[str, str, list[int]]]:
+def _groups(
+    files: list[str], names: list[str], sep: str | None
+) -> Iterator[tuple[str, str, list[int]]]:
     """Yield each file, its name, and the rows at which its row groups end, 0 first."""
     for file, name in zip(files, names, strict=True):
         with named(name):
-            yield file, name, list(accumulate(open_source(file).groups, initial=0))
+            yield file, name, list(accumulate(open_source(file, sep).groups, initial=0))
 
 
 def _by_row_group(plan: FileShard, files: list[str], names: list[str]) -> Iterator[FileShard]:
-    for file, name, ends in _groups(files, names):
+    for file, name, ends in _groups(files, names, plan.sep):
         for i in range(len(ends) - 1):
             piece = Piece(file, ends[i], ends[i + 1])
             yield replace(plan, name=checked(f"{name}#{i}"), pieces=(piece,))
@@ -183,7 +205,7 @@ def _recut(
     plan: FileShard, files: list[str], names: list[str], n_shards: int
 ) -> Iterator[FileShard]:
     """Cut the rows of all files, one after another, into shards of nearly equal size."""
-    sizes = [ends[-1] for _, _, ends in _groups(files, names)]
+    sizes = [ends[-1] for _, _, ends in _groups(files, names, plan.sep)]
     begins = list(accumulate(sizes, initial=0))
     cuts = bounds(begins[-1], n_shards)
     for i, name in enumerate(numbered(n_shards)):
@@ -202,7 +224,7 @@ def _by_site(plan: FileShard, files: list[str], names: list[str], site: str) -> 
     sizes: Counter[str] = Counter()
     for file, name in zip(files, names, strict=True):
         with named(name):
-            source = open_source(file)
+            source = open_source(file, plan.sep)
             for start, stop in pairwise(accumulate(source.groups, initial=0)):
                 found: Counter[str] = Counter()
                 for batch in source.batches([site], [site], start, stop):

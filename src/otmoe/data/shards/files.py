@@ -18,7 +18,9 @@ from otmoe.text.errors import InvalidInput, InvalidType, ShardError
 from otmoe.text.sentences import Error
 
 PARQUET = (".parquet", ".pq")
-CSV = (".csv", ".csv.gz")
+CSV = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
+ARROW = (".feather", ".arrow")
+ENDINGS = PARQUET + CSV + ARROW
 
 Path = str | os.PathLike[str]
 
@@ -111,11 +113,11 @@ def _in_folder(system: Any, folder: str, item: str) -> list[str]:
         file.path
         for file in system.get_file_info(fs.FileSelector(folder, recursive=True))
         if file.type == fs.FileType.File
-        and file.path.lower().endswith(PARQUET + CSV)
+        and file.path.lower().endswith(ENDINGS)
         and not re.search(r"(^|/)[._]", file.path.removeprefix(folder).lstrip("/"))
     ]
     if not found:
-        raise ShardError(Error.FOLDER_EMPTY, folder=item, endings=", ".join(PARQUET + CSV))
+        raise ShardError(Error.FOLDER_EMPTY, folder=item, endings=", ".join(ENDINGS))
     if len({kind_of(file) for file in found}) > 1:
         raise ShardError(Error.FOLDER_MIXED, folder=item)
     return found
@@ -162,13 +164,15 @@ def _like(item: str, path: str, file: str) -> str:
 
 
 def kind_of(path: str) -> str:
-    """Return what kind of file a name is of, "parquet" or "csv"."""
+    """Return what kind of file a name is of, "parquet", "csv" or "arrow"."""
     name = path.partition("?")[0].lower() if "://" in path else path.lower()
     if name.endswith(PARQUET):
         return "parquet"
     if name.endswith(CSV):
         return "csv"
-    raise ShardError(Error.FILE_KIND, path=path, endings=", ".join(PARQUET + CSV))
+    if name.endswith(ARROW):
+        return "arrow"
+    raise ShardError(Error.FILE_KIND, path=path, endings=", ".join(ENDINGS))
 
 
 def names_for(files: Sequence[str]) -> list[str]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
 import numpy as np
@@ -14,7 +15,8 @@ from otmoe.data.tables import is_text, labels, numbers
 from otmoe.data.tally import Tally
 from otmoe.data.terms import Layout
 from otmoe.text.errors import InvalidInput
-from otmoe.text.sentences import Error
+from otmoe.text.notices import Notice, listed
+from otmoe.text.sentences import Error, Warn
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,8 @@ class ShardRows:
         Known part of the experts' linear predictors.
     groups : ndarray of str of shape (n,), optional
         Label of the group of each row, where the shard was asked for it.
+    missing : mapping of int
+        Rows in which a column is missing, by its name, where some were left out.
     """
 
     X: Floats
@@ -41,6 +45,27 @@ class ShardRows:
     dropped: int = 0
     offset: Floats | None = None
     groups: Floats | None = None
+    missing: Mapping[str, int] = field(default_factory=dict)
+
+
+def rows_dropped(rows: int, kept: int, missing: Mapping[str, int]) -> Notice:
+    """Return what to say about rows that were left out.
+
+    Parameters
+    ----------
+    rows, kept : int
+        Rows left out, and the others.
+    missing : mapping of int
+        Rows in which a column is missing, by its name.
+    """
+    return Warn.ROWS_DROPPED(rows=rows, total=rows + kept, columns=most_missing(missing))
+
+
+def most_missing(missing: Mapping[str, int]) -> str:
+    """Return in which columns most is missing, as a sentence has it."""
+    most = sorted(missing, key=lambda name: (-missing[name], name))
+    few = [f"{name} in {missing[name]:,}" for name in most if missing[name]]
+    return f" ({listed(few, 3)})" if few else ""
 
 
 class Gathered:
@@ -148,7 +173,8 @@ class Gathered:
             return ShardRows(X, y, weight, groups=groups)
         left = int((~keep).sum())
         weight = None if weight is None else weight[keep]
-        return ShardRows(_kept(X, keep), y[keep], weight, left, groups=groups)
+        rows = ShardRows(_kept(X, keep), y[keep], weight, left, groups=groups)
+        return replace(rows, missing=self.tally.missing)
 
     def _check_number(self) -> None:
         if self.n_rows is not None and self.tally.n_rows != self.n_rows:

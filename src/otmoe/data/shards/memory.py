@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import warnings
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -9,16 +12,19 @@ import numpy as np
 import pyarrow as pa
 
 from otmoe.arrays.numerics import Floats, to_numpy
-from otmoe.data.features import FeatureSpec
+from otmoe.data.features import MAX_LEVELS, FeatureSpec
 from otmoe.data.shards.files import named
 from otmoe.data.shards.reading import ArrayShard, Missing, Shard
 from otmoe.data.tables import array, as_arrow, is_table, is_text, names_of, numbers, texts
 from otmoe.data.tally import Tally
 from otmoe.text.errors import InvalidInput, InvalidType, MessageError, ShardError
+from otmoe.text.notices import OtmoeWarning
 from otmoe.text.records import Record, Site, typed
-from otmoe.text.sentences import Error
+from otmoe.text.sentences import Error, Warn
 
 Cut = Literal["file", "row_group"] | int
+
+_INDEX = re.compile(r"|Unnamed: \d+|__index_level_\d+__")
 
 # -- names, cuts, features -----------------------------------------------------------------------
 
@@ -48,7 +54,31 @@ def bounds(n_rows: int, n_shards: int) -> list[int]:
     return [i * n_rows // n_shards for i in range(n_shards + 1)]
 
 
-def spec_for(sample: Any, features: Any, roles: list[str]) -> FeatureSpec:
+def default_columns(names: Sequence[str], roles: Collection[str]) -> list[str]:
+    """Return the columns that are features unless some are named.
+
+    The index of a frame that was written as a nameless column is none; a warning names it.
+
+    Parameters
+    ----------
+    names : sequence of str
+    roles : collection of str
+        Columns that are no features: target, weight, site, those in the names of folders.
+    """
+    index = [name for name in names if name not in roles and _INDEX.fullmatch(name)]
+    if index:
+        notice = Warn.INDEX_LEFT_OUT(column=index[0])
+        warnings.warn(OtmoeWarning("features", [notice]), stacklevel=2)
+    return [name for name in names if name not in roles and name not in index]
+
+
+def spec_for(
+    sample: Any,
+    features: Any,
+    roles: list[str],
+    folders: Collection[str] = (),
+    max_levels: int = MAX_LEVELS,
+) -> FeatureSpec:
     """Return the specification that was given, or one that suits a sample.
 
     Parameters
@@ -57,12 +87,18 @@ def spec_for(sample: Any, features: Any, roles: list[str]) -> FeatureSpec:
     features : FeatureSpec, sequence of str, or None for all columns
     roles : list of str
         Columns that are no features: target, weight, site.
+    folders : collection of str
+        Columns in the names of folders, which are features only where they are named.
+    max_levels : int
+        A category with more is refused.
     """
     if isinstance(features, str):
         raise InvalidType(Error.FEATURES_TEXT, value=features)
     if not isinstance(features, FeatureSpec):
-        names = [n for n in names_of(sample) if n not in roles] if features is None else features
-        features = FeatureSpec.from_sample(sample, list(names))
+        names = features
+        if names is None:
+            names = default_columns(names_of(sample), {*roles, *folders})
+        features = FeatureSpec.from_sample(sample, list(names), max_levels=max_levels)
     for name in features.names:
         if name in roles:
             raise InvalidInput(Error.ROLE_AS_FEATURE, column=name)
@@ -100,11 +136,12 @@ def of_table(
     groups: str | None,
     roles: list[str],
     missing: Missing,
+    max_levels: int = MAX_LEVELS,
 ) -> ArrayShard:
     """Return a table with named columns as one shard."""
     with named("rows"):
         table = as_arrow(data, roles)
-        X, spec = _encoded(data, features, roles)
+        X, spec = _encoded(data, features, roles, max_levels)
         column = array(table.column(target), target)
         if is_text(column.type):
             y = texts(column, target).to_numpy(zero_copy_only=False)
@@ -118,8 +155,10 @@ def of_table(
     return ArrayShard("rows", X, y, w, spec, missing, beside)
 
 
-def _encoded(data: Any, features: Any, roles: list[str]) -> tuple[Floats, FeatureSpec]:
-    spec, tally = spec_for(data, features, roles), Tally()
+def _encoded(
+    data: Any, features: Any, roles: list[str], max_levels: int = MAX_LEVELS
+) -> tuple[Floats, FeatureSpec]:
+    spec, tally = spec_for(data, features, roles, max_levels=max_levels), Tally()
     X = spec.encode_table(data, tally)
     tally.check("keep", spec.unknown)  # what is missing is counted when shards are read
     return X, spec

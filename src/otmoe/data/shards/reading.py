@@ -120,7 +120,8 @@ class ArrayShard:
                 return ShardRows(X, y, weight, groups=groups)
             left = int((~keep).sum())
             weight = None if weight is None else weight[keep]
-            return ShardRows(X[keep], y[keep], weight, left, groups=groups)
+            found = ShardRows(X[keep], y[keep], weight, left, groups=groups)
+            return replace(found, missing=tally.missing)
 
     def _groups(self, keep: Floats) -> Floats | None:
         if self.groups is None:
@@ -197,6 +198,8 @@ class FileShard:
         What to do about rows with missing values.
     groups : str, optional
         Column of labels to be read with the rows.
+    sep : str, optional
+        What separates columns of CSV files; by default as their headers have it.
 
     Examples
     --------
@@ -216,6 +219,7 @@ class FileShard:
     size: int | None = None
     missing: Missing = "error"
     groups: str | None = None
+    sep: str | None = None
 
     @property
     def n_rows(self) -> int | None:
@@ -231,7 +235,7 @@ class FileShard:
                 if kind_of(path) == "csv":
                     return None
                 with self._named(path):
-                    stop = open_source(path).n_rows or 0
+                    stop = open_source(path, self.sep).n_rows or 0
             total += stop - start
         return total
 
@@ -278,8 +282,8 @@ class FileShard:
 
     def _abreast(self, n_rows: int | None) -> list[FeatureSpec]:
         """Cut the features into those that are read at a time."""
-        csv = any(kind_of(piece.path) == "csv" for piece in self.pieces)
-        if csv or n_rows is None:
+        whole = any(kind_of(piece.path) != "parquet" for piece in self.pieces)
+        if whole or n_rows is None:
             return [self.features.base]
         columns = self.features.columns
         return [
@@ -299,7 +303,7 @@ class FileShard:
             categories.append(self.site[0])
         for path, start, stop in self.pieces:
             with self._named(path):
-                source = open_source(path)
+                source = open_source(path, self.sep)
                 for batch in source.batches(list(dict.fromkeys(columns)), categories, start, stop):
                     if self.site is not None:
                         name, value = self.site

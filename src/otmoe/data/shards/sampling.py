@@ -20,7 +20,7 @@ from otmoe.text.sentences import Error
 _ROWS = 100_000  # of all files together, that levels and units are guessed from
 
 
-def sample_rows(data: Any, n_rows: int = _ROWS) -> pa.Table:
+def sample_rows(data: Any, n_rows: int = _ROWS, sep: str | None = None) -> pa.Table:
     """Return the first rows of every file, all columns, for :meth:`FeatureSpec.from_sample`.
 
     A level that occurs in some files only is then known, unless it is rare in them.
@@ -31,6 +31,8 @@ def sample_rows(data: Any, n_rows: int = _ROWS) -> pa.Table:
         As in :func:`otmoe.shards_from`.
     n_rows : int
         Rows in all, in equal parts; at least 100 of each file, and at most 10,000.
+    sep : str, optional
+        What separates columns of CSV files; by default as their headers have it.
 
     Returns
     -------
@@ -42,7 +44,7 @@ def sample_rows(data: Any, n_rows: int = _ROWS) -> pa.Table:
     parts: list[pa.Table] = []
     for file, name in zip(files, names, strict=True):
         with named(name):
-            part = open_source(file).sample().slice(0, each)
+            part = open_source(file, sep).sample().slice(0, each)
             first = parts[0].column_names if parts else part.column_names
             missing = [column for column in first if column not in part.column_names]
             if missing:

@@ -12,12 +12,16 @@ import pyarrow as pa
 from pyarrow import csv
 from pyarrow.parquet import ParquetFile
 
+from otmoe.data.columns import MARKS
+from otmoe.data.shards.dialect import sniffed
 from otmoe.data.shards.files import kind_of, locate
+from otmoe.data.shards.partitions import PartitionedSource, partitions_of
 from otmoe.data.tables import BATCH, check_names, is_text
 from otmoe.text.errors import InvalidInput
 from otmoe.text.sentences import Error
 
 _BLOCK = 1 << 20  # bytes of CSV read at a time
+_HEAD = 1 << 16  # bytes of CSV that tell what separates columns
 _SAMPLE = 10_000  # rows that tell what columns hold
 
 
@@ -95,19 +99,93 @@ class ParquetSource:
             at += batch.num_rows
 
 
+class ArrowSource:
+    """An Arrow file, which Feather is as well; or a stream of Arrow batches in a file.
+
+    Parameters
+    ----------
+    path : str
+        Path or URL.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._schema = self._open().schema
+        self.names: list[str] = list(self._schema.names)
+
+    def _open(self) -> Any:
+        system, inner = locate(self._path)
+        try:
+            return pa.ipc.open_file(system.open_input_file(inner))
+        except pa.ArrowInvalid:
+            return pa.ipc.open_stream(system.open_input_stream(inner))
+
+    def _all(self) -> Iterator[pa.RecordBatch]:
+        reader = self._open()
+        if hasattr(reader, "get_batch"):
+            return (reader.get_batch(i) for i in range(reader.num_record_batches))
+        return iter(reader)
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return sum(self.groups)
+
+    @cached_property
+    def groups(self) -> list[int]:
+        """Rows of each batch of the file."""
+        return [batch.num_rows for batch in self._all()]
+
+    def fields(self, columns: Sequence[str], texts: Sequence[str] = ()) -> list[pa.Field]:
+        """Return names and types of the columns that :meth:`batches` would read."""
+        check_names(columns, self.names)
+        return [self._schema.field(name) for name in columns]
+
+    def sample(self) -> pa.Table:
+        """Return the first rows, all columns."""
+        batch = next(self._all(), None)
+        if batch is None:
+            return self._schema.empty_table()
+        return pa.Table.from_batches([batch.slice(0, _SAMPLE)])
+
+    def batches(
+        self,
+        columns: Sequence[str],
+        texts: Sequence[str] = (),
+        start: int = 0,
+        stop: int | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """Read some columns of the rows from start to before stop."""
+        check_names(columns, self.names)
+        at = 0
+        for whole in self._all():
+            first, last = max(start - at, 0), whole.num_rows
+            if stop is not None:
+                last = min(stop - at, last)
+            at += whole.num_rows
+            for begin in range(first, last, BATCH):
+                yield whole.slice(begin, min(BATCH, last - begin)).select(list(columns))
+
+
 class CsvSource:
-    """A CSV file with a header, commas, and quotes where needed.
+    """A CSV file with a header, and quotes where needed.
 
     Parameters
     ----------
     path : str
         Path or URL; ``.gz`` is unpacked on the way.
+    sep : str, optional
+        What separates columns; by default comma, semicolon, tab or bar, as the header has it.
     """
 
     n_rows = None
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, sep: str | None = None) -> None:
         self._path = path
+        system, inner = locate(path)
+        with system.open_input_stream(inner) as file:
+            text = file.read(_HEAD).decode("utf-8", errors="replace")
+        self._dialect = sniffed(text, sep)
         with self._open() as reader:
             self._schema = reader.schema
         self.names: list[str] = list(self._schema.names)
@@ -121,12 +199,13 @@ class CsvSource:
             read_options=csv.ReadOptions(
                 use_threads=False, block_size=_BLOCK, skip_rows_after_names=skip
             ),
-            parse_options=csv.ParseOptions(newlines_in_values=True),
+            parse_options=csv.ParseOptions(delimiter=self._dialect.sep, newlines_in_values=True),
             convert_options=csv.ConvertOptions(
                 column_types=types,
                 include_columns=columns,
                 strings_can_be_null=True,
                 quoted_strings_can_be_null=False,
+                decimal_point=self._dialect.decimal,
             ),
         )
 
@@ -199,12 +278,25 @@ class CsvSource:
         if found is None:
             return error
         name = self.names[int(found[1])]
+        if found[2].strip() in MARKS:
+            return InvalidInput(Error.STRAY_MARK, column=name, mark=found[2].strip())
         return InvalidInput(Error.NOT_NUMBERS, column=name, kind=repr(found[2][:40]))
 
 
-def open_source(path: str) -> ParquetSource | CsvSource:
-    """Open a data file."""
-    return ParquetSource(path) if kind_of(path) == "parquet" else CsvSource(path)
+Source = ParquetSource | ArrowSource | CsvSource | PartitionedSource
+"""A data file that has been opened."""
+
+
+def open_source(path: str, sep: str | None = None) -> Source:
+    """Open a data file; what separates columns matters to CSV alone."""
+    kind = kind_of(path)
+    source: Source
+    if kind == "csv":
+        source = CsvSource(path, sep)
+    else:
+        source = ParquetSource(path) if kind == "parquet" else ArrowSource(path)
+    values = partitions_of(path)
+    return PartitionedSource(source, values) if values else source
 
 
 def release() -> None:

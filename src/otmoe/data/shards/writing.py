@@ -21,7 +21,7 @@ _GROUP = 1 << 17  # rows of a row group
 def write_batches(
     path: str | os.PathLike[str], schema: pa.Schema, batches: Iterable[pa.RecordBatch]
 ) -> int:
-    """Write batches to a Parquet or CSV file, as its name says, and return the number of rows.
+    """Write batches to Parquet, CSV or Arrow, as the name says, and return the number of rows.
 
     If anything fails, also in making the batches, an older file stays as it was.
 
@@ -46,6 +46,9 @@ def write_batches(
 def _writer(file: BinaryIO, name: str, kind: str, schema: pa.Schema) -> Iterator[Any]:
     if kind == "parquet":
         with ParquetWriter(file, schema) as writer:
+            yield writer
+    elif kind == "arrow":
+        with pa.ipc.new_file(file, schema) as writer:
             yield writer
     elif name.lower().endswith(".gz"):
         with (

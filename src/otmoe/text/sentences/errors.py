@@ -137,12 +137,12 @@ class Error(Sentence):
         "leave it out by `columns`."
     )
     MANY_LEVELS = (
-        "column {column!r} has {levels} different values, and max_levels is {most}; leave it out "
-        "by `columns`, merge some of them, or raise max_levels."
+        "column {column!r} has {levels} different values, and max_levels is {most}; leave it "
+        "out, merge some of them, or raise max_levels."
     )
     ONE_LEVEL = (
-        "column {column!r} has the value {value} throughout the sample; leave it out by "
-        "`columns`, or give a sample with all its values."
+        "column {column!r} has the value {value} throughout the sample; leave it out, "
+        "or give a sample with all its values."
     )
     SAMPLE_EMPTY = "the sample has no rows; give some."
     WRONG_KIND_OF_COLUMN = "does not go with a {kind}; remove it."
@@ -238,8 +238,8 @@ class Error(Sentence):
         "column {column!r}, the target, holds {kind}; give numbers, or text for a classifier."
     )
     FILE_KIND = (
-        "{path} is neither Parquet nor CSV: its name ends in none of {endings}; rename or "
-        "convert it."
+        "{path} is no Parquet, CSV, Feather or Arrow file: its name ends in none of {endings}; "
+        "rename or convert it."
     )
     NO_FILES = "data is an empty list; give at least one file."
     FOLDER_EMPTY = "the folder {folder} has no data files, whose names end in {endings}; check it."
@@ -286,10 +286,19 @@ class Error(Sentence):
         "column {column!r} holds {kind} where numbers are meant; fix the column, or make it a "
         "category in the features."
     )
-    NO_COLUMN = "there is no column {column!r}; there are {columns}."
+    NO_COLUMN = "there is no column {column!r}; {hint}there are {columns}."
+    ONE_COLUMN = (
+        "there is no column {column!r}, and the only one is {only!r}: another character than those "
+        "that otmoe looks for (comma, semicolon, tab, bar) separates the columns; give it as sep."
+    )
+    STRAY_MARK = (
+        "column {column!r} holds numbers, but {mark!r} in some rows: leave these cells empty, so "
+        "that they count as missing."
+    )
     COLUMN_TWICE = "there are two columns {column!r}; rename or remove one."
     TABLE_UNREADABLE = "the table cannot be read: {reason}."
     NOT_A_CATEGORY = "column {column!r} holds {kind} where a category is meant; turn it into text."
+    KINDS_DIFFER = "column {column!r} holds {kind} where other files hold {other}; make them agree."
     FRACTIONS = (
         "column {column!r} holds fractions where a category is meant; fix the column, or make it "
         "a number in the features."
@@ -591,6 +600,12 @@ class Error(Sentence):
     SHARD_TOO_SMALL = (
         "it has {rows} rows for {experts} experts; leave it out, or join it to another."
     )
+    Y_MISSING = "give the y of the fit as well: the Grams weigh rows by it."
+    NO_MODEL_TO_SAVE = "there is no model in a {kind}; give a MoE or a fitted estimator."
+    NO_RATIOS = (
+        "coefficients of gaussian experts are no logarithms: their exponentials are no ratios; use "
+        "table(), or block='gate'."
+    )
     TARGET_IS_TEXT = "the target holds text; give numbers, or fit a classifier to it."
 
     # -- sites that exchange files
@@ -606,6 +621,10 @@ class Error(Sentence):
     NODE_LATE = "no reply within {seconds:g} s"
     NODE_RENAMED = "calls itself {site}, and was {before} before"
     NO_ROWS = "it has no rows; leave it out."
+    ROWS_LEFT = (
+        "{dropped:,} of {total:,} rows were dropped because a value is missing{columns}, and "
+        "{rows:,} are left for {experts} experts; leave these columns out, or fill the gaps."
+    )
     NO_OPTION = "there is no option {option}; remove it."
     METHOD_UNKNOWN = "`method` is {value}; choose one of {choices}."
     FEATURES_FILE = "`features` has to name a file that `otmoe features` wrote."
@@ -918,6 +937,15 @@ class Error(Sentence):
     SHELL_SPLINE = "--spline is {value!r}; give a column and degrees of freedom, as in hour:5."
     SHELL_INTERACTION = "--interaction is {value!r}; give two columns, as in dep:origin."
     SHELL_FEATURES_OR_COLUMNS = "give --features or --columns, not both."
+    SHELL_TARGET_OR_COLUMNS = "say which columns are features: all but --target, or --columns."
+    SHELL_NOT_REMEMBERED = (
+        "there is no {local} beside {file}: it stays where `otmoe fit` wrote it; give --target, "
+        "--site and the rows instead."
+    )
+    SHELL_LOCAL_WRONG = (
+        "{file} cannot be read ({reason}); give --target, --site and the rows instead of --fit."
+    )
+    SHELL_ANSWER_LACKS = "{lacking} is missing: give it, or the site's message by --fit."
     SHELL_NO_COLUMNS = "{file} says nothing about columns; name them by --columns."
     SHELL_SITE_OR_CUT = "with --site-column the sites are the shards; leave out --cut."
     SHELL_ADDRESS = "--address is of a cluster; give --executor dask or ray as well."

@@ -129,7 +129,16 @@ class Warn(Sentence):
         "shards, experts or features."
     )
     SHARD_FAILED = "shard {name}: {cause}"
-    ROWS_DROPPED = "{rows:,} rows with missing values were dropped."
+    ROWS_DROPPED = "{rows:,} of {total:,} rows were dropped because a value is missing{columns}."
+    SHELL_SMALL_SHARDS = (
+        "the median shard has {rows:,.0f} rows for {parameters:,} parameters: fewer and larger "
+        "shards, such as --cut {fewer}, lose less in the merging."
+    )
+    EMPTY_SHARDS = "{count:,} of {total:,} shards have no rows and were skipped, such as {name}."
+    INDEX_LEFT_OUT = (
+        "column {column!r} looks like the index of a data frame and is no feature; name the "
+        "features to use it."
+    )
     SHARD_LEFT_OUT = "{name} was left out: {why}."
     SHARDS_STOPPED = "the fits of {names} stopped before convergence: raise max_iter."
     SOME_SHARDS = "of some shards: {warning}"

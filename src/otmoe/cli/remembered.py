@@ -1,0 +1,68 @@
+"""What a site's fit was asked for, kept beside its message, for the answers that come later.
+
+The file stays at the site: it says where the rows are. Its name ends in ``.local``, so that no
+pattern for messages takes it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from otmoe.cli.common import Failed
+from otmoe.text.outputs import write_whole
+from otmoe.text.sentences import Error
+
+ENDING = ".local"
+
+
+@dataclass(frozen=True)
+class Remembered:
+    """Options of a fit.
+
+    Attributes
+    ----------
+    site, target : str
+    data : tuple of str
+        Absolute paths and patterns, or URLs.
+    weight, sep : str, optional
+    missing : {"error", "drop"}
+    """
+
+    site: str
+    target: str
+    data: tuple[str, ...]
+    weight: str | None = None
+    missing: str = "error"
+    sep: str | None = None
+
+    def save(self, message: Path) -> None:
+        """Write it beside a message."""
+        write_whole(beside(message), json.dumps(asdict(self), indent=1) + "\n")
+
+
+def beside(message: Path) -> Path:
+    """Return the file that goes with a message."""
+    return message.with_name(message.name + ENDING)
+
+
+def absolute(data: Sequence[str]) -> tuple[str, ...]:
+    """Return paths that mean the same from any folder."""
+    return tuple(
+        item if "://" in item else os.path.abspath(os.path.expanduser(item)) for item in data
+    )
+
+
+def recalled(message: Path) -> Remembered:
+    """Return what the fit that wrote a message was asked for."""
+    path = beside(message)
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        return Remembered(**{**found, "data": tuple(map(str, found["data"]))})
+    except FileNotFoundError:
+        raise Failed(Error.SHELL_NOT_REMEMBERED, file=message, local=path) from None
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise Failed(Error.SHELL_LOCAL_WRONG, file=path, reason=error) from None
