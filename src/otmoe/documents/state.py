@@ -39,11 +39,13 @@ from otmoe.documents.sums import (
     scatter_of,
 )
 from otmoe.inference import Inference, refined_inference
+from otmoe.likelihood.answers import LastReply
 from otmoe.likelihood.rounds import Best, Refinement
 from otmoe.model.mixture import MoE
 from otmoe.model.ridge import Ridge
 from otmoe.text.document import Document
 from otmoe.text.errors import fail
+from otmoe.text.notices import Notice
 from otmoe.text.records import (
     Line,
     List,
@@ -53,8 +55,10 @@ from otmoe.text.records import (
     Record,
     Row,
     Site,
+    Told,
     Version,
     Whole,
+    notice_document,
     typed,
 )
 from otmoe.text.sentences import Error
@@ -79,6 +83,14 @@ class MissingRecord(Record):
     site: Site
 
 
+class LastReplyRecord(Record):
+    """What is kept of a site's reply about the best model, to check the next one."""
+
+    squares: List[NotNegative] | None
+    score: Row
+    turn: Row | None
+
+
 class StateRecord(Record):
     """Where the server stands; with the replies to come it is all that it needs to go on."""
 
@@ -99,6 +111,8 @@ class StateRecord(Record):
     decrement: Number | None  # none: infinite
     trace: Row
     missing: List[MissingRecord]
+    dropped: Map[Site, Told] = {}  # sites whose replies cannot be right, and why
+    last: Map[Site, LastReplyRecord] = {}
     scaling: ScalingRecord
     pooled: ScalingRecord | None
     features: FeaturesRecord | None = None
@@ -138,6 +152,18 @@ def _checked(document: dict[str, Any], source: str, limits: Limits) -> tuple[Sta
     for i, gap in enumerate(record.missing):
         if gap.site not in record.sites or gap.round > record.rounds:
             fail(source, f"missing[{i}]", Error.STATE_MISSING)
+    if not record.dropped.keys() <= record.sites.keys():
+        fail(source, "dropped", Error.STATE_SITES)
+    if record.last and (record.best is None or not record.last.keys() <= record.sites.keys()):
+        fail(source, "last", Error.STATE_SITES)
+    for site, last in record.last.items():
+        at, P = f"last.{site}", model.n_parameters
+        check_length(last.score, P, f"{at}.score", "free parameter of the model", source)
+        if last.turn is not None:
+            check_length(last.turn, P, f"{at}.turn", "free parameter of the model", source)
+        if last.squares is not None:
+            d = model.n_features
+            check_length(last.squares, d, f"{at}.squares", "feature of the model", source)
     if record.aggregation is not None:
         sizes = model.n_experts, model.n_features, model.n_parameters
         check_aggregation(record.aggregation, *sizes, source, limits)
@@ -163,6 +189,10 @@ class RefineState(Document):
     roster : Roster, optional
         Of the same sites, if their replies are masked: then what is known of the best model is
         known of all sites in sum, under the name of the roster.
+    dropped : dict of Notice
+        Sites that are left out because a reply of theirs cannot be right, and why.
+    last : dict of LastReply
+        What is kept of the other sites' replies, to check the next ones.
     """
 
     kind: ClassVar[str] = "refine state"
@@ -175,6 +205,8 @@ class RefineState(Document):
     aggregation: AggregationRecord | None = field(default=None, repr=False)
     between: str | None = None
     roster: Roster | None = None
+    dropped: Mapping[str, Notice] = field(default_factory=dict)
+    last: Mapping[str, LastReply] = field(default_factory=dict, repr=False)
 
     checked: InitVar[bool] = False
 
@@ -196,6 +228,11 @@ class RefineState(Document):
     def looking(self) -> bool:
         """Whether sites are asked for the last time, if the last step was a good one."""
         return self.refinement.is_unseen(self.rounds)
+
+    @property
+    def asked(self) -> tuple[str, ...]:
+        """Sites that are asked, or would be: all but those that were dropped."""
+        return tuple(site for site in self.sites if site not in self.dropped)
 
     @property
     def absent(self) -> tuple[str, ...]:
@@ -234,6 +271,7 @@ class RefineState(Document):
             "decrement": float(state.decrement) if state.decrement != np.inf else None,
             "trace": [float(value) for value in state.trace],
             "missing": [{"round": r, "site": site} for r, site in state.missing],
+            **self._checks(),
             "scaling": scaling_document(state.scaling, state.model),
             "pooled": None if state.pooled is None else scaling_document(state.pooled, state.model),
             **features_part(self.features),
@@ -242,6 +280,14 @@ class RefineState(Document):
             **({} if how is None else {"aggregation": how.model_dump(exclude_unset=True)}),
             "versions": versions_used(),
         }
+
+    def _checks(self) -> dict[str, Any]:
+        """Return who was dropped, and what the next replies are checked against."""
+        parts = {
+            "dropped": {site: notice_document(why) for site, why in self.dropped.items()},
+            "last": {site: _last_document(last) for site, last in self.last.items()},
+        }
+        return {name: part for name, part in parts.items() if part}
 
     @classmethod
     def from_document(cls, document: dict[str, Any], source: str, limits: Limits) -> Self:
@@ -264,9 +310,24 @@ class RefineState(Document):
             record.slack,
         )
         rounds = "auto" if record.most_rounds is None else record.most_rounds
+        last = {site: _last_of(found) for site, found in record.last.items()}
         about = features_of(record.features), record.aggregation, record.between
         roster = roster_of(record.roster, source)
-        return cls(state, record.sites, rounds, *about, roster, checked=True)
+        checks = record.dropped, last
+        return cls(state, record.sites, rounds, *about, roster, *checks, checked=True)
+
+
+
+def _last_document(last: LastReply) -> dict[str, Any]:
+    parts = {"squares": last.squares, "score": last.score, "turn": last.turn}
+    return {name: None if part is None else part.tolist() for name, part in parts.items()}
+
+
+def _last_of(record: LastReplyRecord) -> LastReply:
+    parts = record.squares, record.score, record.turn
+    squares, score, turn = (None if part is None else np.array(part, float) for part in parts)
+    assert score is not None
+    return LastReply(squares, score, turn)
 
 
 def _best_document(best: Best) -> dict[str, Any]:

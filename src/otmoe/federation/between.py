@@ -39,6 +39,7 @@ def differences(
     if known.kept is False:
         raise InvalidInput(Error.STEP_BACK_NO_SPREAD)
     asked = request_of(before)
+    replies = [reply for reply in replies if reply.site not in after.dropped]
     content = [reply.content for reply in replies]
     try:
         with np.errstate(all="ignore"):  # what is not finite is refused

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -33,6 +33,7 @@ from otmoe.documents.reply import RefineReply
 from otmoe.documents.request import RefineRequest
 from otmoe.documents.roster import Roster
 from otmoe.documents.state import RefineState
+from otmoe.federation.checks import last_replies, odd_replies
 from otmoe.likelihood.answers import SiteInformation, site_information
 from otmoe.likelihood.prior import check_restriction
 from otmoe.likelihood.rounds import Refinement, advance, judged
@@ -41,6 +42,7 @@ from otmoe.model.mixture import MoE
 from otmoe.model.ridge import Ridge
 from otmoe.model.target import Target
 from otmoe.text.errors import InvalidInput, MessageError, ShardError
+from otmoe.text.notices import Notice
 from otmoe.text.records import adds_up
 from otmoe.text.sentences import Error
 from otmoe.text.strict_json import shown
@@ -202,9 +204,16 @@ def reply_from(
 
 
 def step(
-    state: RefineState, replies: Sequence[RefineReply], *, allow_missing: bool = False
+    state: RefineState,
+    replies: Sequence[RefineReply],
+    *,
+    allow_missing: bool = False,
+    odd: Literal["drop", "raise"] = "drop",
 ) -> RefineState:
     """Return the state after one more round, or refuse a reply that does not belong to it.
+
+    A site whose reply cannot be right (:mod:`otmoe.federation.checks`) is left out of this round
+    and all to come; the state says why.
 
     After the last one, nobody has seen the last step. Unless it is too short to matter, sites are
     asked once more, and it is taken back if their rows are less likely after it.
@@ -216,10 +225,13 @@ def step(
         In any order.
     allow_missing : bool
         Whether to go on without sites that have not replied; the state names them.
+    odd : {"drop", "raise"}
+        Whether to go on without a site whose reply cannot be right, or to refuse the round.
     """
     request = request_of(state)
     if state.roster is not None:
         raise MessageError(Error.REPLY_NOT_MASKED)
+    replies = [reply for reply in replies if reply.site not in state.dropped]
     seen: dict[str, RefineReply] = {}
     for reply in replies:
         _check_belongs(state, request, reply)
@@ -232,36 +244,54 @@ def step(
             )
         _check_content(state, request, reply)
         seen[reply.site] = reply
-    missing = [site for site in state.sites if site not in seen]
+    missing = [site for site in state.asked if site not in seen]
     if missing and not (allow_missing and seen):
         code = Error.NO_REPLIES if allow_missing else Error.REPLIES_MISSING
         raise MessageError(code, round=request.round, names=", ".join(missing))
+    known, answers, dropped = _without_odd(state, list(seen.values()), odd)
     try:
         with np.errstate(all="ignore"):  # what is not finite is refused
-            if state.looking:
-                after = judged(
-                    state.refinement,
-                    {r.site: r.content.information.log_likelihood for r in replies},
-                )
-            else:
-                after = advance(
-                    state.refinement, [reply.content for reply in replies], list(state.sites)
-                )
-        return replace(state, refinement=after)
+            if known.is_unseen(state.rounds):
+                likely = {a.site: a.information.log_likelihood for a in answers}
+                return replace(state, refinement=judged(known, likely))
+            after = advance(known, answers, list(state.sites))
+            last = last_replies(known, after, answers, state.last)
+        return replace(state, refinement=after, last=last, dropped={**state.dropped, **dropped})
     except (ValueError, np.linalg.LinAlgError) as error:
         raise MessageError(
             Error.NO_STEP,
             round=request.round,
-            sites=", ".join(seen),
+            sites=", ".join(a.site for a in answers),
             reason=" ".join(str(error).split())[:200],
         ) from error
 
 
+def _without_odd(
+    state: RefineState, replies: Sequence[RefineReply], odd: str
+) -> tuple[Refinement, list[SiteInformation], dict[str, Notice]]:
+    """Return what is known without replies that cannot be right, the others, and who sent them."""
+    answers, known = [reply.content for reply in replies], state.refinement
+    found = odd_replies(known, answers, state.last)
+    for reply in replies:
+        if odd == "raise" and reply.site in found:
+            why, site = found[reply.site], shown(reply.site)
+            raise MessageError(Error.REPLY_ODD, where=reply.name, site=site, why=why)
+    if len(found) == len(answers):
+        reasons = "; ".join(f"{site}: {why}" for site, why in found.items())
+        raise MessageError(Error.REPLIES_ODD, round=known.rounds + 1, reasons=reasons)
+    if known.best is not None and found.keys() & known.best.log_likelihood.keys():
+        # the best model rests on them as well: begin again here, from those who are left
+        known = replace(known, best=None, radius=np.inf, decrement=np.inf, trace=())
+    left = [answer for answer in answers if answer.site not in found]
+    return known, left, found
+
+
 def check_reply(state: RefineState, reply: RefineReply) -> None:
-    """Refuse a reply that :func:`step` would refuse, whatever the others are."""
+    """Refuse a reply that :func:`step` would refuse or drop, whatever the others are."""
     request = request_of(state)
     _check_belongs(state, request, reply)
     _check_content(state, request, reply)
+    _without_odd(state, [reply], "raise")
 
 
 def _check_belongs(state: RefineState, request: RefineRequest, reply: RefineReply) -> None:

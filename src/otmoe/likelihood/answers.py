@@ -85,6 +85,24 @@ class SiteInformation:
     rounding: Rounding | None = field(default=None, repr=False)
 
 
+@dataclass(frozen=True)
+class LastReply:
+    """What the server keeps of a site's reply about the best model, to check the next one.
+
+    Attributes
+    ----------
+    squares : ndarray of shape (d,), optional
+        Mean squares of its features, on the scale of the questions.
+    score : ndarray of shape (P,)
+    turn : ndarray of shape (P,), optional
+        Its information times the step to the model that is asked about next.
+    """
+
+    squares: Floats | None = field(repr=False)
+    score: Floats = field(repr=False)
+    turn: Floats | None = field(default=None, repr=False)
+
+
 def site_information(
     site: str,
     model: MoE,

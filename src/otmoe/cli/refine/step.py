@@ -63,6 +63,14 @@ its replies are refused.""",
     "all: begin again without them, by `otmoe refine again`.",
 )
 @option(
+    "--odd",
+    type=click.Choice(["drop", "refuse"]),
+    default="drop",
+    show_default=True,
+    section="Sites",
+    help="A site whose reply cannot be right: go on without it and say why, or change nothing.",
+)
+@option(
     "--request",
     type=click.Path(path_type=Path),
     metavar="FILE",
@@ -81,6 +89,7 @@ def take_step(
     state: Path,
     replies: tuple[str, ...],
     allow_missing: bool,
+    odd: str,
     request: Path | None,
     summary: bool,
     model_only: bool,
@@ -114,8 +123,10 @@ def take_step(
     found: list[RefineReply] = []
     if before.roster is None:
         found = [RefineReply.load(path) for path in paths]
-        after = step(before, found, allow_missing=allow_missing)
-        gone = [site for site in before.sites if site not in {reply.site for reply in found}]
+        how: Any = {"allow_missing": allow_missing, "odd": "drop" if odd == "drop" else "raise"}
+        after = step(before, found, **how)
+        gone = [site for site in before.asked if site not in {reply.site for reply in found}]
+        found = [reply for reply in found if reply.site not in after.dropped]
     else:  # what each site says is not known
         after, gone = masked_step(before, [MaskedReply.load(path) for path in paths]), []
     done = after.refinement
@@ -129,6 +140,7 @@ def take_step(
         "converged": done.converged,
         "done": after.done,
         "missing": gone,
+        "dropped": {site: notice_document(why) for site, why in after.dropped.items()},
         "unscattered": lacking,
         "output": str(output if after.done else request),
         "bytes": sum(path.stat().st_size for path in paths),
@@ -142,8 +154,11 @@ def take_step(
         request_of(after).save(request)
         if after.looking:
             lines.append("this was the last step, and sites are asked once whether it was good")
-        lines.append(f"the next request is {request}; send it to {few(after.sites)}")
+        lines.append(f"the next request is {request}; send it to {few(after.asked)}")
     after.save(state)
+    for site, why in after.dropped.items():
+        if site not in before.dropped:
+            warn(Warn.REPLY_DROPPED(sites=(site,), site=site, round=done.rounds, why=why))
     if gone:
         warn(Warn.SHELL_NO_REPLY(sites=tuple(gone), names=few(gone)))
     if lacking and not after.done:  # else the standard errors say so
@@ -195,6 +210,8 @@ def _finish(
     }
     if known.missing:
         about["missing"] = few(f"{site} (round {r})" for r, site in known.missing)
+    if state.dropped:
+        about["dropped"] = few(f"{site} ({why})" for site, why in state.dropped.items())
     aggregation = None
     if state.aggregation is not None and not model_only:
         aggregation = refined_document(state.aggregation, known, state.rounds, state.sites)
@@ -202,8 +219,8 @@ def _finish(
     if between is not None and model_only:  # the prior has to reach the sites, others' names not
         kept = replace(between, sites=())
     save_model(known.model, output, about, state.features, aggregation, kept)
-    if state.absent:
-        warn(Warn.SHELL_MISSED(sites=state.absent, names=few(state.absent)))
+    if absent := tuple(site for site in state.absent if site not in state.dropped):
+        warn(Warn.SHELL_MISSED(sites=absent, names=few(absent)))
     apart = [] if state.aggregation is None else state.aggregation.sites
     for notice in known.warnings(state.rounds, [site.site for site in apart if site.flagged]):
         warn(notice)

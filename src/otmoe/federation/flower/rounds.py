@@ -21,7 +21,7 @@ from otmoe.federation.secure import again, check_masked, masked_step
 from otmoe.inference.between import Between
 from otmoe.likelihood.rows import Scaling
 from otmoe.text.errors import InvalidInput
-from otmoe.text.sentences import Error, Finding
+from otmoe.text.sentences import Error, Finding, Warn
 from otmoe.text.strict_json import shown
 from otmoe.workers.gather import Failure, TasksFailed
 
@@ -85,11 +85,16 @@ def refine(
                 replies[site].save(folder / f"{file_name(i, site)}.{name}.reply.json")
         if failures and (plan.on_error == "raise" or not replies):
             raise TasksFailed(failures)
-        gone = [site for site in state.sites if site not in replies]
+        gone = [site for site in state.asked if site not in replies]
         if state.roster is not None and gone:  # the sum of the others means nothing
             state, rosters = again(state, gone), rosters + 1
             continue
-        before, state = state, _step(state, list(replies.values()))
+        odd = "raise" if plan.on_error == "raise" else "drop"
+        before, state = state, _step(state, list(replies.values()), odd)
+        for site, why in state.dropped.items():
+            if site not in before.dropped:
+                facts = {"site": words(site), "round": asked.round, "why": why}
+                log.warning("otmoe: %s", Warn.REPLY_DROPPED(sites=(site,), **facts))
         if state.done and state.roster is None:
             plain = [reply for reply in replies.values() if isinstance(reply, RefineReply)]
             between = _differences(before, state, plain)
@@ -98,13 +103,15 @@ def refine(
     return state, between
 
 
-def _step(state: RefineState, replies: Sequence[RefineReply | MaskedReply]) -> RefineState:
+def _step(
+    state: RefineState, replies: Sequence[RefineReply | MaskedReply], odd: Any
+) -> RefineState:
     """Take a step from the replies of all nodes that have replied."""
     hidden = [reply for reply in replies if isinstance(reply, MaskedReply)]
     if state.roster is not None:
         return masked_step(state, hidden)
     plain = [reply for reply in replies if isinstance(reply, RefineReply)]
-    return step(state, plain, allow_missing=True)
+    return step(state, plain, allow_missing=True, odd=odd)
 
 
 def _differences(
@@ -126,7 +133,7 @@ def _ask_round(
 ) -> tuple[dict[str, RefineReply | MaskedReply], list[Failure]]:
     """Ask the nodes of the sites that are connected; return their replies by site."""
     asked = request_of(state)
-    site_of = {numbers[site]: site for site in state.sites}
+    site_of = {numbers[site]: site for site in state.asked}
     nodes = [node for node in connected(grid, 0, 0) if node.node_id in site_of]
     gone = [
         Failure(f"node {number} ({words(site)})", Finding.NODE_GONE())

@@ -169,6 +169,23 @@ class Family(ABC):
         """Smallest dispersion of an expert, or infinity if the family has none."""
         return np.inf if self.dispersion is None else float(self.dispersion.min())
 
+    @property
+    def curvature_bound(self) -> Floats:
+        """Bound on the curvature of -log phi_k in a linear predictor, (K,); infinite for none."""
+        return np.full(self.n_experts, np.inf)
+
+    def score_square_bound(self, log_likelihood: float, mass: Floats) -> Floats:
+        """Return a bound on the sum over rows of r_k u^2, u the score in a predictor, (K,).
+
+        Parameters
+        ----------
+        log_likelihood : float
+            Of the rows, base measure included.
+        mass : ndarray of shape (K,)
+            Their summed responsibilities.
+        """
+        return np.full(self.n_experts, np.inf)
+
     def floored(self, floor: float) -> Self:
         """Return the experts with dispersions of at least `floor`."""
         return self

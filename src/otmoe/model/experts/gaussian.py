@@ -101,6 +101,16 @@ class GaussianExperts(Experts):
             score=(a, half - 0.5), curvature={(0, 0): precision, (0, 1): a, (1, 1): half}
         )
 
+    @property
+    def curvature_bound(self) -> Floats:
+        return 1 / self.var
+
+    def score_square_bound(self, log_likelihood: float, mass: Floats) -> Floats:
+        # log p = E log(pi phi) + entropy, over who answers: at most log K above E log phi.
+        log_constant = 0.5 * (log(2 * pi) + np.log(self.var))
+        rest = mass.sum() * log(self.n_experts) - log_likelihood - mass @ log_constant
+        return 2 * rest / self.var
+
     def nodes(
         self, eta: Floats, weight: Floats, rng: np.random.Generator
     ) -> tuple[Floats, Floats, Floats]:

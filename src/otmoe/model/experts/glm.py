@@ -185,6 +185,13 @@ class LogisticExperts(CanonicalExperts):
     def scores(self, y: Floats, prediction: Floats) -> dict[str, Floats]:
         return {"accuracy": (prediction > 0.5) == y, "brier": (prediction - y) ** 2}
 
+    @property
+    def curvature_bound(self) -> Floats:
+        return np.full(self.n_experts, 0.25)  # p (1 - p)
+
+    def score_square_bound(self, log_likelihood: float, mass: Floats) -> Floats:
+        return mass  # no residual is above 1
+
     @staticmethod
     def cumulant(eta: Array) -> Array:
         xp = namespace(eta)

@@ -71,6 +71,13 @@ class MultinomialExperts(NewtonExperts):
     def blank(cls, n_experts: int, n_columns: int, n_classes: int = 2) -> Self:
         return cls(np.zeros((n_experts, n_classes, n_columns)))
 
+    @property
+    def curvature_bound(self) -> Floats:
+        return np.full(self.n_experts, 0.25)  # p (1 - p)
+
+    def score_square_bound(self, log_likelihood: float, mass: Floats) -> Floats:
+        return mass  # no residual is above 1
+
     def observe(self, y: Array) -> Response:
         xp = namespace(y)
         codes = like(np.arange(self.n_classes), y)

@@ -687,6 +687,15 @@ class Error(Sentence):
         "round {round}: no step can be taken from what {sites} replied ({reason}); somebody sent "
         "wrong numbers."
     )
+    REPLY_ODD = (
+        "the reply cannot be right: {why}; ask {site} to answer again, or go on without it "
+        "(odd='drop')."
+    )
+    REPLIES_ODD = "round {round}: no reply is left that can be right ({reasons})."
+    REPLIES_CONTRADICT = (
+        "the replies of {sites} cannot both be right: of {site}, {why}; ask both to answer again, "
+        "or leave one out."
+    )
     REPLY_SIZE = (
         "`{field}` has {length} numbers, but the model has {wanted} {what}; ask {site} to answer "
         "again."

@@ -29,6 +29,30 @@ class Finding(Sentence):
     NODE_NAME_TWICE = "another node too calls itself {site}"
     NODE_GONE = "is not connected any more"
 
+    # -- why a reply cannot be right
+    TOO_INFORMED = (
+        "its information about {parameter} is {times:.3g} times what {rows:.10g} rows can hold"
+    )
+    TOO_STEEP = (
+        "its score in {parameter} is {times:.3g} times what its log-likelihood and features allow"
+    )
+    TOO_LIKELY = "its log-likelihood of {value:.6g} is above what {rows:.10g} rows can reach"
+    MORE_INFORMED = (
+        "its information about {parameter} is, per row, {times:.3g} times that of the median site"
+    )
+    STEEPER = "its score in {parameter} promises {nats:.3g} nats per row, which no step can bring"
+    FAR_FEATURES = (
+        "its values of {feature} are {deviations:.3g} deviations from those of the median site"
+    )
+    LESS_LIKELY_REPLY = "its rows are {nats:.3g} nats per row less likely than the median site's"
+    LIKELIHOOD_CONTRADICTS = (
+        "its log-likelihood has changed by {change:.4g} since its last reply, where its scores "
+        "predict {promised:.4g}"
+    )
+    SCORE_CONTRADICTS = (
+        "its score has changed since its last reply otherwise than its information predicts"
+    )
+
     # -- why a task failed
     WORKER_DIED = "its worker died each time: killed, or out of memory"
     NOTHING_ENDED = "no fit ended within {seconds:g} s"

@@ -171,6 +171,10 @@ class Warn(Sentence):
         "back: ask for more rounds, or for refine='auto'."
     )
 
+    REPLY_DROPPED = (
+        "{site} is left out from refine round {round} on, since its reply cannot be right: {why}."
+    )
+
     # -- the shell
     SHELL_STOPPED = "the fit {status}; try a larger --n-init, or fewer --experts."
     SHELL_LEFT_OUT = "left out: {why}"
