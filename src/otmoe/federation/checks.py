@@ -32,8 +32,10 @@ FAR = 100.0
 """Standard deviations from the centre that the features of a site may be on average."""
 
 NATS = 1e3
-"""Nats per row that the rows of a site may be less likely than those of the median site, or that
-the step of a site alone would promise."""
+"""Nats per row that the rows of a site may be less likely than those of the median site."""
+
+PROMISE = 1e5
+"""Nats per row that the score of a site may promise; times what the median site's does, if more."""
 
 _OFF = 0.5  # of what is predicted, from which a reply contradicts the one before it:
 _SHORT, _SHORTER = 3e-3, 3e-4  # where most are this close, in likelihood and in score
@@ -205,6 +207,7 @@ def _apart(model: MoE, asked: Sequence[_Asked]) -> dict[str, Notice]:
     usual = np.maximum(usual, usual[first])
     # 2) what a site alone would gain by its score
     gain = (np.array([one.score for one in found]) / n[:, None]) ** 2 / usual
+    most = PROMISE * max(float(_lower_median(gain.max(axis=1))), 1.0)
     # 3) features, and log-likelihood
     squares = np.array([reply.squares for reply in asked])
     level = np.maximum(_lower_median(np.where(np.isfinite(squares), squares, 0.0)), 1.0)
@@ -222,7 +225,7 @@ def _apart(model: MoE, asked: Sequence[_Asked]) -> dict[str, Notice]:
             )
         elif below[i] > NATS:
             why = Finding.LESS_LIKELY_REPLY(nats=below[i])
-        elif np.any(over := gain[i] > NATS):
+        elif np.any(over := gain[i] > most):
             j = int(np.argmax(np.where(over, gain[i], 0)))
             why = Finding.STEEPER(parameter=names[j], nats=gain[i, j])
         if why is not None:
