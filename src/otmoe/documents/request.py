@@ -45,6 +45,14 @@ class RequestRecord(Record):
     versions: Map[Line, Line] = {}
 
 
+def check_reply_size(model: MoE, source: str, limits: Limits) -> None:
+    """Refuse, before any row is read, a model about which no reply could be read."""
+    P = model.n_parameters
+    if (values := P * (P + 3) // 2) > limits.values:
+        facts = {"parameters": P, "values": values, "most": limits.values}
+        fail(source, "model", Error.REPLY_TOO_LARGE, **facts)
+
+
 @dataclass(frozen=True)
 class RefineRequest(Document):
     """What the server asks all sites in a round.
@@ -113,6 +121,7 @@ class RefineRequest(Document):
         record = typed(RequestRecord, document, source)
         check_model(record.model, record.features, source, limits)
         model = model_of(record.model)
+        check_reply_size(model, source, limits)
         check_scaling(record.scaling, model.n_features, "scaling", source)
         features, scaling = features_of(record.features), scaling_of(record.scaling)
         asked = record.moments, record.sandwich, record.between

@@ -12,7 +12,7 @@ from otmoe.arrays.numerics import Floats
 from otmoe.data.features import FeatureSpec
 from otmoe.data.sketch import Sketch, derived_of
 from otmoe.text.errors import MessageError, fail
-from otmoe.text.records import List, Matrix, Name, Positive, Record, adds_up
+from otmoe.text.records import List, Map, Matrix, Name, Number, Positive, Record, adds_up
 from otmoe.text.sentences import Error
 from otmoe.text.strict_json import path_of, shown
 
@@ -22,7 +22,7 @@ Share = Annotated[float, Field(ge=0, le=1)]
 class UnitRecord(Record):
     """A feature that is (value - center) / scale."""
 
-    center: float
+    center: Number
     scale: Positive
 
 
@@ -43,8 +43,8 @@ class SketchRecord(Record):
     whole: List[Name] = []
     not_negative: List[Name] = []
     categories: List[CategoryRecord] = []
-    constant: dict[Name, float] = {}
-    units: dict[Name, UnitRecord] = {}
+    constant: Map[Name, Number] = {}
+    units: Map[Name, UnitRecord] = {}
 
 
 def document_of(sketch: Sketch, names: Sequence[str]) -> dict[str, Any]:

@@ -31,10 +31,12 @@ from otmoe.model.target import CLASSES, Target, regression_families
 from otmoe.text.errors import InvalidInput
 from otmoe.text.records import List, Name, Record, Whole, problem, typed
 from otmoe.text.sentences import Error
-from otmoe.text.strict_json import parse, shown
+from otmoe.text.strict_json import LIMITS, parse, shown
 
 Count = Annotated[Whole, Field(ge=0)]
 AtLeastOne = Annotated[Whole, Field(ge=1)]
+Experts = Annotated[Whole, Field(ge=1, le=LIMITS.experts)]
+Starts = Annotated[Whole, Field(ge=1, le=1_000)]
 
 
 def _rounds(value: Any) -> Any:
@@ -81,13 +83,13 @@ class Request(Record):
     """
 
     target: Name
-    experts: AtLeastOne
+    experts: Experts
     features: FeaturesRecord
     family: Annotated[str, AfterValidator(_family)] = "gaussian"
     classes: List[Name] = []
     weight: Name | None = None
     missing: Literal["error", "drop"] = "error"
-    n_init: AtLeastOne | None = None
+    n_init: Starts | None = None
     seed: Count = 0
     sketch: bool = False
     grams: bool = False
@@ -220,6 +222,9 @@ def message_for(request: Request, offer: Offer, start: ModelFile | None = None) 
             raise InvalidInput(Error.REQUESTS_DISAGREE)
         if not _same_target(Target.of(start.model), target):
             raise InvalidInput(Error.REQUESTS_DISAGREE)
+    size = parameters_of(target, request.experts, len(request.spec.feature_names))
+    if shard.n_rows is not None:
+        _check_rows(shard.n_rows, size, offer)  # before any work
     found = fit_rows(
         Task(
             shard,
@@ -271,6 +276,13 @@ def reply_for(request: Request, asked: RefineRequest, offer: Offer) -> RefineRep
     return (
         made.reply if key is None else masked(asked, made.reply, key, new_roster=offer.new_roster)
     )
+
+
+def parameters_of(target: Target, n_experts: int, n_features: int) -> int:
+    """Return the number of free parameters of a model that is asked for."""
+    one = target.blank(1, 1)
+    each = one.n_linear * (n_features + 1) + one.n_constant
+    return (n_experts - 1) * (n_features + 1) + n_experts * each
 
 
 def _same_target(one: Target, other: Target) -> bool:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -24,7 +25,9 @@ from otmoe.documents.model_file import ModelFile
 from otmoe.documents.reply import RefineReply
 from otmoe.documents.request import RefineRequest
 from otmoe.documents.state import RefineState
+from otmoe.federation import requests
 from otmoe.federation.flower import app as flower
+from otmoe.federation.flower import nodes
 from otmoe.federation.offers import Offer
 from otmoe.federation.policy.rules import Policy
 from otmoe.federation.requests import Request, message_for
@@ -295,6 +298,126 @@ def test_a_site_name_is_no_path(folder, config, tmp_path):
     flower.serve(Grid({1: site(folder, name, **offered)}), config)
     names = sorted(path.name for path in tmp_path.rglob("*.json"))
     assert names == ["001-_\u00e9tage_x.moe.json", "model.json"]
+
+
+# -- one node costs one node ---------------------------------------------------------------------
+
+
+def test_a_reply_that_takes_long_to_unpack_costs_its_node_alone(folder, asked, monkeypatch):
+    monkeypatch.setattr(nodes, "UNPACK", 3.0)
+
+    def slow(query):
+        time.sleep(20)  # 20,000 records take longer
+
+    begin = time.monotonic()
+    grid = Grid({1: slow, 2: site(folder, "nantes"), 3: slow, 4: site(folder, "lyon")})
+    replies, failures = flower.ask(grid, asked, nodes=4, timeout=60)
+    assert time.monotonic() - begin < 15
+    assert [reply.message.site for reply in replies] == ["lyon", "nantes"]
+    assert [(f.name, f.cause.code) for f in failures] == [
+        ("node 1", "node_slow"),
+        ("node 3", "node_slow"),
+    ]
+
+
+def test_many_nodes_are_pulled_some_at_a_time(asked, lyon):
+    running, most = [], []
+
+    def honest(query):
+        running.append(1)
+        most.append(len(running))
+        time.sleep(0.05)
+        running.pop()
+        return record(message=lyon.encode())(query)
+
+    grid = Grid({n: honest for n in range(2 * nodes.PARALLEL + 3)})
+    _, failures = flower.ask(grid, asked, timeout=20)
+    assert {f.cause.code for f in failures} == {"node_name_twice"}
+    assert len(failures) == 2 * nodes.PARALLEL + 3 and 1 < max(most) <= nodes.PARALLEL
+
+
+LONG = "\U00020000" * 60
+
+
+def test_a_name_of_many_bytes_is_no_name_of_a_file(folder, config, tmp_path):
+    offered = {"data": str(folder / "lyon.parquet"), "refine": True}
+    others = {2: site(folder, "nantes", refine=True)}
+    grid = Grid({1: site(folder, LONG, **offered), **others})
+    result = flower.serve(grid, config | {"on-error": "skip", "refine": 1})
+    assert len(result.sites) == 2
+    files = [path.name for path in tmp_path.rglob("*.json")]
+    assert len(files) > 5 and all(len(name.encode()) < 200 for name in files)
+
+
+def with_center(text, value):
+    document = json.loads(text)
+    document["sketch"]["units"] = {"age": {"center": value, "scale": 1.0}}
+    return record(message=json.dumps(document).encode())
+
+
+@pytest.mark.parametrize("value", [1e300, 1e30])
+def test_a_sketch_at_the_end_of_the_world_costs_its_node_alone(value, folder, config, asked):
+    ask = asked.model_copy(update={"sketch": True})
+    offer = Offer(site="lyon", data=str(folder / "lyon.parquet"), sketch=True)
+    text = message_for(ask, offer).to_json()
+    grid = Grid({1: with_center(text, value), 2: site(folder, "nantes", sketch=True)})
+    del config["support"]
+    result = flower.serve(grid, config | {"on-error": "skip", "sketch": True})
+    assert "nantes" in [record.site for record in result.sites]
+    assert np.all(np.isfinite(result.model.to_vector()))
+
+
+def test_a_message_that_cannot_be_merged_costs_its_node_alone(folder, config, monkeypatch):
+    def fragile(messages, *args, **options):
+        if any(message.site == "lyon" for message in messages):
+            raise np.linalg.LinAlgError("singular matrix")
+        return aggregate(messages, *args, **options)
+
+    monkeypatch.setattr(flower, "aggregate", fragile)
+    grid = Grid({1: site(folder, "lyon"), 2: site(folder, "nantes")})
+    result = flower.serve(grid, config | {"on-error": "skip"})
+    assert [record.site for record in result.sites] == ["nantes"]
+    assert "singular matrix" in str(result.left_out["node 1"])
+    with pytest.raises(np.linalg.LinAlgError):
+        flower.serve(grid, config | {"output": config["output"] + "2"})
+
+
+def lying(honest, **times):
+    """Return a node whose replies to refine requests have some parts multiplied."""
+
+    def reply(query):
+        sent = honest(query)
+        if "reply" in sent.content["otmoe"]:
+            document = json.loads(sent.content["otmoe"]["reply"])
+            for name, factor in times.items():
+                document[name] = [factor * value for value in document[name]]
+            sent.content["otmoe"]["reply"] = json.dumps(document).encode()
+        return sent
+
+    return reply
+
+
+@pytest.mark.parametrize("part", ["score", "information"])
+def test_a_wild_reply_costs_its_node_alone(part, folder, config, tmp_path):
+    liar = lying(site(folder, "lyon", refine=True), **{part: 1e5})
+    grid = refining(folder, nodes={1: liar})
+    result = flower.serve(grid, config | {"on-error": "skip", "refine": "auto"})
+    state = RefineState.load(tmp_path / "out" / "rounds" / "state.json")
+    assert state.absent == ("lyon",) and state.refinement.converged
+    assert "lyon" in str(result.status)
+    about = json.loads((tmp_path / "out" / "model.json").read_text())["about"]
+    assert "lyon (round 1)" in about["missing"]
+    with refused("fits_failed", TasksFailed):
+        flower.serve(grid, config | {"refine": 1, "output": config["output"] + "2"})
+
+
+def test_a_request_for_more_than_the_rows_allow_is_refused_before_any_work(folder, monkeypatch):
+    monkeypatch.setattr(requests, "fit_rows", None)
+    many = Request(target="y", experts=100, features=SPEC.body())
+    offer = Offer(site="lyon", data=str(folder / "lyon.parquet"))
+    refused("few_rows_per_parameter", ValueError).by(message_for, many, offer)
+    text = many.model_dump_json().replace('"experts":100', '"experts":101')
+    refused("field_too_large", ValueError).by(Request.from_json, text)
 
 
 # -- the node ------------------------------------------------------------------------------------

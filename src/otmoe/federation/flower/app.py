@@ -8,7 +8,7 @@ file, so that the same model can be made of the files again.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from otmoe.federation.flower.nodes import (
     file_name,
     flower,
     log,
+    refusal_of,
     sent_as,
     who,
     words,
@@ -45,7 +46,7 @@ from otmoe.federation.requests import (
     reply_for,
 )
 from otmoe.model.target import CLASSES
-from otmoe.text.errors import InvalidInput
+from otmoe.text.errors import InvalidInput, MessageError
 from otmoe.text.outputs import whole
 from otmoe.text.records import LONGEST_SENTENCE
 from otmoe.text.sentences import Error, Finding
@@ -256,12 +257,13 @@ def serve(grid: Any, config: Mapping[str, Any]) -> Aggregation:
     if folder.exists() and any(folder.iterdir()):
         raise InvalidInput(Error.FOLDER_NOT_EMPTY, where="run config", folder=folder)
     replies, failures = _collect(grid, request, plan, folder / "messages")
-    result = _merged(request, plan, replies, support)
+    replies, failures, result = _merged(request, plan, replies, support, failures)
     if plan.consensus:
         result.save(folder / "first.json", {"made by": _MAKER}, request.spec)
         start = ModelFile(result.model, request.spec)
         replies, more = _collect(grid, request, plan, folder / "messages2", start)
-        failures, result = failures + more, _merged(request, plan, replies, support)
+        failures += more
+        replies, failures, result = _merged(request, plan, replies, support, failures)
     for warning in result.warnings:
         log.warning("otmoe: %s", warning)
     about: dict[str, Any] = {
@@ -282,7 +284,15 @@ def serve(grid: Any, config: Mapping[str, Any]) -> Aggregation:
     if plan.refine:
         result.save(folder / "merged.json", about, request.spec)
         numbers = {reply.message.site: reply.number for reply in replies}
-        state, between = refine(grid, request, plan, result, numbers, support)
+        try:
+            state, between = refine(grid, request, plan, result, numbers, support)
+        except MessageError as error:  # no step can be taken; there is the merged model
+            if plan.on_error == "raise":
+                raise
+            log.error("otmoe: %s", error)
+            about["status"] = words(f"not refined: {error}", LONGEST_SENTENCE)
+            result.save(folder / "model.json", about, request.spec)
+            return result
         result = result.refined(state.refinement, plan.refine)
         missing = (f"{site} (round {r})" for r, site in state.refinement.missing)
         about |= {"rounds": state.refinement.rounds, "status": str(state.refinement.status)}
@@ -311,9 +321,34 @@ def _collect(
 
 
 def _merged(
-    request: Request, plan: Plan, replies: list[Reply], support: Floats | int
+    request: Request,
+    plan: Plan,
+    replies: list[Reply],
+    support: Floats | int,
+    failures: list[Failure],
+) -> tuple[list[Reply], list[Failure], Aggregation]:
+    """Merge messages, as the plan says; without those that cannot be merged, if it allows that."""
+    try:
+        return replies, failures, _merge(request, plan, replies, support)
+    except Exception:
+        if plan.on_error == "raise" or len(replies) < 2:
+            raise
+    kept: list[Reply] = []
+    for reply in replies:  # one by one: which of them cannot even be merged by itself?
+        try:
+            _merge(request, plan, [reply], support)
+            kept.append(reply)
+        except Exception as error:
+            failures = [*failures, Failure(reply.node, refusal_of(error, reply.node))]
+            log.error("otmoe: %s", failures[-1])
+    if not kept:
+        raise TasksFailed(failures)
+    return kept, failures, _merge(request, plan, kept, support)
+
+
+def _merge(
+    request: Request, plan: Plan, replies: Sequence[Reply], support: Floats | int
 ) -> Aggregation:
-    """Merge messages, as the plan says."""
     weight = {"rows": None, "equal": np.ones(len(replies)), "covariate": "covariate"}
     with catch_warnings():
         simplefilter("ignore", UserWarning)  # they are in the result, one by one

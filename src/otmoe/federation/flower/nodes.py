@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from queue import Empty, SimpleQueue
+from threading import Thread
 from typing import Any, TypeVar
 
 from otmoe.text.errors import InvalidInput, MissingPackage, OtmoeError
@@ -19,7 +21,14 @@ RECORD = "otmoe"
 POLL = 1.0
 """Seconds between two looks at what has come, unless time is up before."""
 
+UNPACK = 30.0
+"""Seconds that pulling and unpacking the reply of a node may take."""
+
+PARALLEL = 16
+"""Replies that are pulled at a time."""
+
 _GRACE = 60.0  # seconds for which Flower keeps a query that nobody waits for
+_LONGEST_NAME = 120  # bytes of a site's name in that of a file
 _LONGEST = 500  # characters of a node's words that are shown
 
 log = logging.getLogger("flwr")
@@ -107,11 +116,12 @@ def exchange(
     end = time.monotonic() + timeout
     while waiting:
         late = time.monotonic() >= end
-        for number, node in list(waiting.items()):
+        for number, came in _pulled(grid, list(waiting)):
+            node = waiting[number]
             name = who(node)
             try:
-                # One by one: a reply that Flower cannot unpack is no reason to lose the others.
-                came = list(grid.pull_messages([number]))
+                if isinstance(came, Exception):
+                    raise came
                 if not came and not late:
                     continue
                 if not came:
@@ -119,14 +129,44 @@ def exchange(
                 replies.append(read(_content(came[0]), node))
                 log.info("otmoe: %s has replied", name)
             except Exception as error:
-                failures.append(Failure(name, _cause(error, name)))
+                failures.append(Failure(name, refusal_of(error, name)))
             del waiting[number]
         if waiting:
             _pause(end)
     return replies, failures
 
 
-def _cause(error: Exception, name: str) -> Notice:
+def _pulled(grid: Any, numbers: Sequence[str]) -> Iterator[tuple[str, list[Any] | Exception]]:
+    """Pull replies, some at a time and each by itself: yield what came, or what went wrong.
+
+    A reply that Flower cannot unpack, or that takes too long, is no reason to lose the others.
+    """
+    for begin in range(0, len(numbers), PARALLEL):
+        done: SimpleQueue[tuple[str, list[Any] | Exception]] = SimpleQueue()
+
+        def pull(number: str, done: SimpleQueue[Any] = done) -> None:
+            try:
+                done.put((number, list(grid.pull_messages([number]))))
+            except Exception as error:
+                done.put((number, error))
+
+        some = set(numbers[begin : begin + PARALLEL])
+        for number in sorted(some):
+            # no pool: at the end nobody shall wait for a pull that was given up
+            Thread(target=pull, args=(number,), daemon=True).start()
+        end = time.monotonic() + UNPACK
+        while some:
+            try:
+                number, came = done.get(timeout=max(end - time.monotonic(), 0.001))
+            except Empty:
+                break
+            some.discard(number)
+            yield number, came
+        for number in sorted(some):
+            yield number, InvalidInput(Error.NODE_SLOW, seconds=UNPACK)
+
+
+def refusal_of(error: Exception, name: str) -> Notice:
     """Return why a node failed, in a line that can forge no other."""
     cause = words(sentence(error)).removeprefix(f"{name}: ")
     if isinstance(error, OtmoeError):
@@ -155,4 +195,5 @@ def sent_as(record: Mapping[str, Any], name: str) -> bytes:
 
 def file_name(i: int, site: str) -> str:
     """Return a name that is no path, whatever the site calls itself."""
-    return f"{i + 1:03d}-" + re.sub(r"[^\w-]+", "_", site)[:60]
+    name = re.sub(r"[^\w-]+", "_", site)[:60]
+    return f"{i + 1:03d}-" + name.encode()[:_LONGEST_NAME].decode(errors="ignore")

@@ -618,6 +618,7 @@ class Error(Sentence):
     NO_FLOWER = (
         "Flower is not installed: pip install 'otmoe[flower]', or send the messages as files."
     )
+    NODE_SLOW = "its reply is too large, or in too many parts: not unpacked within {seconds:g} s"
     NODE_LATE = "no reply within {seconds:g} s"
     NODE_RENAMED = "calls itself {site}, and was {before} before"
     NO_ROWS = "it has no rows; leave it out."
@@ -686,6 +687,10 @@ class Error(Sentence):
     NO_STEP = (
         "round {round}: no step can be taken from what {sites} replied ({reason}); somebody sent "
         "wrong numbers."
+    )
+    REPLY_TOO_LARGE = (
+        "has {parameters:,} free parameters, so that a reply would hold {values:,} numbers, and no "
+        "more than {most:,} are read; ask about fewer experts or features."
     )
     REPLY_ODD = (
         "the reply cannot be right: {why}; ask {site} to answer again, or go on without it "
