@@ -17,7 +17,10 @@ from oracles import random_model
 from refusals import refused
 
 from otmoe import FeatureSpec, Limits, LocalModel, load_features, load_model
+from otmoe.documents.request import RefineRequest
+from otmoe.likelihood.rows import Scaling
 from otmoe.text.errors import MessageError
+from otmoe.text.records import Record
 from otmoe.text.sentences import Error
 from otmoe.text.strict_json import parse
 
@@ -168,9 +171,16 @@ def test_ten_million_zeros_are_counted_before_they_are_parsed():
 
 @pytest.mark.skipif(not os.path.exists("/dev/zero"), reason="there is no /dev/zero")
 @pytest.mark.parametrize("read", READERS)
-def test_a_device_without_end_is_read_up_to_the_limit(read):
-    error, memory, _ = cost(read, "/dev/zero", Limits(bytes=3_000_000))
-    assert error.where == "/dev/zero" and error.facts["most"] == 3_000_000
+def test_a_device_is_refused(read):
+    refused("no_plain_file", MessageError, where="/dev/zero").by(read, "/dev/zero")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/fd"), reason="there is no /dev/fd")
+def test_a_stream_without_end_is_read_up_to_the_limit():
+    with open("/dev/zero", "rb") as zeros:
+        path = f"/dev/fd/{zeros.fileno()}"
+        error, memory, _ = cost(LocalModel.load, path, Limits(bytes=3_000_000))
+    assert error.where == path and error.facts["most"] == 3_000_000
     assert memory < 7_000_000
 
 
@@ -185,12 +195,21 @@ def test_a_file_that_grows_is_read_up_to_the_limit(tmp_path, monkeypatch):
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")
-def test_a_pipe_is_read(tmp_path):
-    os.mkfifo(path := tmp_path / "pipe")
-    writer = threading.Thread(target=path.write_text, args=(TEXT,))
+def test_nobody_waits_for_a_named_pipe(tmp_path):
+    os.mkfifo(path := tmp_path / "pipe.json")
+    begin = time.monotonic()
+    refused("no_plain_file", MessageError, where=str(path)).by(LocalModel.load, path)
+    assert time.monotonic() - begin < 5
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/fd"), reason="there is no /dev/fd")
+def test_what_a_shell_hands_over_is_read():
+    here, there = os.pipe()
+    writer = threading.Thread(target=lambda: (os.write(there, TEXT.encode()), os.close(there)))
     writer.start()
-    assert LocalModel.load(path).site == "Nantes"
+    assert LocalModel.load(f"/dev/fd/{here}").site == "Nantes"
     writer.join()
+    os.close(here)
 
 
 def test_a_file_cannot_forge_lines_by_its_name(tmp_path):
@@ -286,3 +305,43 @@ def test_memory_and_time_are_in_proportion_to_the_text(name, limits):
     assert len(str(error)) < 300 and str(error).isprintable()
     assert memory < 100 * len(text) + 10**6
     assert seconds < 10 * len(text) / SIZE
+
+
+# -- bounds on every part ----------------------------------------------------------------------
+
+
+def records(kind=Record):
+    for sub in kind.__subclasses__():
+        yield sub
+        yield from records(sub)
+
+
+def test_the_entries_of_every_object_are_checked_some_at_a_time():
+    """Else a million wrong ones are gathered as a million errors."""
+    found = {
+        f"{record.__name__}.{name}"
+        for record in records()
+        if record.__module__.startswith("otmoe.")
+        for name, field in record.model_fields.items()
+        if str(field.annotation).startswith("dict[") and not field.metadata
+    }
+    assert found <= {"ModelRecord.experts"}  # whose fields are those of a record, checked later
+
+
+def test_many_wrong_units_of_a_sketch_take_little_room():
+    document = json.loads(TEXT)
+    wrong = ",".join(f'"{i}":0' for i in range(60_000))
+    document["sketch"] = {"weight": [1.0], "mean": [[]], "cov": [[]], "units": "HERE"}
+    text = json.dumps(document).replace('"HERE"', f"{{{wrong}}}")
+    error, memory, _ = cost(LocalModel.from_json, text, "upload")
+    assert error.at.startswith("sketch.units") and memory < 25e6
+
+
+def test_a_request_whose_reply_nobody_could_read_is_refused(monkeypatch):
+    """A request of 90 kB may ask for a matrix of a gigabyte."""
+    model = random_model(np.random.default_rng(0), 40, 60)
+    asked = RefineRequest(1, model, Scaling())
+    text = asked.to_json()
+    error, memory, seconds = cost(RefineRequest.from_json, text, "request")
+    assert error.code == "reply_too_large" and error.facts["parameters"] == model.n_parameters
+    assert memory < 20e6 and seconds < 5

@@ -41,7 +41,8 @@ Sites that may not pool their rows:
   otmoe aggregate "*.moe.json" -o model.json
   otmoe report model.json -o report.html
 
-Exit codes: 0 all went well, 1 the work failed, 2 the command line is wrong, 130 interrupted.
+Exit codes: 0 all went well, 1 the work failed, 2 the command line is wrong, 130 interrupted,
+143 ended by SIGTERM.
 OTMOE_DEBUG=1 shows where an error came from.""",
 )
 @click.version_option(package_name="otmoe", prog_name="otmoe", message="%(prog)s %(version)s")

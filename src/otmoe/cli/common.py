@@ -5,12 +5,14 @@ from __future__ import annotations
 import csv
 import json
 import os
+import signal
 import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from math import isfinite, nan
 from pathlib import Path
+from threading import current_thread, main_thread
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,6 +20,7 @@ import click
 from otmoe.cli.words import SHELL
 from otmoe.text.errors import OtmoeError
 from otmoe.text.notices import Notice, OtmoeWarning, listed
+from otmoe.text.outputs import keep, try_folder
 from otmoe.text.progress import fit_progress
 from otmoe.text.sentences import Error
 
@@ -69,18 +72,50 @@ def _show(message: Warning | str, *_: Any, **__: Any) -> None:
         warn(notice)
 
 
+class Stopped(KeyboardInterrupt):
+    """A signal asked the command to end; workers and temporary files go as by Ctrl-C."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
+
+
+@contextmanager
+def _signals() -> Iterator[None]:
+    """Take SIGTERM and SIGHUP as Ctrl-C is taken."""
+
+    def stop(number: int, frame: Any) -> None:
+        raise Stopped(number)
+
+    known = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    if current_thread() is not main_thread():
+        known = []
+    before = {number: signal.getsignal(number) for number in known}
+    known = [number for number in known if before[number] is not signal.SIG_IGN]  # as by nohup
+    for number in known:
+        signal.signal(number, stop)
+    try:
+        yield
+    finally:
+        for number in known:
+            signal.signal(number, before[number])
+
+
 class Commands(click.Group):
     """Commands whose errors are one line, and whose exit codes scripts can rely on."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run a command: 1 if the work failed, 130 if it was interrupted."""
+        """Run a command: 1 if the work failed, 130 if it was interrupted, 143 by SIGTERM."""
         try:
-            with warnings.catch_warnings():
+            with _signals(), warnings.catch_warnings():
                 warnings.simplefilter("always", UserWarning)
                 warnings.showwarning = _show
                 return super().invoke(ctx)
         except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
             raise
+        except Stopped as stopped:
+            click.echo(f"error: stopped by {signal.Signals(stopped.number).name}", err=True)
+            ctx.exit(128 + stopped.number)
         except KeyboardInterrupt:
             click.echo("error: interrupted", err=True)
             ctx.exit(130)
@@ -233,13 +268,24 @@ def output(what: str) -> Decorator:
 
 
 def check_output(path: Path, force: bool) -> None:
-    """Refuse, before any work, what could not be written after it."""
+    """Refuse, before any work, what could not be written after it.
+
+    Without force, a file that appears there during the work is not replaced either.
+    """
     if path.is_dir():
         raise Failed(Error.OUTPUT_FOLDER, path=path)
-    if path.exists() and not force:
+    if path.exists() and not path.is_file():
+        raise Failed(Error.OUTPUT_NO_FILE, path=path)
+    if os.path.lexists(path) and not force:
         raise Failed(Error.OUTPUT_EXISTS, path=path)
     if not path.parent.is_dir():
         raise Failed(Error.NO_FOLDER, folder=path.parent)
+    try:
+        try_folder(path.parent)
+    except OSError as error:
+        raise Failed(Error.OUTPUT_UNWRITABLE, path=path, why=error.strerror) from error
+    if not force:
+        keep(path)
 
 
 # -- printing --------------------------------------------------------------------------------------

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from hashlib import sha256
 from pathlib import Path
 from typing import BinaryIO
 
-from otmoe.text.errors import NotThere
+from otmoe.text.errors import NotThere, RunError
 from otmoe.text.sentences import Error
+
+_KEPT: ContextVar[frozenset[Path]] = ContextVar("kept", default=frozenset())
+_MACHINE = sha256(socket.gethostname().encode()).hexdigest()[:8]
+_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS)
 
 
 @contextmanager
@@ -22,7 +30,7 @@ def whole(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     Parameters
     ----------
     path : str or path
-        Its folder has to exist.
+        Its folder has to exist. Where :func:`keep` was called for it, nothing is replaced.
 
     Yields
     ------
@@ -31,19 +39,74 @@ def whole(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     path = Path(path)
     if not path.parent.is_dir():
         raise NotThere(Error.NO_FOLDER_TO_WRITE, file=path.name, folder=path.parent)
-    temporary = path.with_name(f".{secrets.token_hex(8)}.tmp")
+    temporary = path.with_name(_temporary())
     try:
         with temporary.open("xb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, path)
+        if path.absolute() in _KEPT.get():
+            _named_first(temporary, path)
+        else:
+            os.replace(temporary, path)
     except BaseException as error:
         with suppress(FileNotFoundError):
             temporary.unlink()
         if isinstance(error, OSError) and error.errno is not None and error.filename is None:
             error.filename = os.fspath(path)  # a full disk does not say what was written to it
         raise
+
+
+def keep(path: Path) -> None:
+    """Replace nothing at this path, should a file appear there before :func:`whole` is done."""
+    _KEPT.set(_KEPT.get() | {path.absolute()})
+
+
+def _named_first(temporary: Path, path: Path) -> None:
+    """Give a file its name, unless another has it by now: then a name of its own."""
+    try:
+        try:
+            os.link(temporary, path)
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            path.open("xb").close()  # no links here: take the name, then fill it
+            os.replace(temporary, path)
+    except FileExistsError:
+        other = path.with_name(f"{path.stem}.{secrets.token_hex(4)}{path.suffix}")
+        os.replace(temporary, other)
+        raise RunError(Error.OUTPUT_APPEARED, path=path, other=other) from None
+    with suppress(FileNotFoundError):
+        temporary.unlink()
+    _KEPT.set(_KEPT.get() - {path.absolute()})  # from now on it is ours
+
+
+def try_folder(folder: Path) -> None:
+    """Raise the error that writing a file to a folder would; remove what killed runs left there."""
+    for old in folder.glob(f".otmoe-{_MACHINE}-*.tmp"):
+        number = old.name.split("-")[2]
+        if number.isdecimal() and not _alive(int(number)):
+            with suppress(OSError):
+                old.unlink()
+    attempt = folder / _temporary()
+    attempt.open("xb").close()
+    attempt.unlink()
+
+
+def _temporary() -> str:
+    """Return a name that no file has, and that says who works on it."""
+    return f".otmoe-{_MACHINE}-{os.getpid()}-{secrets.token_hex(8)}.tmp"
+
+
+def _alive(number: int) -> bool:
+    """Say whether there is a process of this number on this machine."""
+    try:
+        os.kill(number, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def write_whole(path: str | os.PathLike[str], text: str) -> None:

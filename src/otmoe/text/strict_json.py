@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import stat
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, NoReturn
@@ -16,6 +17,8 @@ from otmoe.text.sentences import Error
 _QUOTED = 40  # characters of an offending value that are shown
 _DIGITS = 300  # an integer of more digits may be too large even for a float
 _PART = 1 << 20  # bytes that are read at a time
+
+_STREAMS = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")  # what a shell hands over
 
 BRACES = 3
 """Bytes of a document's file beside its fields: braces and ends of lines, less the last comma."""
@@ -178,18 +181,28 @@ def read(path: str | os.PathLike[str], limits: Limits = LIMITS) -> bytes:
     Parameters
     ----------
     path : str or path
-        Of a file; or of a pipe or device, of which no more is read than the limit and one byte.
+        Of a file; or of what this process was handed as a stream, such as /dev/stdin, of which no
+        more is read than the limit and one byte.
     limits : Limits
     """
     source = named(path)
-    with open(path, "rb", buffering=0) as file:
-        limits.check("bytes", os.fstat(file.fileno()).st_size, source)
-        parts, found = [], 0
-        while part := file.read(min(_PART, limits.bytes + 1 - found)):
+    handed = str(path).startswith(_STREAMS)
+    with open(path, "rb", buffering=0, opener=None if handed else _without_waiting) as file:
+        found = os.fstat(file.fileno())
+        if not (handed or stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):
+            raise MessageError(Error.NO_PLAIN_FILE, where=source)
+        limits.check("bytes", found.st_size, source)
+        parts, size = [], 0
+        while part := file.read(min(_PART, limits.bytes + 1 - size)):
             parts.append(part)
-            found += len(part)
-            limits.check("bytes", found, source)  # it may grow, and a pipe has no size
+            size += len(part)
+            limits.check("bytes", size, source)  # it may grow, and a stream has no size
     return b"".join(parts)
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """Open a file; of a named pipe, do not wait for somebody to write to it."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def parse(text: str | bytes, source: str, limits: Limits = LIMITS) -> dict[str, Any]:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor, Future
 from contextlib import suppress
+from threading import Thread
 from typing import Any, Protocol
 
 from otmoe.text.errors import RunError
 from otmoe.text.sentences import Error
 
+_WATCH = 1.0  # seconds between two looks at whether the driver is there
 _BLAMED = "KilledWorker"  # Dask tries again by itself, and blames all tasks that a worker held
 
 
@@ -20,9 +24,29 @@ def local_workers(n_workers: int) -> Callable[[], Executor]:
         from loky.process_executor import ProcessPoolExecutor
 
         single = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-        return ProcessPoolExecutor(n_workers, env=single)
+        watch = {"initializer": end_with, "initargs": (os.getpid(),)}
+        return ProcessPoolExecutor(n_workers, env=single, **watch)
 
     return make
+
+
+def end_with(parent: int) -> None:
+    """Have this process end soon after its parent did, however that came to its end.
+
+    A signal at the parent's death would come when the thread ends that started this process.
+
+    Parameters
+    ----------
+    parent : int
+        Number of the parent's process.
+    """
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(_WATCH)
+        os._exit(1)
+
+    Thread(target=watch, daemon=True, name="otmoe-watch").start()
 
 
 class Pool(Protocol):

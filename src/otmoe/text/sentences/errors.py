@@ -918,6 +918,15 @@ class Error(Sentence):
         "the sites to fit with --sketch."
     )
     OUTPUT_FOLDER = "{path} is a folder; give the name of a file."
+    OUTPUT_NO_FILE = "{path} is a pipe or a device, not a file; give the name of a file."
+    OUTPUT_UNWRITABLE = "{path} cannot be written: {why}; give a folder that you may write to."
+    OUTPUT_APPEARED = (
+        "{path} has appeared in the meantime and was not replaced; what was to be written is in "
+        "{other}."
+    )
+    NO_PLAIN_FILE = (
+        "is a named pipe, a device or a socket, not a file; save what it gives as a file."
+    )
     OUTPUT_EXISTS = "{path} is there already; give another name, or replace it by --force."
     NO_FOLDER = "there is no folder {folder}; make it first."
     SHELL_NO_ENGINE = (
