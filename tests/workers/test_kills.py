@@ -7,8 +7,6 @@ import sys
 import time
 from pathlib import Path
 
-import numpy as np
-import pandas as pd
 import pytest
 
 from otmoe.cli.common import check_output
@@ -31,6 +29,18 @@ def work(i):
 
 gather(work, range(2), ["a", "b"], Workers(local_workers(2)))
 """
+
+COMMAND = (
+    DRIVER.replace("gather(work", "def busy():\n    gather(work")
+    + """
+import click
+from otmoe.cli.common import Command, Commands
+
+main = click.group(cls=Commands)(lambda: None)
+main.command("busy", cls=Command)(busy)
+main()
+"""
+)
 
 
 def marked(mark):
@@ -104,18 +114,15 @@ def test_workers_end_with_a_driver_that_is_killed(tmp_path):
     }
 
 
-def test_the_command_stops_by_sigterm_as_by_an_interrupt(tmp_path):
-    frame = pd.DataFrame(np.random.default_rng(0).normal(size=(60_000, 8)))
-    frame.columns = [*"abcdefg", "y"]
-    frame.to_parquet(tmp_path / "rows.parquet")
-    command = [sys.executable, "-m", "otmoe", "run", "rows.parquet", "--target", "y"]
-    command += ["--experts", "6", "--shards", "4", "--n-init", "200", "-o", "model.json"]
-    command += ["--n-jobs", "2"]
-    found = killed({signal.SIGTERM: (command, tmp_path)}, lambda mark, _: len(marked(mark)) >= 4)
-    left, code, said = found[signal.SIGTERM]
-    assert left == [] and code == 128 + signal.SIGTERM, said
-    assert said.splitlines()[-1] == "error: stopped by SIGTERM"
-    assert [path.name for path in tmp_path.iterdir()] == ["rows.parquet"]
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+def test_a_command_stops_by_a_signal_as_by_an_interrupt(name, tmp_path):
+    number, script = getattr(signal, name), COMMAND.format(folder=str(tmp_path))
+    command = [sys.executable, "-c", script, "busy"]
+    found = killed(
+        {number: (command, tmp_path)}, lambda _, folder: len(list(folder.glob("busy-*"))) == 2
+    )
+    assert found[number] == ([], 128 + number, f"error: stopped by {name}\n")
+    assert not list(tmp_path.glob(".*"))
 
 
 def test_what_a_killed_run_left_is_removed_by_the_next(tmp_path):

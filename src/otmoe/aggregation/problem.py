@@ -32,6 +32,7 @@ from otmoe.model.ensemble import Constant, Ensemble, pool
 from otmoe.model.mixture import MoE
 from otmoe.text.arguments import check_whole, generator
 from otmoe.text.errors import InvalidInput, InvalidType
+from otmoe.text.names import look_alikes
 from otmoe.text.notices import Notice
 from otmoe.text.sentences import Error, Warn
 
@@ -246,6 +247,8 @@ def check_messages(messages: Iterable[LocalModel]) -> tuple[LocalModel, ...]:
     if len(set(names)) < len(names):
         twice = next(name for i, name in enumerate(names) if name in names[:i])
         raise InvalidInput(Error.SITE_TWICE, site=twice)
+    if pair := look_alikes(names):
+        raise InvalidInput(Error.LOOK_ALIKE, name=ascii(pair[1]), other=ascii(pair[0]))
     for message in messages:
         _check_against(message, messages[0])
     return messages

@@ -19,6 +19,7 @@ import click
 
 from otmoe.cli.words import SHELL
 from otmoe.text.errors import OtmoeError
+from otmoe.text.names import visible
 from otmoe.text.notices import Notice, OtmoeWarning, listed
 from otmoe.text.outputs import keep, try_folder
 from otmoe.text.progress import fit_progress
@@ -63,7 +64,7 @@ def sentence(error: BaseException) -> str:
 def warn(notice: Notice | str) -> None:
     """Write a line to standard error."""
     text = notice.in_words(SHELL) if isinstance(notice, Notice) else notice
-    click.echo(f"warning: {text}", err=True)
+    click.echo(f"warning: {visible(text)}", err=True)
 
 
 def _show(message: Warning | str, *_: Any, **__: Any) -> None:
@@ -324,6 +325,8 @@ def say(report: dict[str, Any], as_json: bool, quiet: bool, *lines: Any) -> None
     elif not quiet:
         screen = console()
         for line in lines:
+            if isinstance(line, str):
+                line = "\n".join(visible(part) for part in line.split("\n"))
             screen.print(line, soft_wrap=isinstance(line, str))
 
 
@@ -337,5 +340,5 @@ def _plain(value: Any) -> Any:
 
 
 def few(names: Iterable[str]) -> str:
-    """Return names in a row, not more than one cares to read."""
-    return listed(list(names), NAMED)
+    """Return names in a row, not more than one cares to read, none of which forges a line."""
+    return listed([visible(name) for name in names], NAMED)

@@ -28,6 +28,7 @@ from otmoe.model.experts import Experts, Response
 from otmoe.model.gate import SoftmaxGate
 from otmoe.text.errors import InvalidInput
 from otmoe.text.html import html_lines, html_table
+from otmoe.text.names import visible
 from otmoe.text.sentences import Error
 
 _SHOWN = 50  # coefficients of an expert in the table of a notebook
@@ -100,8 +101,10 @@ class MoE:
 
     @property
     def terms(self) -> tuple[str, ...]:
-        """Names of the p columns of the design: the intercept, then the features."""
-        names = self.feature_names or tuple(f"x{j}" for j in range(self.n_features))
+        """Names of the p columns of the design, on one line each: the intercept, then features."""
+        names = tuple(map(visible, self.feature_names or ())) or tuple(
+            f"x{j}" for j in range(self.n_features)
+        )
         return ("intercept", *names)
 
     def _repr_html_(self) -> str:

@@ -26,6 +26,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from otmoe.text.errors import fail
+from otmoe.text.names import plain, unseen
 from otmoe.text.notices import Notice
 from otmoe.text.sentences import Error
 from otmoe.text.strict_json import Twice, path_of, shown
@@ -77,11 +78,20 @@ def problem(code: Error, **facts: Any) -> PydanticCustomError:
 
 
 def _site(site: str) -> str:
+    if found := unseen(site):
+        raise problem(Error.INVISIBLE_CHARACTER, character=f"{ord(found):04X}")
+    site = plain(site)
     if not site.strip():
         raise problem(Error.SITE_UNNAMED)
     if len(site) > LONGEST_NAME:
         raise problem(Error.NAME_TOO_LONG, length=len(site), most=LONGEST_NAME)
     return site
+
+
+def _seen(name: str) -> str:
+    if found := unseen(name, joiners=True):
+        raise problem(Error.INVISIBLE_CHARACTER, character=f"{ord(found):04X}")
+    return name
 
 
 def _label(value: Any) -> Any:
@@ -97,11 +107,13 @@ def _in_parts(value: Any, check: Callable[[Any], Any]) -> Any:
 
     Lists have ``fail_fast`` for that.
     """
-    if not isinstance(value, dict) or len(value) <= _PART:
+    if not isinstance(value, dict):
         return check(value)
     items, found = iter(value.items()), dict[Any, Any]()
     while part := dict(islice(items, _PART)):
         found |= check(part)
+    if len(found) < len(value):  # two keys are the same name
+        raise problem(Error.NAMES_MEET)
     return found
 
 
@@ -121,7 +133,7 @@ Positive = Annotated[float, Field(ge=1e-60, le=1e60)]  # squares of numbers, suc
 Whole = Annotated[int, BeforeValidator(_whole)]
 Version = Annotated[Whole, WithJsonSchema({"const": SCHEMA_VERSION})]
 Line = Annotated[str, AfterValidator(_without(_LINE)), _schema(_LINE)]
-Name = Annotated[str, AfterValidator(_without(_TEXT)), _schema(_TEXT)]
+Name = Annotated[str, AfterValidator(_without(_TEXT)), AfterValidator(_seen), _schema(_TEXT)]
 Label = Annotated[Any, AfterValidator(_label), _schema(_TEXT, type=["string", "number", "boolean"])]
 Site = Annotated[Line, AfterValidator(_site), _schema(_LINE, minLength=1, maxLength=LONGEST_NAME)]
 

@@ -36,10 +36,9 @@ class _Named(Record):
 def checked(name: str) -> str:
     """Return the name of a shard if a message can carry it."""
     try:
-        typed(_Named, {"site": name}, f"shard {name[:200]!r}")
+        return typed(_Named, {"site": name}, f"shard {name[:200]!r}").site
     except MessageError as error:
         raise error.about("", ShardError) from None
-    return name
 
 
 def numbered(n_shards: int) -> list[str]:

@@ -47,6 +47,7 @@ from otmoe.federation.requests import (
 )
 from otmoe.model.target import CLASSES
 from otmoe.text.errors import InvalidInput, MessageError
+from otmoe.text.names import plain, skeleton
 from otmoe.text.outputs import whole
 from otmoe.text.records import LONGEST_SENTENCE
 from otmoe.text.sentences import Error, Finding
@@ -178,7 +179,7 @@ def _read(record: Mapping[str, Any], node: Any, request: Request) -> Reply:
     """Return what a node sent, if that is what it was asked for."""
     sent = sent_as(record, "message")
     message = LocalModel.from_json(sent, who(node))
-    if node.name and message.site != node.name:
+    if node.name and message.site != plain(node.name):
         raise InvalidInput(Error.NODE_NAME, site=shown(message.site))
     model, family = message.model, message.model.experts.family
     labelled = request.family == CLASSES
@@ -204,13 +205,13 @@ def _read(record: Mapping[str, Any], node: Any, request: Request) -> Reply:
 def _distinct(replies: Iterable[Reply]) -> tuple[list[Reply], list[Failure]]:
     """Return the replies by site, and those of nodes that use one name, of which none is sure."""
     replies = sorted(replies, key=lambda reply: (reply.message.site, reply.node))
-    counts = Counter(reply.message.site for reply in replies)
+    counts = Counter(skeleton(reply.message.site) for reply in replies)
     failures = [
         Failure(reply.node, Finding.NODE_NAME_TWICE(site=shown(reply.message.site)))
         for reply in replies
-        if counts[reply.message.site] > 1
+        if counts[skeleton(reply.message.site)] > 1
     ]
-    return [reply for reply in replies if counts[reply.message.site] == 1], failures
+    return [reply for reply in replies if counts[skeleton(reply.message.site)] == 1], failures
 
 
 def server_app() -> Any:

@@ -23,6 +23,9 @@ from otmoe.model.experts.values import Derivatives, FitStatistics, Response, bou
 from otmoe.text.errors import InvalidInput, InvalidType
 from otmoe.text.sentences import Error
 
+LARGEST_RESPONSE = 1e30
+"""Magnitude of y up to which fits and their files hold."""
+
 
 @dataclass(frozen=True)
 class Family(ABC):
@@ -203,7 +206,12 @@ class Family(ABC):
 
     @classmethod
     def check_response(cls, y: Floats) -> None:
-        """Refuse a y (n,) that the family cannot have."""
+        """Refuse a y (n,) that the family cannot have, or whose square is no number."""
+        if np.any(far := np.abs(y) > LARGEST_RESPONSE):
+            row = int(np.flatnonzero(far)[0])
+            raise InvalidInput(
+                Error.RESPONSE_TOO_LARGE, value=y[row], row=row, most=LARGEST_RESPONSE
+            )
         wrong = (y < cls.lowest) | (y > cls.highest)
         if cls.discrete:
             wrong = wrong | (y != np.floor(y))

@@ -25,6 +25,10 @@ class Error(Sentence):
     WEIGHT_OF_ROW = (
         "sample_weight is negative in row {row} ({value:g}): weights count rows, give zero or more."
     )
+    RESPONSE_TOO_LARGE = (
+        "y is {value:g} in row {row}: no fit holds numbers beyond {most:g}; leave the row out, or "
+        "give y in other units."
+    )
     NOT_COUNTS = (
         "y is {value:g} in row {row}: the {family} family takes {numbers} from {lowest:g} to "
         "{highest:g}."
@@ -66,6 +70,13 @@ class Error(Sentence):
     LABEL_KIND = "is {value}; give text, a number, true or false."
     SITE_UNNAMED = "is empty; give the site a name."
     NAME_TOO_LONG = "has {length} characters; give a name of at most {most}."
+    INVISIBLE_CHARACTER = (
+        "has the character U+{character}, which nobody sees; write the name without it."
+    )
+    NAMES_MEET = "has two keys that are the same name in different spellings; keep one."
+    LOOK_ALIKE = (
+        "{name} looks like {other}, which is another name; write both with letters of one alphabet."
+    )
     CONTROL_CHARACTER = "holds the control character U+{character}; remove it."
     FIELD_MISSING = "is missing; add it."
     FIELD_UNKNOWN = (
