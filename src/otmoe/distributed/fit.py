@@ -173,6 +173,7 @@ def fit_shards(
     clock.lap("aggregation")
     # 4) towards the maximum-likelihood answer of all rows
     shards = [task.shard for task in tasks]
+    plan = replace(plan, seen={fit.message.site: fit.fingerprint for fit in fits})
     if method == "em":  # of every shard that was read, also where its own fit is left out
         aggregation = _maximised(plan, shards, aggregation)
     elif refine:
@@ -218,6 +219,7 @@ class _Plan:
     options: Mapping[str, Any]
     workers: Workers
     on_error: OnError
+    seen: Mapping[str, tuple[float, ...]] = field(default_factory=dict)  # fingerprints
 
     @property
     def ridge(self) -> Ridge:
@@ -324,4 +326,5 @@ def _rounds(
         ridge=plan.ridge,
         workers=plan.workers,
         on_error=plan.on_error,
+        seen=plan.seen,
     )

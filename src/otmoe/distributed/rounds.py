@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
 from otmoe.data.shards import Shard
-from otmoe.distributed.task import read, rows_in, rows_of
+from otmoe.distributed.task import check_unchanged, read, rows_in, rows_of
 from otmoe.likelihood.answers import SiteInformation, site_information, site_log_likelihood
 from otmoe.likelihood.rounds import Refinement, advance, judged
 from otmoe.likelihood.rows import Scaling
@@ -37,6 +37,8 @@ class Question:
         Whether to add the moments of the features: once is enough.
     scatter : bool
         Whether to add the scatter of the scores: of groups, where the shard reads them.
+    seen : tuple of float
+        Fingerprint of the rows when they were fitted; empty where nobody took it.
     """
 
     shard: Shard
@@ -45,16 +47,19 @@ class Question:
     target: Target
     moments: bool = False
     scatter: bool = False
+    seen: tuple[float, ...] = ()
 
 
 def information_local(question: Question) -> SiteInformation:
     """Read one shard and return what it says about the model, where its rows are."""
     found, name = read(question.shard), question.shard.name
+    rows = rows_in(found, question.target, name)
+    check_unchanged(rows, question.seen, name)
     return site_information(
         name,
         question.model,
         question.scaling,
-        rows_in(found, question.target, name),
+        rows,
         moments=question.moments,
         scatter=question.scatter,
         groups=found.groups,
@@ -64,6 +69,7 @@ def information_local(question: Question) -> SiteInformation:
 def likelihood_local(question: Question) -> float:
     """Read one shard and return the log-likelihood alone, where its rows are."""
     rows = rows_of(question.shard, question.target)
+    check_unchanged(rows, question.seen, question.shard.name)
     return site_log_likelihood(question.model, question.scaling, rows)
 
 
@@ -86,6 +92,7 @@ def refine_shards(
     workers: Workers = HERE,
     on_error: Literal["raise", "skip"] = "raise",
     progress: Progress | None = None,
+    seen: Mapping[str, tuple[float, ...]] | None = None,
 ) -> Refinement:
     """Bring a model closer to the maximum-likelihood answer of all shards, one pass a round.
 
@@ -111,14 +118,19 @@ def refine_shards(
         names it in `missing`.
     progress : callable, optional
         Called as progress(rounds answered, rounds at most, status).
+    seen : dict of tuple of float, optional
+        Fingerprints of the shards when they were fitted: one whose rows have changed since fails.
     """
     check_rounds(rounds)
     target = Target.of(model) if target is None else target
     state = Refinement(model, scaling, Ridge.of(model.experts) if ridge is None else ridge)
-    names = [shard.name for shard in shards]
+    names, known = [shard.name for shard in shards], seen or {}
 
     def asked(function: Callable[[Question], Any], moments: bool = False) -> list[Any]:
-        questions = [Question(shard, state.model, scaling, target, moments) for shard in shards]
+        questions = [
+            Question(shard, state.model, scaling, target, moments, seen=known.get(shard.name, ()))
+            for shard in shards
+        ]
         found, failures = gather(function, questions, names, workers)
         if failures and (on_error == "raise" or len(failures) == len(shards)):
             raise TasksFailed(failures)
@@ -133,5 +145,5 @@ def refine_shards(
     if not state.is_unseen(rounds):
         return state
     # nobody has seen the last step: one look, a quarter of a pass
-    seen = zip(names, asked(likelihood_local), strict=True)
-    return judged(state, {name: value for name, value in seen if value is not None})
+    told = zip(names, asked(likelihood_local), strict=True)
+    return judged(state, {name: value for name, value in told if value is not None})

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from otmoe.arrays.numerics import Floats
+from otmoe.arrays.numerics import Floats, to_numpy
 from otmoe.data.shards import Shard, ShardRows
 from otmoe.data.shards.gathering import most_missing
 from otmoe.documents.message import LocalModel
@@ -80,6 +80,8 @@ class LocalFit:
         Rows left out because a value is missing.
     missing : mapping of int
         Rows in which a column is missing, by its name, where some were left out.
+    fingerprint : tuple of float
+        Of the rows, by which it is noticed if they change before the next pass.
     """
 
     message: LocalModel
@@ -88,6 +90,7 @@ class LocalFit:
     n_rows: int
     dropped: int = 0
     missing: Mapping[str, int] = field(default_factory=dict, repr=False)
+    fingerprint: tuple[float, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True)
@@ -168,9 +171,23 @@ def fit_rows(task: Task) -> RowsFit:
     rng = np.random.default_rng(task.seed)
     index = np.sort(rng.choice(n_rows, min(task.n_support, n_rows), replace=False))
     support = np.asarray(take_rows(rows.X, index), dtype=np.float64)
-    seconds = perf_counter() - begin
-    local = LocalFit(message, seconds, support, n_rows, found.dropped, found.missing)
+    seconds, seen = perf_counter() - begin, fingerprint(rows)
+    local = LocalFit(message, seconds, support, n_rows, found.dropped, found.missing, seen)
     return RowsFit(local, rows, found.groups)
+
+
+def fingerprint(rows: Rows) -> tuple[float, ...]:
+    """Return sums over rows that change with them: their number, weight, y, and each feature."""
+    X, y = to_numpy(rows.X), to_numpy(rows.y)
+    with np.errstate(over="ignore"):
+        sums = X.sum(axis=0, dtype=np.float64)
+    return (len(y), float(rows.total_weight), float(np.sum(y, dtype=np.float64)), *map(float, sums))
+
+
+def check_unchanged(rows: Rows, seen: tuple[float, ...], name: str) -> None:
+    """Refuse rows of a shard that are not those of its fit."""
+    if seen and not np.allclose(fingerprint(rows), seen, rtol=1e-9, atol=1e-9):
+        raise ShardError(Error.SHARD_CHANGED, where=name, before=seen[0], rows=len(rows))
 
 
 def rows_of(shard: Shard, target: Target) -> Rows:

@@ -608,6 +608,10 @@ class Error(Sentence):
     EM_AND_REFINE = "method='em' ends at the maximum: leave refine at 0."
     SHARD_TWICE = "two shards have this name; give each rows of its own."
     ROUNDS_WRONG = "refine is {value!r}; give a number of rounds, or 'auto'."
+    SHARD_CHANGED = (
+        "its rows have changed since it was fitted ({before:.10g} rows then, {rows:,} now); fit "
+        "again once nobody writes to them."
+    )
     SHARD_TOO_SMALL = (
         "it has {rows} rows for {experts} experts; leave it out, or join it to another."
     )
