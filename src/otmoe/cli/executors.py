@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager
@@ -25,7 +24,7 @@ def open_executor(
     ----------
     executor : {"local", "dask", "ray"}
     address : str, optional
-        Of a cluster that is running; by default one is started on this machine.
+        Of a cluster that is running; by default one of Dask is started on this machine.
     workers : int, optional
         Of a cluster that is started.
     retries : int
@@ -37,7 +36,7 @@ def open_executor(
         with _dask(address, workers) as found:
             yield found
     else:
-        with _ray(address, workers, retries) as found:
+        with _ray(address, retries) as found:
             yield found
 
 
@@ -66,19 +65,12 @@ def _dask(address: str | None, workers: int | None) -> Iterator[Executor]:
 
 
 @contextmanager
-def _ray(address: str | None, workers: int | None, retries: int) -> Iterator[Executor]:
+def _ray(address: str | None, retries: int) -> Iterator[Executor]:
     ray = _imported("ray", "ray")
     adapter = _imported("otmoe.workers.ray", "ray")
-    if address is None:
-        ray.init(
-            num_cpus=workers,
-            include_dashboard=False,
-            log_to_driver=False,
-            logging_level=logging.ERROR,
-            _node_ip_address="127.0.0.1",  # else it listens to the network
-        )
-    else:
-        ray.init(address=address)
+    if address is None:  # it would listen to the network, whatever address it is given
+        raise Failed(Error.SHELL_RAY_LISTENS)
+    ray.init(address=address)
     try:
         with adapter.RayExecutor(retries=retries) as found:
             yield found

@@ -8,12 +8,14 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Executor, Future
 from contextlib import suppress
 from threading import Thread
+from threading import enumerate as enumerate_threads
 from typing import Any, Protocol
 
 from otmoe.text.errors import RunError
 from otmoe.text.sentences import Error
 
 _WATCH = 1.0  # seconds between two looks at whether the driver is there
+_WATCHER = "otmoe-watch"
 _BLAMED = "KilledWorker"  # Dask tries again by itself, and blames all tasks that a worker held
 
 
@@ -46,7 +48,8 @@ def end_with(parent: int) -> None:
             time.sleep(_WATCH)
         os._exit(1)
 
-    Thread(target=watch, daemon=True, name="otmoe-watch").start()
+    if all(thread.name != _WATCHER for thread in enumerate_threads()):
+        Thread(target=watch, daemon=True, name=_WATCHER).start()
 
 
 class Pool(Protocol):

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from concurrent.futures import Future
-from functools import partial
+from functools import partial, wraps
 from typing import Any
 
-from otmoe.text.errors import MissingPackage
+from otmoe.text.errors import MissingPackage, RunError
 from otmoe.text.sentences import Error
+from otmoe.workers.pools import end_with
 from otmoe.workers.remote import RemoteExecutor, settle
 
 
 class RayExecutor(RemoteExecutor):
-    """Run tasks on Ray, here or on the cluster that :func:`ray.init` was told of.
+    """Run tasks on Ray, on the cluster that :func:`ray.init` was told of or has started.
+
+    It is not started from here: Ray listens on all network interfaces of a machine, and runs what
+    it is sent.
 
     Ray itself starts a task again whose worker or machine died. One that dies each time ends in an
     error of Ray's, which names it; the others are not touched. A cancelled future cancels its
@@ -31,6 +36,7 @@ class RayExecutor(RemoteExecutor):
     --------
     >>> from otmoe import DistributedMoERegressor
     >>> from otmoe.workers.ray import RayExecutor
+    >>> ray.init("auto")  # doctest: +SKIP
     >>> with RayExecutor() as executor:  # doctest: +SKIP
     ...     DistributedMoERegressor(4, executor=executor).fit_shards(shards)
     """
@@ -42,7 +48,7 @@ class RayExecutor(RemoteExecutor):
             raise MissingPackage(Error.NO_RAY) from error
         super().__init__()
         if not ray.is_initialized():
-            ray.init()
+            raise RunError(Error.RAY_NOT_STARTED)
         self._ray = ray
         self._options = {"num_cpus": 1, "max_retries": retries} | options
         self._remote: dict[Callable[..., Any], Any] = {}
@@ -51,11 +57,22 @@ class RayExecutor(RemoteExecutor):
         self, future: Future[Any], call: Callable[..., Any], args: Any, kwargs: Any
     ) -> Callable[[], Any]:
         if call not in self._remote:  # once for all its tasks: Ray keeps every function it is given
-            self._remote[call] = self._ray.remote(call).options(**self._options)
+            self._remote[call] = self._ray.remote(_watched(call)).options(**self._options)
         ref = self._remote[call].remote(*args, **kwargs)
         # Ray's own future knows neither that it was cancelled nor how to cancel the task.
         ref.future().add_done_callback(lambda done: settle(future, partial(_result, done)))
         return partial(self._ray.cancel, ref, force=True)
+
+
+def _watched(call: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a call after whose beginning the worker ends with the Ray that started it."""
+
+    @wraps(call)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        end_with(os.getppid())
+        return call(*args, **kwargs)
+
+    return run
 
 
 def _result(done: Future[Any]) -> Any:

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
@@ -11,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
+from processes import killed
 
 from otmoe import DistributedMoERegressor, shards_from, simulate
 from otmoe.distributed.fit import fit_shards
@@ -167,3 +169,43 @@ def test_a_task_that_hangs_is_named_on_every_executor(processes):
     found, failures = gather(work, range(6), names, Workers(processes, timeout=8))
     assert found == [0, 1, None, 9, 16, 25]
     assert failures == [Failure("task 2", Finding.NOTHING_ENDED(seconds=8))]
+
+
+BUSY = """
+import os, sys, time
+from pathlib import Path
+
+def work(i):
+    Path({folder!r}, f"busy-{{i}}").touch()
+    time.sleep(300)
+
+def run(executor):
+    from otmoe.workers.gather import Workers, gather
+    gather(work, range(2), ["a", "b"], Workers(executor))
+
+if __name__ == "__main__":
+    if {engine!r} == "dask":
+        from otmoe.cli.executors import open_executor
+        with open_executor("dask", None, 2, 0) as executor:
+            run(executor)
+    else:
+        import ray
+        from otmoe.workers.ray import RayExecutor
+        os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+        ray.init("local", num_cpus=2, include_dashboard=False, logging_level="ERROR")
+        with RayExecutor() as executor:
+            run(executor)
+"""
+
+
+@pytest.mark.parametrize("engine", ["dask", "ray"])
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGKILL"])
+def test_no_process_is_left_of_a_driver_that_is_killed(engine, name, tmp_path):
+    pytest.importorskip("distributed" if engine == "dask" else "ray")
+    script, number = tmp_path / "driver.py", getattr(signal, name)
+    script.write_text(BUSY.format(folder=str(tmp_path), engine=engine))
+    found = killed(
+        {number: ([sys.executable, str(script)], tmp_path)},
+        lambda _, folder: len(list(folder.glob("busy-*"))) == 2,
+    )
+    assert found[number][0] == []

@@ -601,6 +601,10 @@ class Error(Sentence):
         "new one can take its place."
     )
     EXECUTOR_SHUT = "the executor is shut down; make a new one."
+    RAY_NOT_STARTED = (
+        "Ray has not been started: call ray.init first. It listens on all network interfaces of "
+        "the machine, which is not done unasked."
+    )
     NO_RAY = "Ray is not installed: pip install 'otmoe[ray]', or use another executor."
 
     # -- shards on workers
@@ -944,6 +948,11 @@ class Error(Sentence):
     )
     OUTPUT_EXISTS = "{path} is there already; give another name, or replace it by --force."
     NO_FOLDER = "there is no folder {folder}; make it first."
+    SHELL_RAY_LISTENS = (
+        "a Ray that is started here would listen on all network interfaces of this machine and run "
+        "what it is sent; give the --address of one that is running behind a firewall, or use "
+        "--executor local or dask."
+    )
     SHELL_NO_ENGINE = (
         "--executor {executor} needs a package that is not here ({error}); install it with pip "
         "install 'otmoe[{executor}]', or use --executor local."
