@@ -26,8 +26,8 @@ picture: demo ## Take the picture of the README: the report of the demo in Chrom
 test: $(VENV)/.stamp-test ## Run the tests; pytest options go in ARGS="-k gate"
 	@$(PY) -m pytest -n auto $(ARGS)
 
-fuzz: $(VENV)/.stamp-test ## Try 10,000 spoilt messages; other ones with SEED=1, 2, ...
-	@OTMOE_FUZZ=10000 OTMOE_SEED=$(or $(SEED),0) $(PY) -m pytest -n auto $(ARGS) tests/documents/test_hostile.py
+fuzz: $(VENV)/.stamp-test ## Try 10,000 spoilt documents of every kind; other ones with SEED=1, 2, ...
+	@$(PY) tests/fuzz.py --cases $(or $(CASES),10000) --seed $(or $(SEED),0) $(ARGS)
 
 lint: $(VENV)/.stamp-lint ## Check style and types
 	@$(PY) -m ruff check
