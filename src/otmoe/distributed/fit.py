@@ -301,9 +301,8 @@ def _refined(
     plan: _Plan, shards: Sequence[Shard], aggregation: Aggregation, rounds: int | str
 ) -> Aggregation:
     """Return the aggregation after refine rounds over shards."""
-    return aggregation.refined(
-        _rounds(plan, shards, aggregation, aggregation.model, rounds), rounds
-    )
+    state = _rounds(plan, shards, aggregation, aggregation.model, rounds)
+    return aggregation.refined(state, rounds)
 
 
 def _maximised(plan: _Plan, shards: Sequence[Shard], aggregation: Aggregation) -> Aggregation:

@@ -27,7 +27,7 @@ from otmoe.documents.request import RefineRequest
 from otmoe.documents.state import RefineState
 from otmoe.federation import requests
 from otmoe.federation.flower import app as flower
-from otmoe.federation.flower import nodes
+from otmoe.federation.flower import merging, nodes
 from otmoe.federation.offers import Offer
 from otmoe.federation.policy.rules import Policy
 from otmoe.federation.requests import Request, message_for
@@ -373,7 +373,7 @@ def test_a_message_that_cannot_be_merged_costs_its_node_alone(folder, config, mo
             raise np.linalg.LinAlgError("singular matrix")
         return aggregate(messages, *args, **options)
 
-    monkeypatch.setattr(flower, "aggregate", fragile)
+    monkeypatch.setattr(merging, "aggregate", fragile)
     grid = Grid({1: site(folder, "lyon"), 2: site(folder, "nantes")})
     result = flower.serve(grid, config | {"on-error": "skip"})
     assert [record.site for record in result.sites] == ["nantes"]

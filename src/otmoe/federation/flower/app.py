@@ -8,20 +8,20 @@ file, so that the same model can be made of the files again.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from warnings import catch_warnings, simplefilter
 
 import numpy as np
 
-from otmoe.aggregation import Aggregation, aggregate
+from otmoe.aggregation import Aggregation
 from otmoe.arrays.numerics import Floats
 from otmoe.data.shards import draw_features
 from otmoe.documents.message import LocalModel
 from otmoe.documents.model_file import ModelFile
 from otmoe.documents.request import RefineRequest
+from otmoe.federation.flower.merging import Reply, merged
 from otmoe.federation.flower.nodes import (
     RECORD,
     connected,
@@ -29,7 +29,6 @@ from otmoe.federation.flower.nodes import (
     file_name,
     flower,
     log,
-    refusal_of,
     sent_as,
     who,
     words,
@@ -102,27 +101,6 @@ def client_app() -> Any:
 
 
 # -- the server ------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Reply:
-    """What a node sent.
-
-    Attributes
-    ----------
-    node : str
-        Its number, and the name under which it was registered.
-    text : bytes
-        As it came.
-    message : LocalModel
-    number : int
-        Of the node.
-    """
-
-    node: str
-    text: bytes
-    message: LocalModel
-    number: int
 
 
 def ask(
@@ -258,13 +236,13 @@ def serve(grid: Any, config: Mapping[str, Any]) -> Aggregation:
     if folder.exists() and any(folder.iterdir()):
         raise InvalidInput(Error.FOLDER_NOT_EMPTY, where="run config", folder=folder)
     replies, failures = _collect(grid, request, plan, folder / "messages")
-    replies, failures, result = _merged(request, plan, replies, support, failures)
+    replies, failures, result = merged(request, plan, replies, support, failures)
     if plan.consensus:
         result.save(folder / "first.json", {"made by": _MAKER}, request.spec)
         start = ModelFile(result.model, request.spec)
         replies, more = _collect(grid, request, plan, folder / "messages2", start)
         failures += more
-        replies, failures, result = _merged(request, plan, replies, support, failures)
+        replies, failures, result = merged(request, plan, replies, support, failures)
     for warning in result.warnings:
         log.warning("otmoe: %s", warning)
     about: dict[str, Any] = {
@@ -319,48 +297,6 @@ def _collect(
     if failures and (plan.on_error == "raise" or not replies):
         raise TasksFailed(failures)
     return replies, failures
-
-
-def _merged(
-    request: Request,
-    plan: Plan,
-    replies: list[Reply],
-    support: Floats | int,
-    failures: list[Failure],
-) -> tuple[list[Reply], list[Failure], Aggregation]:
-    """Merge messages, as the plan says; without those that cannot be merged, if it allows that."""
-    try:
-        return replies, failures, _merge(request, plan, replies, support)
-    except Exception:
-        if plan.on_error == "raise" or len(replies) < 2:
-            raise
-    kept: list[Reply] = []
-    for reply in replies:  # one by one: which of them cannot even be merged by itself?
-        try:
-            _merge(request, plan, [reply], support)
-            kept.append(reply)
-        except Exception as error:
-            failures = [*failures, Failure(reply.node, refusal_of(error, reply.node))]
-            log.error("otmoe: %s", failures[-1])
-    if not kept:
-        raise TasksFailed(failures)
-    return kept, failures, _merge(request, plan, kept, support)
-
-
-def _merge(
-    request: Request, plan: Plan, replies: Sequence[Reply], support: Floats | int
-) -> Aggregation:
-    weight = {"rows": None, "equal": np.ones(len(replies)), "covariate": "covariate"}
-    with catch_warnings():
-        simplefilter("ignore", UserWarning)  # they are in the result, one by one
-        return aggregate(
-            [reply.message for reply in replies],
-            support,
-            method=plan.method,
-            site_weight=weight[plan.site_weight],
-            outliers=plan.outliers,
-            random_state=request.seed,
-        )
 
 
 def _support(plan: Plan, request: Request) -> Floats | int:
