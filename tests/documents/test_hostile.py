@@ -263,6 +263,12 @@ def test_a_spoilt_message_is_refused_or_valid(part):
     assert {"refused", "merged"} <= seen
 
 
+def test_an_expert_whose_deviation_is_below_the_rounding_of_its_mean_is_merged():
+    document = json.loads(MESSAGES["gaussian"].to_json())
+    document["model"]["experts"]["coef"][0] = [-1e30, 0.0, 0.0]
+    assert outcome(json.dumps(document), "gaussian") in ("merged", "turned away")
+
+
 @cache
 def merged_file(family):
     """Return a model file that says how the model was merged."""
