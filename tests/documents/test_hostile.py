@@ -265,7 +265,9 @@ def test_a_spoilt_message_is_refused_or_valid(part):
 
 def test_an_expert_whose_deviation_is_below_the_rounding_of_its_mean_is_merged():
     document = json.loads(MESSAGES["gaussian"].to_json())
-    document["model"]["experts"]["coef"][0] = [-1e30, 0.0, 0.0]
+    document["model"]["experts"] = {"coef": [[-1e30, 0.1, -0.5], [0.4, 1.3, 0.1]]}
+    document["model"]["experts"]["var"] = [7626.0, 0.0013]
+    document["model"]["gate"]["coef"] = [[0.1, -1e30, 0.0], [0.0, 0.0, 0.0]]
     assert outcome(json.dumps(document), "gaussian") in ("merged", "turned away")
 
 

@@ -231,8 +231,9 @@ def _of_block(
     with np.errstate(over="ignore", invalid="ignore"):  # what a site predicts may have no number
         log_density = np.nan_to_num(own + experts.log_base(flat), nan=-_FAR, neginf=-_FAR)
     log_density = log_density.reshape(y.shape)
-    width = np.where(width.max(axis=1, keepdims=True) > 0, width, 1.0)  # rounded to one point
     density = np.exp(log_density - log_density.max(axis=1, keepdims=True)) * width
+    lost = ~(density.sum(axis=1) > 0)  # an expert far off is a single point, of no width
+    density[lost] = np.exp(log_density[lost] - log_density[lost].max(axis=1, keepdims=True))
     density /= density.sum(axis=1, keepdims=True)
     kept = density > _RARE
     density = np.where(kept, density, 0.0)

@@ -317,7 +317,6 @@ class RefineState(Document):
         return cls(state, record.sites, rounds, *about, roster, *checks, checked=True)
 
 
-
 def _last_document(last: LastReply) -> dict[str, Any]:
     parts = {"squares": last.squares, "score": last.score, "turn": last.turn}
     return {name: None if part is None else part.tolist() for name, part in parts.items()}
