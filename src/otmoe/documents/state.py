@@ -154,7 +154,8 @@ def _checked(document: dict[str, Any], source: str, limits: Limits) -> tuple[Sta
             fail(source, f"missing[{i}]", Error.STATE_MISSING)
     if not record.dropped.keys() <= record.sites.keys():
         fail(source, "dropped", Error.STATE_SITES)
-    if record.last and (record.best is None or not record.last.keys() <= record.sites.keys()):
+    known = record.sites.keys() if roster is None else {roster.name}
+    if record.last and (record.best is None or not record.last.keys() <= known):
         fail(source, "last", Error.STATE_SITES)
     for site, last in record.last.items():
         at, P = f"last.{site}", model.n_parameters

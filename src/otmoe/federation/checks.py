@@ -8,12 +8,14 @@ next likelihood, score and information have to agree with each other.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from otmoe.arrays.numerics import Floats
+from otmoe.documents.reply import RefineReply
+from otmoe.documents.state import RefineState
 from otmoe.inference.parameters import parameters
 from otmoe.likelihood.answers import LastReply, SiteInformation
 from otmoe.likelihood.information import predictors_of
@@ -24,6 +26,7 @@ from otmoe.text.errors import MessageError
 from otmoe.text.notices import Notice
 from otmoe.text.records import LARGEST
 from otmoe.text.sentences import Error, Finding
+from otmoe.text.strict_json import shown
 
 TIMES = 1e3
 """Times the median site's information per row that a site may have, where no bound is known."""
@@ -118,6 +121,26 @@ def odd_replies(
         )
     asked = [reply for reply in asked if reply.site not in apart]
     return odd | apart | _inconsistent(state, here, asked)
+
+
+def without_odd(
+    state: RefineState, replies: Sequence[RefineReply], odd: str
+) -> tuple[Refinement, list[SiteInformation], dict[str, Notice]]:
+    """Return what is known without replies that cannot be right, the others, and who sent them."""
+    answers, known = [reply.content for reply in replies], state.refinement
+    found = odd_replies(known, answers, state.last)
+    for reply in replies:
+        if odd == "raise" and reply.site in found:
+            why, site = found[reply.site], shown(reply.site)
+            raise MessageError(Error.REPLY_ODD, where=reply.name, site=site, why=why)
+    if len(found) == len(answers):
+        reasons = "; ".join(f"{site}: {why}" for site, why in found.items())
+        raise MessageError(Error.REPLIES_ODD, round=known.rounds + 1, reasons=reasons)
+    if known.best is not None and found.keys() & known.best.log_likelihood.keys():
+        # the best model rests on them as well: begin again here, from those who are left
+        known = replace(known, best=None, radius=np.inf, decrement=np.inf, trace=())
+    left = [answer for answer in answers if answer.site not in found]
+    return known, left, found
 
 
 @dataclass(frozen=True)

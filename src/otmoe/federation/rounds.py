@@ -33,7 +33,7 @@ from otmoe.documents.reply import RefineReply
 from otmoe.documents.request import RefineRequest
 from otmoe.documents.roster import Roster
 from otmoe.documents.state import RefineState
-from otmoe.federation.checks import last_replies, odd_replies
+from otmoe.federation.checks import last_replies, without_odd
 from otmoe.likelihood.answers import SiteInformation, site_information
 from otmoe.likelihood.prior import check_restriction
 from otmoe.likelihood.rounds import Refinement, advance, judged
@@ -42,7 +42,6 @@ from otmoe.model.mixture import MoE
 from otmoe.model.ridge import Ridge
 from otmoe.model.target import Target
 from otmoe.text.errors import InvalidInput, MessageError, ShardError
-from otmoe.text.notices import Notice
 from otmoe.text.records import adds_up
 from otmoe.text.sentences import Error
 from otmoe.text.strict_json import shown
@@ -248,7 +247,7 @@ def step(
     if missing and not (allow_missing and seen):
         code = Error.NO_REPLIES if allow_missing else Error.REPLIES_MISSING
         raise MessageError(code, round=request.round, names=", ".join(missing))
-    known, answers, dropped = _without_odd(state, list(seen.values()), odd)
+    known, answers, dropped = without_odd(state, list(seen.values()), odd)
     try:
         with np.errstate(all="ignore"):  # what is not finite is refused
             if known.is_unseen(state.rounds):
@@ -266,32 +265,12 @@ def step(
         ) from error
 
 
-def _without_odd(
-    state: RefineState, replies: Sequence[RefineReply], odd: str
-) -> tuple[Refinement, list[SiteInformation], dict[str, Notice]]:
-    """Return what is known without replies that cannot be right, the others, and who sent them."""
-    answers, known = [reply.content for reply in replies], state.refinement
-    found = odd_replies(known, answers, state.last)
-    for reply in replies:
-        if odd == "raise" and reply.site in found:
-            why, site = found[reply.site], shown(reply.site)
-            raise MessageError(Error.REPLY_ODD, where=reply.name, site=site, why=why)
-    if len(found) == len(answers):
-        reasons = "; ".join(f"{site}: {why}" for site, why in found.items())
-        raise MessageError(Error.REPLIES_ODD, round=known.rounds + 1, reasons=reasons)
-    if known.best is not None and found.keys() & known.best.log_likelihood.keys():
-        # the best model rests on them as well: begin again here, from those who are left
-        known = replace(known, best=None, radius=np.inf, decrement=np.inf, trace=())
-    left = [answer for answer in answers if answer.site not in found]
-    return known, left, found
-
-
 def check_reply(state: RefineState, reply: RefineReply) -> None:
     """Refuse a reply that :func:`step` would refuse or drop, whatever the others are."""
     request = request_of(state)
     _check_belongs(state, request, reply)
     _check_content(state, request, reply)
-    _without_odd(state, [reply], "raise")
+    without_odd(state, [reply], "raise")
 
 
 def _check_belongs(state: RefineState, request: RefineRequest, reply: RefineReply) -> None:

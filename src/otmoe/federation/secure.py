@@ -189,7 +189,7 @@ def again(state: RefineState, without: Sequence[str]) -> RefineState:
     model = known.scaling.to_user(here.with_vector(theta))
     fresh = Refinement(model, known.scaling, known.ridge, known.rounds, sandwich=known.sandwich)
     sites = {site: rows for site, rows in state.sites.items() if site not in without}
-    return replace(state, refinement=fresh, sites=sites, roster=left)
+    return replace(state, refinement=fresh, sites=sites, roster=left, last={})
 
 
 @dataclass(frozen=True)
