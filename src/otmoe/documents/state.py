@@ -23,6 +23,7 @@ from otmoe.documents.model import (
 from otmoe.documents.roster import Roster, RosterRecord, roster_of, roster_part
 from otmoe.documents.sums import (
     InformationRecord,
+    LastReplyRecord,
     NotNegative,
     Round,
     ScalingRecord,
@@ -33,6 +34,8 @@ from otmoe.documents.sums import (
     check_scatter,
     information_document,
     information_of,
+    last_document,
+    last_of,
     scaling_document,
     scaling_of,
     scatter_document,
@@ -81,14 +84,6 @@ class MissingRecord(Record):
 
     round: Round
     site: Site
-
-
-class LastReplyRecord(Record):
-    """What is kept of a site's reply about the best model, to check the next one."""
-
-    squares: List[NotNegative] | None
-    score: Row
-    turn: Row | None
 
 
 class StateRecord(Record):
@@ -286,7 +281,7 @@ class RefineState(Document):
         """Return who was dropped, and what the next replies are checked against."""
         parts = {
             "dropped": {site: notice_document(why) for site, why in self.dropped.items()},
-            "last": {site: _last_document(last) for site, last in self.last.items()},
+            "last": {site: last_document(last) for site, last in self.last.items()},
         }
         return {name: part for name, part in parts.items() if part}
 
@@ -311,23 +306,11 @@ class RefineState(Document):
             record.slack,
         )
         rounds = "auto" if record.most_rounds is None else record.most_rounds
-        last = {site: _last_of(found) for site, found in record.last.items()}
+        last = {site: last_of(found) for site, found in record.last.items()}
         about = features_of(record.features), record.aggregation, record.between
         roster = roster_of(record.roster, source)
         checks = record.dropped, last
         return cls(state, record.sites, rounds, *about, roster, *checks, checked=True)
-
-
-def _last_document(last: LastReply) -> dict[str, Any]:
-    parts = {"squares": last.squares, "score": last.score, "turn": last.turn}
-    return {name: None if part is None else part.tolist() for name, part in parts.items()}
-
-
-def _last_of(record: LastReplyRecord) -> LastReply:
-    parts = record.squares, record.score, record.turn
-    squares, score, turn = (None if part is None else np.array(part, float) for part in parts)
-    assert score is not None
-    return LastReply(squares, score, turn)
 
 
 def _best_document(best: Best) -> dict[str, Any]:

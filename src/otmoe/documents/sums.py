@@ -9,6 +9,7 @@ from pydantic import Field
 
 from otmoe.documents.grams import is_semidefinite
 from otmoe.documents.sketch import symmetric
+from otmoe.likelihood.answers import LastReply
 from otmoe.likelihood.grouped import Scatter
 from otmoe.likelihood.information import Information
 from otmoe.likelihood.rows import Scaling
@@ -62,6 +63,14 @@ class ScatterRecord(Record):
     n_rows: Count
     n_groups: Count | None = None
     matrix: Row
+
+
+class LastReplyRecord(Record):
+    """What is kept of a site's reply about the best model, to check the next one."""
+
+    squares: List[NotNegative] | None
+    score: Row
+    turn: Row | None
 
 
 def check_length(found: list[float], wanted: int, at: str, what: str, source: str) -> None:
@@ -155,3 +164,17 @@ def scatter_of(record: ScatterRecord, n_parameters: int) -> Scatter:
     """Return the scatter of a record whose matrix has this size."""
     matrix = symmetric(record.matrix, n_parameters)
     return Scatter(matrix, record.n_rows, record.n_groups)
+
+
+def last_document(last: LastReply) -> dict[str, Any]:
+    """Return what is kept of a reply as it stands in a document."""
+    parts = {"squares": last.squares, "score": last.score, "turn": last.turn}
+    return {name: None if part is None else part.tolist() for name, part in parts.items()}
+
+
+def last_of(record: LastReplyRecord) -> LastReply:
+    """Return what is kept of a reply, of a checked record."""
+    parts = record.squares, record.score, record.turn
+    squares, score, turn = (None if part is None else np.array(part, float) for part in parts)
+    assert score is not None
+    return LastReply(squares, score, turn)
