@@ -54,6 +54,19 @@ class Sampler:
         """Number of rows."""
         return 0 if self.rows is None else int(self.rows.shape[0])
 
+    def moments(self) -> list[tuple[Floats, Floats]]:
+        """Return mean and variance (d,) of the features, by the rows and by the sketch."""
+        found = []
+        if self.rows is not None and self.n_rows:
+            X = np.asarray(to_numpy(self.rows), np.float64)
+            found.append((X.mean(axis=0), X.var(axis=0)))
+        if self.sketch is not None:
+            mean, var = (values.copy() for values in self.sketch.moments)
+            for j, (center, scale) in self.sketch.units.items():
+                mean[j], var[j] = (mean[j] - center) / scale, var[j] / scale**2
+            found.append((mean, var))
+        return found
+
     def drawn(self, size: int, fresh: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
         """Return covariates to fit to, and others to judge by; the same where there are too few.
 

@@ -161,9 +161,13 @@ def ensemble(problem: Problem, rng: np.random.Generator) -> Outcome:
 
 
 def _knowing(problem: Problem, sites: Floats) -> Floats:
-    """Return those of some models that lack no coefficient; all of them if each lacks one."""
-    free = [u for u in sites if not problem.constant[u]]
-    return np.array(free) if free else sites
+    """Return those of some models that do not stand out, and of these those that lack no coefficient.
+
+    All of them where none would be left.
+    """
+    for passes in (lambda u: u not in problem.suspects, lambda u: not problem.constant[u]):
+        sites = np.array([u for u in sites if passes(u)] or sites)
+    return sites
 
 
 def check_same_weights(problem: Problem) -> None:

@@ -75,6 +75,12 @@ class Problem:
     seed : int
         Of the draws of covariates.
     warnings : tuple of Notice
+    rows : ndarray of shape (M,)
+        Rows that each site counts as: those it claims, or fewer.
+    by_rows : bool
+        Whether sites weigh by their rows, at each x or everywhere; else weights were given.
+    suspects : frozenset of int
+        Distinct models that stand out: the result is none of them.
     """
 
     messages: tuple[LocalModel, ...]
@@ -88,6 +94,9 @@ class Problem:
     samplers: tuple[tuple[tuple[Sampler, float], ...], ...] = field(default=(), repr=False)
     seed: int = 0
     warnings: tuple[Notice, ...] = ()
+    rows: Floats = field(default_factory=lambda: np.zeros(0), repr=False)
+    by_rows: bool = True
+    suspects: frozenset[int] = frozenset()
 
     @property
     def ensemble(self) -> Ensemble:
@@ -96,8 +105,8 @@ class Problem:
 
     @property
     def n_rows(self) -> float:
-        """Rows of all sites."""
-        return sum(message.n_samples for message in self.messages)
+        """Rows that all sites count as."""
+        return float(np.sort(self.rows).sum())
 
     @property
     def without_grams(self) -> list[str]:
@@ -158,13 +167,21 @@ def prepare(
     site_weight: Any = None,
     pool_of_threads: Executor | None = None,
     random_state: Any = 0,
+    counted: Mapping[str, float] | None = None,
 ) -> Problem:
-    """Check the inputs of :func:`otmoe.aggregate` and arrange them."""
+    """Check the inputs of :func:`otmoe.aggregate` and arrange them.
+
+    `counted` has the rows that a site counts as, by name, where these are not what it claims.
+    """
     messages = check_messages(messages)
     by_density = isinstance(site_weight, str)
     if by_density:
         _check_sketches(site_weight, messages)
-    weight = _check_weight(None if by_density else site_weight, messages)
+    counted = counted or {}
+    rows = np.array([counted.get(m.site, m.n_samples) for m in messages], np.float64)
+    weight = rows
+    if site_weight is not None and not by_density:
+        weight = _check_weight(site_weight, messages)
     first = messages[0].model
     warnings: list[Notice] = []
     known: Mapping[str | int, Sampler] = {}
@@ -180,7 +197,7 @@ def prepare(
         support = support.rows
     X = check_support(support, first, messages[0].site)
     if n_experts is None:
-        n_experts = max(message.model.n_experts for message in messages)
+        n_experts = usual_experts(messages, weight)
     check_whole("n_experts", n_experts)
 
     # 1) distinct models, in an order of their own
@@ -210,7 +227,7 @@ def prepare(
         least = POINTS_PER_COLUMN * p
         warnings.append(Warn.SUPPORT_SHORT(points=n_points, columns=p, least=least))
     sources = Sources(ensemble, X, Scaling.of(X), pool_of_threads)
-    n_rows = sum(message.n_samples for message in messages)
+    n_rows = float(np.sort(rows).sum())
     nothing = Sampler()
     return Problem(
         messages,
@@ -229,7 +246,15 @@ def prepare(
             for mine in members
         ),
         warnings=tuple(warnings),
+        rows=rows,
+        by_rows=site_weight is None or by_density,
     )
+
+
+def usual_experts(messages: Sequence[LocalModel], weight: Floats) -> int:
+    """Return the upper median of the numbers of experts: no site alone decides on it."""
+    sizes = [m.model.n_experts for m, w in zip(messages, weight, strict=True) if w > 0]
+    return sorted(sizes)[len(sizes) // 2]
 
 
 def check_messages(messages: Iterable[LocalModel]) -> tuple[LocalModel, ...]:
@@ -258,8 +283,6 @@ def _check_against(message: LocalModel, first: LocalModel) -> None:
 
 
 def _check_weight(site_weight: Any, messages: Sequence[LocalModel]) -> Floats:
-    if site_weight is None:
-        return np.array([message.n_samples for message in messages], dtype=np.float64)
     names = [message.site for message in messages]
     if isinstance(site_weight, Mapping):
         unknown = sorted(set(site_weight) - set(names))

@@ -160,8 +160,8 @@ class Aggregation:
     def mass(self) -> Floats | None:
         """Share of the mixture that each expert has, (K,); None for the ensemble."""
         parts = [s.weight * s.mass.sum(axis=0) for s in self.sites if s.mass is not None]
-        if len(parts) < len(self.sites):
-            return None
+        if not parts:
+            return None  # a site without mass has no say at any support point
         total = np.sum(parts, axis=0)
         return np.asarray(total / total.sum())
 

@@ -427,6 +427,16 @@ class Error(Sentence):
         "the time of greedy merging grows with the cube of the number of experts, and there are "
         "{experts}: use method='reduction', which has no such limit."
     )
+    NOBODY_LEFT = (
+        "every site would be left out ({sites}): look at them, and name those that are to stay by "
+        "keep."
+    )
+    KEEP_UNKNOWN = "keep names {names}, but the messages come from {sites}; use these names."
+    MAX_WEIGHT_WRONG = "max_weight is {value!r}; give a share above 0, and 1 for no limit."
+    NOT_MERGED = (
+        "the models cannot be merged ({problem}): that of site {site!r} predicts the largest "
+        "numbers; look at it, and leave it out if it is wrong."
+    )
     NO_MIDDLE = (
         "no site has {experts} experts, and the middle model is one of the local ones: ask for "
         "another n_experts, or use method='reduction'."
