@@ -130,6 +130,11 @@ def _constant_sketch(sent: LocalModel, study: Study, rng: np.random.Generator) -
     return lie.with_support(X, sketch=True)
 
 
+def _constant_but_sketch(sent: LocalModel, study: Study, rng: np.random.Generator) -> LocalModel:
+    """Declare a constant, and keep the sketch in which the feature varies."""
+    return replace(stretched(sent, 1e3), constant={sent.model.terms[1]: CONSTANT})
+
+
 def _few_rows(sent: LocalModel, study: Study, rng: np.random.Generator) -> LocalModel:
     """Claim the one row that there has to be; what it excuses is a thousand times too large."""
     per_row = sent.log_likelihood / sent.n_samples
@@ -225,6 +230,7 @@ class Attack:
 ATTACKS = {
     "constant feature, coefficients x 1000": Attack(_constant_and_large),
     "the same, with a sketch": Attack(_constant_sketch),
+    "the same, with a sketch that varies": Attack(_constant_but_sketch),
     "one row, coefficients x 1000": Attack(_few_rows),
     "one row, equal weights": Attack(_few_rows, options={"site_weight": np.ones(SITES)}),
     "1e9 rows, likelihood of few": Attack(_many_rows),

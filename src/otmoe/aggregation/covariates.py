@@ -107,6 +107,14 @@ class SiteCovariates:
     X: Floats
     weight: Floats
 
+    def thinned(self, step: int) -> SiteCovariates:
+        """Return every so-many-th of them, but not too few, with as much weight as all."""
+        step = min(step, len(self.X) // _LEAST_FRESH)
+        if step < 2:
+            return self
+        weight = self.weight[::step]
+        return SiteCovariates(self.X[::step], weight * (self.weight.sum() / weight.sum()))
+
 
 @dataclass(frozen=True)
 class Places:
@@ -120,6 +128,15 @@ class Places:
 
     fit: tuple[SiteCovariates, ...]
     fresh: tuple[SiteCovariates, ...]
+
+    def bounded(self, n_experts: Sequence[int], most: int) -> Places:
+        """Return fewer places of models with more experts than `most`, whose work grows by the square.
+
+        So no site decides on the work of all.
+        """
+        steps = [max(K // most, 1) ** 2 for K in n_experts]
+        parts = ((at.thinned(s) for at, s in zip(of, steps, strict=True)) for of in vars(self).values())
+        return Places(*map(tuple, parts))
 
 
 def sizes(n_parameters: int, n_sites: int, n_nodes: float, n_rows: float) -> tuple[int, int]:

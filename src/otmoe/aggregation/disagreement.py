@@ -169,8 +169,9 @@ def standing(cost: Floats, error: Floats) -> Disagreement:
     known = np.sum(~np.isnan(cost), axis=1) >= LEAST_SITES - 1
     deviation = np.full(len(cost), np.nan)
     if known.sum() >= LEAST_SITES:
-        distance = excess[known] - np.median(excess[known])
-        deviation[known] = distance / _cautious_spread(distance, _LEAST_EXCESS_SPREAD)
+        distance = excess[known] - np.quantile(excess[known], 1 / 3)
+        # Liars are above the others: the spread is that of the lower half, which they do not widen.
+        deviation[known] = distance / _cautious_spread(distance, _LEAST_EXCESS_SPREAD, below=True)
     return Disagreement(_lower_median(cost), deviation, ratio)
 
 
@@ -283,9 +284,14 @@ def _spread(a: Floats) -> float:
     return 1.4826 * float(np.median(np.abs(a - np.median(a))))
 
 
-def _cautious_spread(a: Floats, least: float) -> float:
-    """Return the spread, no less than `least`, and more where it is known from few numbers."""
-    return max(_spread(a), least) * len(a) / (len(a) - 1)
+def _cautious_spread(a: Floats, least: float, *, below: bool = False) -> float:
+    """Return the spread, no less than `least`, and more where it is known from few numbers.
+
+    With `below`, it is that of the numbers up to the median.
+    """
+    middle = np.median(a)
+    spread = 1.4826 * float(np.median(middle - a[a <= middle])) if below else _spread(a)
+    return max(spread, least) * len(a) / (len(a) - 1)
 
 
 def _lower_median(a: Floats) -> Floats:

@@ -15,6 +15,7 @@ from otmoe.aggregation.choice import auto, expected_losses, sites_that_differ
 from otmoe.aggregation.contribution import Contribution, Outcome
 from otmoe.aggregation.densities import kl
 from otmoe.aggregation.gram import gram
+from otmoe.aggregation.influence import influences
 from otmoe.aggregation.methods import (
     aligned_average,
     ensemble,
@@ -55,6 +56,9 @@ METHODS: dict[str, Callable[[Problem, np.random.Generator], Outcome]] = {
     "krum": krum,
     "ensemble": ensemble,
 }
+
+ROBUST = ("median", "trimmed", "geometric_median", "krum")
+"""Methods in which every site has one vote."""
 
 
 def aggregate(
@@ -193,7 +197,10 @@ def merged(
             _check_saveable(outcome.model)
             done = perf_counter()
             lost = expected_losses(problem, outcome.model) if outcome.lost is None else outcome.lost
-            model, cost, records = _records(problem, outcome.model, screening, lost)
+            influence = None
+            if outliers is not None and method not in ROBUST:
+                influence = influences(problem, outcome.model)
+            model, cost, records = _records(problem, outcome.model, screening, lost, influence)
     end = perf_counter()
     timings = {
         "checks": prepared - begin,
@@ -264,7 +271,7 @@ def _check_saveable(model: MoE) -> None:
 
 
 def _records(
-    problem: Problem, model: Any, screening: Screening, lost: Floats
+    problem: Problem, model: Any, screening: Screening, lost: Floats, influence: Floats | None
 ) -> tuple[Any, float, tuple[Contribution, ...]]:
     """Return the model with experts by mass, R_c, and the part that each site had."""
     sources = problem.sources
@@ -298,6 +305,7 @@ def _records(
                 disagreement=np.nan if verdict is None else verdict.disagreement,
                 flagged=() if verdict is None else verdict.reasons,
                 lost=float(lost[u]) if u >= 0 else np.nan,
+                influence=np.nan if u < 0 or influence is None else float(influence[u]),
             )
         )
     return model, float(cost.sum()) / len(sources), tuple(records)

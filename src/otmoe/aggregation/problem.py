@@ -135,10 +135,12 @@ class Problem:
     def _places(self) -> Places:
         X = take_rows(self.sources.X, np.arange(min(_PILOT, len(self.sources))))
         pilot = [SiteCovariates(X, np.ones(len(X)))]
-        each = len(pseudo_rows(self.models[:1], pilot, seed=self.seed)) / len(X)
+        first = min(self.models, key=lambda model: abs(model.n_experts - self.n_experts))
+        each = len(pseudo_rows([first], pilot, seed=self.seed)) / len(X)
         wanted = sizes(self.n_parameters, len(self.models), each, self.n_rows)
         rng = np.random.default_rng(self.seed)
-        return places(self.samplers, self.ensemble.gate, self.sources.X, *wanted, rng)
+        found = places(self.samplers, self.ensemble.gate, self.sources.X, *wanted, rng)
+        return found.bounded([model.n_experts for model in self.models], 2 * self.n_experts)
 
     @property
     def fitted_places(self) -> list[tuple[MoE, SiteCovariates]]:

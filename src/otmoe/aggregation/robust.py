@@ -14,11 +14,13 @@ from otmoe.aggregation.consistency import near_copies
 from otmoe.aggregation.contribution import Outcome
 from otmoe.aggregation.densities import nearest_model, on_users_scale
 from otmoe.aggregation.disagreement import divergences
-from otmoe.aggregation.expected import PseudoRows
+from otmoe.aggregation.covariates import SiteCovariates
+from otmoe.aggregation.expected import PseudoRows, pseudo_rows
 from otmoe.aggregation.methods import check_same_weights
 from otmoe.aggregation.problem import Problem
-from otmoe.aggregation.starts import FEW
 from otmoe.arrays.numerics import Floats, design
+from otmoe.likelihood.statistics import RowPasses
+from otmoe.model.ensemble import Constant
 from otmoe.model.gate import SoftmaxGate
 from otmoe.model.mixture import MoE
 from otmoe.text.errors import InvalidInput
@@ -29,8 +31,11 @@ TRIMMED = 0.25
 """Share of the votes that the trimmed mean leaves out on each side of every parameter."""
 
 _POINTS = 200  # at which models are compared
+_LEAST_EIGENVALUE = 1e-6  # of the information in units of its diagonal: what points do not tell
 _MAX_ITER = 30  # of Weiszfeld's algorithm
 _TOL = 1e-3  # relative change of the weights at which it ends
+_NOTHING_SHARED = 1e-6  # four times the overlap of densities below which a model is left out
+_TAIL = 2.0  # log of a root of densities from which a rare node would decide
 
 
 @dataclass(frozen=True)
@@ -40,23 +45,24 @@ class Ballot:
     Attributes
     ----------
     models : tuple of V MoE
-        Experts in the order of those of the reference.
+        Experts in the order of those of the reference; coefficients that a site could not estimate
+        are the medians of the others'.
     vote : ndarray of shape (V,)
         Adding up to one.
-    known : ndarray of bool of shape (V, p)
-        Columns of the design whose coefficients each could estimate.
-    fixed : ndarray of shape (V, p)
-        The value of the others, else zero.
-    reference : str
-        The site whose experts the others were matched to.
+    reference : MoE
+        The model that the others were matched to.
+    site : str
+        Its site.
+    X : ndarray of shape (n, d)
+        Points at which models are compared.
     warnings : tuple of Notice
     """
 
     models: tuple[MoE, ...]
     vote: Floats
-    known: Floats
-    fixed: Floats
-    reference: str
+    reference: MoE
+    site: str
+    X: Floats
     warnings: tuple[Notice, ...]
 
 
@@ -64,33 +70,64 @@ def ballot(problem: Problem, rng: np.random.Generator, method: str) -> Ballot:
     """Return the models that vote, matched to the one that most of the others agree with."""
     check_same_weights(problem)
     chosen, vote = votes(problem)
-    equal = [u for u in chosen if problem.models[u].n_experts == problem.n_experts]
+    equal = [v for v, u in enumerate(chosen) if problem.models[u].n_experts == problem.n_experts]
     if not equal:
         raise InvalidInput(Error.NO_MIDDLE, experts=problem.n_experts)
-    others = [problem.name(u) for u in chosen if u not in equal]
+    others = [problem.name(u) for v, u in enumerate(chosen) if v not in equal]
     warnings: tuple[Notice, ...] = ()
     if others:
         facts = {"names": listed(others), "experts": problem.n_experts, "method": method}
         warnings = (Warn.OTHER_EXPERTS(sites=tuple(others), **facts),)
-    X = np.asarray(problem.sources.few(min(_POINTS, FEW), rng).X, np.float64)
-    center = central(problem, equal, X)
+    X = np.asarray(problem.sources.few(_POINTS, rng).X, np.float64)
+    sites = [chosen[v] for v in equal]
+    center = central(problem, sites, X)
     contributes = problem.ensemble.gate.contributes(design(X))
     models = []
-    for u in equal:
+    for u in sites:
         here = X
         if contributes is not None and np.any(both := contributes[:, u] & contributes[:, center]):
             here = X[both]
         models.append(problem.models[u].aligned_to(problem.models[center], here))
-    p = problem.ensemble.n_features + 1
-    known, fixed = np.ones((len(equal), p), bool), np.zeros((len(equal), p))
-    for v, u in enumerate(equal):
-        for feature, value in problem.constant[u].items():
-            known[v, feature + 1], fixed[v, feature + 1] = False, value
-    nobody = ~known.any(axis=0)
-    known[:, nobody], fixed[:, nobody] = True, 0.0  # nobody knows: as it comes
-    share = np.array([vote[chosen.index(u)] for u in equal])
-    share /= share.sum()
-    return Ballot(tuple(models), share, known, fixed, problem.name(center), warnings)
+    if any(model.gate.columns != models[0].gate.columns for model in models):
+        models = [replace(model, gate=SoftmaxGate(model.gate.coef)) for model in models]
+    share = vote[equal] / vote[equal].sum()
+    return Ballot(
+        tuple(_filled(models, [problem.constant[u] for u in sites], share)),
+        share,
+        problem.models[center],
+        problem.name(center),
+        X,
+        warnings,
+    )
+
+
+def _filled(models: list[MoE], constant: list[Constant], vote: Floats) -> list[MoE]:
+    """Return the models with the others' medians for coefficients that they could not estimate.
+
+    Where a feature had the one value c, a site knows the intercept plus c times the coefficient.
+    """
+    for j in sorted({j for features in constant for j in features}):
+        knowing = [v for v, features in enumerate(constant) if j not in features]
+        if not knowing:
+            continue  # nobody knows: as it comes
+        gate, experts = (
+            trimmed_mean(np.stack([part(models[v])[..., j + 1] for v in knowing]), vote[knowing], 0.5)
+            for part in (lambda m: m.gate.centred, lambda m: m.experts.coef)
+        )
+        for v, features in enumerate(constant):
+            if j in features:
+                model, value = models[v], features[j]
+                parts = []
+                for coef, usual in ((model.gate.centred, gate), (model.experts.coef, experts)):
+                    new = np.array(coef)
+                    new[..., 0] += value * (new[..., j + 1] - usual)
+                    new[..., j + 1] = usual
+                    parts.append(new)
+                filled = SoftmaxGate(parts[0] - parts[0][-1], model.gate.columns)
+                models[v] = replace(
+                    model, gate=filled, experts=replace(model.experts, coef=parts[1])
+                )
+    return models
 
 
 def votes(problem: Problem) -> tuple[list[int], Floats]:
@@ -123,75 +160,61 @@ def central(problem: Problem, sites: list[int], X: Floats) -> int:
 
 
 def median(problem: Problem, rng: np.random.Generator) -> Outcome:
-    """Take the weighted median of every parameter, after matching (maths 18)."""
-    found = ballot(problem, rng, "median")
-    return _coordinatewise(found, 0.5, Status.MEDIAN)
+    """Take the weighted median of every coordinate, after matching (maths 18)."""
+    return _coordinatewise(ballot(problem, rng, "median"), 0.5, Status.MEDIAN)
 
 
 def trimmed(problem: Problem, rng: np.random.Generator) -> Outcome:
-    """Average every parameter without the quarter of the votes at each end (maths 18)."""
-    found = ballot(problem, rng, "trimmed")
-    return _coordinatewise(found, TRIMMED, Status.TRIMMED)
+    """Average every coordinate without the quarter of the votes at each end (maths 18)."""
+    return _coordinatewise(ballot(problem, rng, "trimmed"), TRIMMED, Status.TRIMMED)
 
 
 def krum(problem: Problem, rng: np.random.Generator) -> Outcome:
     """Average the models that are closest to their neighbours: Multi-Krum (maths 18).
 
-    Parameters are compared on standardised columns, those of the experts in residual deviations.
+    The distance of parameters is the divergence of what they predict: each counts as much as it
+    matters.
     """
     found = ballot(problem, rng, "krum")
     n = len(found.models)
-    liars = max((n - 3) // 2, 0)
-    near = max(n - liars - 2, 1)
-    points = np.array([_comparable(problem, model) for model in found.models])
-    with np.errstate(over="ignore"):
-        distance = np.sum((points[:, None] - points[None]) ** 2, axis=2)
-    score = np.sort(distance, axis=1)[:, 1 : near + 1].sum(axis=1)
-    chosen = np.sort(np.argsort(score, kind="stable")[:near])
+    near = max(n - max((n - 3) // 2, 0) - 2, 1)
+    cost, _ = divergences(found.models, found.X)
+    distance = np.sort(np.where(np.isnan(cost), np.inf, cost), axis=1)
+    some = max(round(near * cost.shape[1] / n), 1)  # of many models, each is compared with some
+    chosen = np.sort(np.argsort(distance[:, :some].sum(axis=1), kind="stable")[:near])
     vote = found.vote[chosen] / found.vote[chosen].sum()
-    known = found.known[chosen]
-    known[:, ~known.any(axis=0)] = True
-    kept = replace(
-        found,
-        models=tuple(found.models[v] for v in chosen),
-        vote=vote,
-        known=known,
-        fixed=np.where(known, 0.0, found.fixed[chosen]),
-    )
+    kept = replace(found, models=tuple(found.models[v] for v in chosen), vote=vote)
     return _coordinatewise(kept, 0.0, Status.KRUM, kept=near, total=n)
 
 
 def _coordinatewise(found: Ballot, trim: float, status: Status, **facts: int) -> Outcome:
-    """Return the model of trimmed means (of medians, for a half) of all parameters."""
-    first = found.models[0]
+    """Return the model of trimmed means (of medians, for a half) in uncorrelated coordinates.
 
-    def center(coefs: list[Floats]) -> Floats:
-        values = np.stack(coefs)  # (V, K, p) or (V, K, C, p)
-        result = np.empty(values.shape[1:])
-        for j in range(1, values.shape[-1]):
-            some = found.known[:, j]
-            result[..., j] = trimmed_mean(values[some, ..., j], found.vote[some], trim)
-        # What a site knows where a feature had the one value c: the intercept plus c times its
-        # coefficient; the others' coefficient says how much of that is the intercept.
-        shift = np.einsum("vp,v...p->v...", found.fixed, values - result[None])
-        result[..., 0] = trimmed_mean(values[..., 0] + shift, found.vote, trim)
-        return result
+    Errors of an intercept and a slope go together where x is far from zero: the median of each
+    would fit no rows. The information of the reference gives coordinates in which they do not.
+    """
+    reference = replace(found.reference, gate=_gate_like(found.models[0], found.reference))
+    rows = pseudo_rows([reference], [SiteCovariates(found.X, np.ones(len(found.X)))])
+    scaled = [rows.scaling.from_user(model) for model in found.models]
+    matrix = RowPasses(rows).information(rows.scaling.from_user(reference)).matrix
+    size = np.sqrt(np.maximum(np.diagonal(matrix), 1e-300))
+    values, turn = np.linalg.eigh(matrix / size[:, None] / size)
+    root = np.sqrt(np.maximum(values, _LEAST_EIGENVALUE))
+    vectors = np.array([model.to_vector() for model in scaled])
+    coordinates = (vectors * size) @ turn * root
+    with np.errstate(over="ignore"):
+        middle = trimmed_mean(coordinates, found.vote, trim)
+    vector = (middle / root) @ turn.T / size
+    first = scaled[0]
+    model = rows.scaling.to_user(first.with_vector(vector))
+    names = {"feature_names": found.reference.feature_names, "classes": found.reference.classes}
+    said = status(models=len(found.models), site=found.site, **facts)
+    return Outcome(replace(model, **names), said, warnings=found.warnings)
 
-    gate = center([model.gate.centred for model in found.models])
-    experts = first.experts
-    merged = replace(experts, coef=center([model.experts.coef for model in found.models]))
-    if experts.dispersion is not None:
-        logs = np.stack([np.log(model.experts.dispersion) for model in found.models])
-        size = merged.n_parameters - merged.n_constant * merged.n_experts
-        vector = merged.to_vector()
-        vector[size:] = trimmed_mean(logs, found.vote, trim)
-        merged = merged.with_vector(vector)
-    columns = first.gate.columns
-    if any(model.gate.columns != columns for model in found.models):
-        columns = None
-    model = replace(first, gate=SoftmaxGate(gate - gate[-1], columns), experts=merged)
-    said = status(models=len(found.models), site=found.reference, **facts)
-    return Outcome(model, said, warnings=found.warnings)
+
+def _gate_like(model: MoE, reference: MoE) -> SoftmaxGate:
+    """Return the gate of the reference with the columns of another model's."""
+    return SoftmaxGate(reference.gate.coef, model.gate.columns)
 
 
 def trimmed_mean(values: Floats, weight: Floats, trim: float) -> Floats:
@@ -217,51 +240,42 @@ def trimmed_mean(values: Floats, weight: Floats, trim: float) -> Floats:
     return np.asarray(np.sum(inside * ranked, axis=0) / np.sum(inside, axis=0))
 
 
-def _comparable(problem: Problem, model: MoE) -> Floats:
-    """Return the parameters on standardised columns, the experts' in residual deviations."""
-    scaled = problem.sources.scaling.from_user(model)
-    coef = scaled.experts.coef.reshape(model.n_experts, -1)
-    parts = [scaled.gate.centred.ravel()]
-    if model.experts.dispersion is not None:
-        unit = np.exp(np.mean(np.log(problem.sources.experts.dispersion)))
-        parts += [coef.ravel() / np.sqrt(unit), np.log(scaled.experts.dispersion)]
-    else:
-        parts.append(coef.ravel())
-    return np.concatenate(parts)
-
-
 # -- by densities ----------------------------------------------------------------------------------
 
 
 def geometric_median(problem: Problem, rng: np.random.Generator) -> Outcome:
-    """Minimise the sum of the square roots of what models lose to the result (maths 18).
+    """Minimise the sum of the Hellinger distances of all models to the result (maths 18).
 
     By Weiszfeld's algorithm: densities are merged, each model with a weight in proportion to its
-    vote over the root of its loss, again and again.
+    vote over its distance, and what it expects in so far as the result expects it too.
     """
     chosen, vote = votes(problem)
-    X = np.asarray(problem.sources.few(min(_POINTS, FEW), rng).X, np.float64)
+    X = np.asarray(problem.sources.few(_POINTS, rng).X, np.float64)
     equal = [u for u in chosen if problem.models[u].n_experts == problem.n_experts]
     if not equal:
         raise InvalidInput(Error.NO_MIDDLE, experts=problem.n_experts)
     center = central(problem, equal, X)
     model = problem.models[center]
     n_models = len(problem.models)
-    rows = _of_equal_weight(problem.expected_rows.thinned(1), n_models)
+    rows = _of_equal_weight(problem.expected_rows, n_models)
+    site = np.repeat(rows.site, np.diff(rows.start))
     chance = problem.n_parameters / (2 * problem.n_rows)
     share = np.zeros(n_models)
     converged, iteration = False, 0
     for iteration in range(1, _MAX_ITER + 1):
-        lost = np.nan_to_num(rows.losses(model, n_models), nan=np.inf, posinf=np.inf)
+        root = np.exp(np.minimum(0.5 * rows.log_ratio(model), _TAIL))  # of the ratio of densities
+        apart = 4 * (1 - np.bincount(site, rows.weight * root, n_models))
         new = np.zeros(n_models)
-        new[chosen] = vote / np.sqrt(np.maximum(lost[chosen], 0.0) + chance)
+        new[chosen] = vote / np.sqrt(np.maximum(apart[chosen], 0.0) + chance)
         new /= new.sum()
         converged = bool(np.abs(new - share).max() <= _TOL * new.max())
         share = new
         if converged:
             break
-        run = nearest_model(_weighted(rows, share), model)
-        model = on_users_scale(rows, run, model)
+        weight = rows.weight * root * share[site]
+        weighted = replace(rows, weight=len(rows.X) * weight / weight.sum())
+        shared = weighted.of_sites(apart < 4 - _NOTHING_SHARED)
+        model = on_users_scale(shared, nearest_model(shared, model), model)
     status = Status.GEOMETRIC_MEDIAN if converged else Status.GEOMETRIC_MEDIAN_STOPPED
     said = status(models=len(chosen), site=problem.name(center), iterations=iteration)
     return Outcome(model, said, converged=converged)
@@ -272,12 +286,3 @@ def _of_equal_weight(rows: PseudoRows, n_models: int) -> PseudoRows:
     site = np.repeat(rows.site, np.diff(rows.start))
     total = np.bincount(site, rows.weight, n_models)
     return replace(rows, weight=rows.weight / total[site])
-
-
-def _weighted(rows: PseudoRows, share: Floats) -> PseudoRows:
-    """Return the pseudo-rows with the shares of their models, as many rows in all as there are x.
-
-    Those of models with hardly a share are left out.
-    """
-    site = np.repeat(rows.site, np.diff(rows.start))
-    return replace(rows, weight=len(rows.X) * rows.weight * share[site])

@@ -37,7 +37,7 @@ _WORK = 20_000  # models times points
 _POINTS = (100, 400)  # at least, at most
 
 # Tried by `python -m benchmarks attacks`.
-_COSTLY = 0.02  # nats per row that a site of few rows may cost the others
+_COSTLY = 0.1  # nats per row, of weight times disagreement, that few rows excuse
 _HEAVIEST = 10.0  # times the median, up to which claims of rows are believed there
 _APART = 2.0  # times what chance explains, from which a site has to be limited to half of the weight
 HALF = 0.5

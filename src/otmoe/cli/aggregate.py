@@ -203,6 +203,7 @@ def _record(record: Contribution, message: LocalModel, size: int) -> dict[str, A
         "disagreement": record.disagreement,
         "flagged": told(record.flagged),
         "lost": record.lost,
+        "influence": record.influence,
         "coverage": record.coverage,
         "destination": None if record.destination is None else record.destination.tolist(),
         "bytes": size,

@@ -363,6 +363,16 @@ class Error(Sentence):
     # -- likelihood
     NO_ROUND_YET = "no refine round has been answered yet: ask the sites first."
     NOT_ROWS = "is {value}; give a number of rows."
+    GRAM_NOT_ROWS = (
+        "is {value:g}, but the expert has {rows:g} rows, each of which counts one in the intercept; "
+        "fix it."
+    )
+    LESS_THAN_A_ROW = (
+        "is {value:g}; a site has one row at least: give weights that add up to the number of rows."
+    )
+    CONSTANT_VARIES = (
+        "is {value:g} in every row, but the sketch or the rows sent have other values; fix either."
+    )
     NOT_A_GRAM = "is no sum of x x', which has no negative eigenvalue; write it row by row."
     NO_MOMENTS = (
         "no site sent means and variances of its features, which the first round asks for: ask the "
