@@ -33,7 +33,7 @@ def influences(problem: Problem, model: MoE) -> Floats:
     found = np.full(n_models, np.nan)
     if isinstance(model, Ensemble) or n_models < 2 or not newton_serves(model):
         return found
-    rows = problem.fresh_rows
+    rows = problem.expected_rows
     rows = rows.thinned(max(len(rows.X) // _COVARIATES, 1))
     together = on_users_scale(rows, nearest_model(rows, model), model)
     weight = problem.weight
