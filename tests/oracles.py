@@ -256,7 +256,7 @@ def part_of(message, share, site):
 def messages(models, weight=None):
     """Return a message for each model; its number of rows is in proportion to its weight."""
     weight = np.ones(len(models)) if weight is None else np.asarray(weight)
-    weight = weight if min(weight) >= 1 else 1000 * weight  # a site has one row at least
+    weight = weight / min(1.0, *weight[weight > 0])  # a site has one row at least
     return [
         message(model, f"site {m}", float(w))
         for m, (model, w) in enumerate(zip(models, weight, strict=True))

@@ -180,7 +180,7 @@ def unlike_models(
             with np.errstate(over="ignore", invalid="ignore"):
                 y = model.sample(X, np.random.default_rng(0))[0].astype(np.float64)
                 value = model.log_density(X, y)
-            expected[u], error[u] = np.mean(value), np.std(value) / np.sqrt(len(value))
+                expected[u], error[u] = np.mean(value), np.std(value) / np.sqrt(len(value))
     gap = mean - expected
     known = np.isfinite(gap)
     if known.sum() < _LEAST_SITES:

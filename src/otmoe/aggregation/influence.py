@@ -36,15 +36,16 @@ def influences(problem: Problem, model: MoE) -> Floats:
     rows = problem.expected_rows
     rows = rows.thinned(max(len(rows.X) // _COVARIATES, 1))
     together = on_users_scale(rows, nearest_model(rows, model), model)
-    weight = problem.weight
+    weight, total = problem.weight, rows.weight.sum()
+    site = np.repeat(rows.site, np.diff(rows.start))
     for u in np.argsort(-weight, kind="stable")[:_MOST_SITES]:
         others = np.arange(n_models) != u
-        rest = rows.of_sites(others)
-        if not len(rest) or len(rest) == len(rows):
+        rest = rows.of_sites(others) if 0 < rows.weight[others[site]].sum() < total else None
+        if rest is None:
             continue
         without = on_users_scale(rest, nearest_model(rest, together), model)
         gain = rest.losses(together, n_models) - rest.losses(without, n_models)
         known = others & np.isfinite(gain)
-        if known.any():
+        if weight[known].sum() > 0:
             found[u] = float(np.average(gain[known], weights=weight[known]))
     return found

@@ -257,6 +257,9 @@ def geometric_median(problem: Problem, rng: np.random.Generator) -> Outcome:
     center = central(problem, equal, X)
     model = problem.models[center]
     n_models = len(problem.models)
+    if len(chosen) == 1:
+        said = Status.GEOMETRIC_MEDIAN(models=1, site=problem.name(center), iterations=0)
+        return Outcome(model, said)
     rows = _of_equal_weight(problem.expected_rows, n_models)
     site = np.repeat(rows.site, np.diff(rows.start))
     chance = problem.n_parameters / (2 * problem.n_rows)
