@@ -96,7 +96,7 @@ class Contribution:
         the site (maths 17). NaN if that was not looked at.
     influence : float
         Nats per row by which the other sites' own models expect to be served better by a merging
-        without the site (maths 18). NaN if that was not looked at, as for methods in which sites
+        without the site (maths 19). NaN if that was not looked at, as for methods in which sites
         have one vote each. Models pooled from several sites are left out together.
     """
 

@@ -135,7 +135,9 @@ class Places:
         So no site decides on the work of all.
         """
         steps = [max(K // most, 1) ** 2 for K in n_experts]
-        parts = ((at.thinned(s) for at, s in zip(of, steps, strict=True)) for of in vars(self).values())
+        parts = (
+            (at.thinned(s) for at, s in zip(of, steps, strict=True)) for of in vars(self).values()
+        )
         return Places(*map(tuple, parts))
 
 

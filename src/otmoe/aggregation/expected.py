@@ -205,7 +205,7 @@ def _standardisation(
     has_scale: bool, X: Floats, y: Floats, weight: Floats, start: Floats
 ) -> Scaling:
     """Return the scale on which pseudo-rows have mean 0 and variance 1; constants keep theirs."""
-    share = np.add.reduceat(weight, start[:-1]) if len(X) else np.zeros(0)
+    share = np.bincount(np.repeat(np.arange(len(X)), np.diff(start)), weight, len(X))
     share = share / share.sum()
     center = share @ X
     sd = np.sqrt(share @ (X - center) ** 2)

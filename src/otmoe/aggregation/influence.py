@@ -1,4 +1,4 @@
-"""What every site costs or spares the others: each left out in turn (maths 18)."""
+"""What every site costs or spares the others: each left out in turn (maths 19)."""
 
 from __future__ import annotations
 

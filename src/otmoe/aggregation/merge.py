@@ -95,7 +95,7 @@ def aggregate(
         matches experts by it and pools them by the Grams that the sites sent; "kl", the model
         whose density is nearest to those of the sites; and one expert for all. Or one of these
         three, or "middle", "weighted_average", "aligned_average", "greedy", "ensemble". For those
-        who expect liars: "median", "trimmed", "geometric_median" and "krum" (maths 18), in which
+        who expect liars: "median", "trimmed", "geometric_median" and "krum" (maths 19), in which
         every site has one vote, whatever it claims to weigh, unless `site_weight` is given.
     site_weight : sequence or mapping of float, or "covariate", optional
         lambda_m, by position or by site name; by default in proportion to the sites' rows. With
@@ -247,7 +247,7 @@ def _merging(problem: Problem) -> Iterator[None]:
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             yield
     except (ArithmeticError, MessageError, np.linalg.LinAlgError, ValueError) as error:
-        if isinstance(error, InvalidInput):
+        if isinstance(error, InvalidInput) and not isinstance(error, MessageError):
             raise
         size = [largest_prediction(model, problem.sources.X) for model in problem.models]
         name = problem.name(int(np.argmax(size)))

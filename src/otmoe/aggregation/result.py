@@ -193,12 +193,24 @@ class Aggregation:
             [
                 s.site,
                 f"{s.n_samples:,.10g}",
-                *(f"{value:.3g}" for value in (s.weight, s.cost, s.disagreement, s.lost)),
+                *(
+                    f"{value:.3g}"
+                    for value in (s.weight, s.cost, s.disagreement, s.lost, s.influence)
+                ),
                 "; ".join(map(str, s.flagged)),
             ]
             for s in shown
         )
-        heads = ["site", "rows", "weight", "cost", "disagreement", "lost", "stands out"]
+        heads = [
+            "site",
+            "rows",
+            "weight",
+            "cost",
+            "disagreement",
+            "lost",
+            "influence",
+            "stands out",
+        ]
         return html_lines(
             f"{self.model.n_experts} {self.model.experts.family} experts, merged from "
             f"{len(self.sites):,} sites by {self.method}",

@@ -1,4 +1,4 @@
-"""Merging for those who expect liars: what less than half of the sites send cannot decide (maths 18).
+"""Merging for those who expect liars: what less than half of the sites send cannot decide (maths 19).
 
 Every distinct model has one vote, whatever number of rows its site claims, unless the coordinator
 gives weights. Experts are matched to those of the model that most others agree with.
@@ -12,9 +12,9 @@ import numpy as np
 
 from otmoe.aggregation.consistency import near_copies
 from otmoe.aggregation.contribution import Outcome
+from otmoe.aggregation.covariates import SiteCovariates
 from otmoe.aggregation.densities import nearest_model, on_users_scale
 from otmoe.aggregation.disagreement import divergences
-from otmoe.aggregation.covariates import SiteCovariates
 from otmoe.aggregation.expected import PseudoRows, pseudo_rows
 from otmoe.aggregation.methods import check_same_weights
 from otmoe.aggregation.problem import Problem
@@ -111,7 +111,9 @@ def _filled(models: list[MoE], constant: list[Constant], vote: Floats) -> list[M
         if not knowing:
             continue  # nobody knows: as it comes
         gate, experts = (
-            trimmed_mean(np.stack([part(models[v])[..., j + 1] for v in knowing]), vote[knowing], 0.5)
+            trimmed_mean(
+                np.stack([part(models[v])[..., j + 1] for v in knowing]), vote[knowing], 0.5
+            )
             for part in (lambda m: m.gate.centred, lambda m: m.experts.coef)
         )
         for v, features in enumerate(constant):
@@ -160,17 +162,17 @@ def central(problem: Problem, sites: list[int], X: Floats) -> int:
 
 
 def median(problem: Problem, rng: np.random.Generator) -> Outcome:
-    """Take the weighted median of every coordinate, after matching (maths 18)."""
+    """Take the weighted median of every coordinate, after matching (maths 19)."""
     return _coordinatewise(ballot(problem, rng, "median"), 0.5, Status.MEDIAN)
 
 
 def trimmed(problem: Problem, rng: np.random.Generator) -> Outcome:
-    """Average every coordinate without the quarter of the votes at each end (maths 18)."""
+    """Average every coordinate without the quarter of the votes at each end (maths 19)."""
     return _coordinatewise(ballot(problem, rng, "trimmed"), TRIMMED, Status.TRIMMED)
 
 
 def krum(problem: Problem, rng: np.random.Generator) -> Outcome:
-    """Average the models that are closest to their neighbours: Multi-Krum (maths 18).
+    """Average the models that are closest to their neighbours: Multi-Krum (maths 19).
 
     The distance of parameters is the divergence of what they predict: each counts as much as it
     matters.
@@ -244,7 +246,7 @@ def trimmed_mean(values: Floats, weight: Floats, trim: float) -> Floats:
 
 
 def geometric_median(problem: Problem, rng: np.random.Generator) -> Outcome:
-    """Minimise the sum of the Hellinger distances of all models to the result (maths 18).
+    """Minimise the sum of the Hellinger distances of all models to the result (maths 19).
 
     By Weiszfeld's algorithm: densities are merged, each model with a weight in proportion to its
     vote over its distance, and what it expects in so far as the result expects it too.

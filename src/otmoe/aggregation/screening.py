@@ -39,7 +39,9 @@ _POINTS = (100, 400)  # at least, at most
 # Tried by `python -m benchmarks attacks`.
 _COSTLY = 0.1  # nats per row, of weight times disagreement, that few rows excuse
 _HEAVIEST = 10.0  # times the median, up to which claims of rows are believed there
-_APART = 2.0  # times what chance explains, from which a site has to be limited to half of the weight
+_APART = (
+    2.0  # times what chance explains, from which a site has to be limited to half of the weight
+)
 HALF = 0.5
 """Share of the weight that a site may have whose predictions differ from the others'."""
 
@@ -176,9 +178,7 @@ def _by_chance(error: Floats, overlap: Floats) -> Floats:
     return np.asarray(0.5 * both / overlap)
 
 
-def _points(
-    problem: Problem, n_points: int, spread: Spread | None
-) -> tuple[Floats, list[Floats]]:
+def _points(problem: Problem, n_points: int, spread: Spread | None) -> tuple[Floats, list[Floats]]:
     """Return points at which models are compared, and those of each distinct model.
 
     Where the covariates of every site are known, each brings as many, whatever it claims to weigh,
@@ -314,10 +314,10 @@ def _limited(
     if max_weight is None and len(rows[rows > 0]) < LEAST_SITES:
         return {}, []
     most = HALF if max_weight is None else max_weight
-    heavy = np.flatnonzero(rows > most * rows.sum() * (1 + 1e-9))
+    limit = _largest(rows, most)
+    heavy = np.flatnonzero(rows > limit * (1 + 1e-9))
     counted: dict[str, float] = {}
     told: list[Notice] = []
-    limit = _largest(rows, most)
     for g in heavy:
         differs = look.ratio[g] > _APART
         if max_weight is None and not differs:
@@ -338,6 +338,8 @@ def _limited(
 def _largest(rows: Floats, share: float) -> float:
     """Return the number of rows to which all are limited, so that none has more than a share."""
     order = np.sort(rows[rows > 0])[::-1]
+    if order[0] <= share * order.sum():
+        return float(order[0])
     for n in range(1, len(order)):  # the n largest are limited
         rest = order[n:].sum()
         if n * share < 1:

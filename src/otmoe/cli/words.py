@@ -13,6 +13,11 @@ from otmoe.text.sentences import Error, Warn
 SHELL = {
     Warn.SITES_STAND_OUT.code: "{count} of {total} sites stand out, and are in the aggregate all "
     "the same ({reasons}): look at them, or leave them out by --exclude-flagged.",
+    Warn.SITE_DOMINATES.code: "site {name!r} claims {share:.3g} of all rows and differs from the "
+    "others by more than chance explains, so that the result is mostly its own: limit it by "
+    "--max-weight, or use --exclude-flagged.",
+    Warn.WEIGHT_LIMITED.code: "the weight of {names} was limited to {most:.3g} of the total (by "
+    "its rows: {share:.3g}); --max-weight 1 lifts the limit.",
     Error.REPLIES_MISSING.code: "round {round}: no reply from {names}; wait for it, or go on "
     "without (--allow-missing).",
     Error.COLUMN_MISSING.code: "column {column!r} is missing in {count} of {rows} rows; fill the "
