@@ -130,9 +130,9 @@ class Places:
     fresh: tuple[SiteCovariates, ...]
 
     def bounded(self, n_experts: Sequence[int], most: int) -> Places:
-        """Return fewer places of models with more experts than `most`, whose work grows by the square.
+        """Return fewer places of models with more experts than `most`.
 
-        So no site decides on the work of all.
+        Their work grows by the square, and no site is to decide on the work of all.
         """
         steps = [max(K // most, 1) ** 2 for K in n_experts]
         parts = (

@@ -169,7 +169,7 @@ def standing(cost: Floats, error: Floats) -> Disagreement:
     known = np.sum(~np.isnan(cost), axis=1) >= LEAST_SITES - 1
     deviation = np.full(len(cost), np.nan)
     if known.sum() >= LEAST_SITES:
-        # Liars are above the others, so that they do not move the lower third or widen the lower half.
+        # Liars are above the others: they neither move the lower third nor widen the lower half.
         distance = excess[known] - np.quantile(excess[known], 1 / 3)
         deviation[known] = distance / _cautious_spread(distance, _LEAST_EXCESS_SPREAD, below=True)
     return Disagreement(_lower_median(cost), deviation, ratio)

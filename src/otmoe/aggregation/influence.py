@@ -20,8 +20,8 @@ def influences(problem: Problem, model: MoE) -> Floats:
     """Return the nats per row by which the others would be served better without each model, (U,).
 
     Densities are merged again without it, from the given model on, and the others' own models say
-    what that is worth. NaN where nothing was left out: for an ensemble, a single model, or, of many,
-    those of least weight.
+    what that is worth. NaN where nothing was left out: for an ensemble, a single model, or, of
+    many, those of least weight.
 
     Parameters
     ----------

@@ -161,13 +161,9 @@ def ensemble(problem: Problem, rng: np.random.Generator) -> Outcome:
 
 
 def _knowing(problem: Problem, sites: Floats) -> Floats:
-    """Return those of some models that do not stand out, and of these those that lack no coefficient.
-
-    All of them where none would be left.
-    """
-    for passes in (lambda u: u not in problem.suspects, lambda u: not problem.constant[u]):
-        sites = np.array([u for u in sites if passes(u)] or sites)
-    return sites
+    """Return those of some models that neither stand out nor lack a coefficient, if any do not."""
+    sites = np.array([u for u in sites if u not in problem.suspects] or sites)
+    return np.array([u for u in sites if not problem.constant[u]] or sites)
 
 
 def check_same_weights(problem: Problem) -> None:

@@ -1,4 +1,4 @@
-"""Merging for those who expect liars: what less than half of the sites send cannot decide (maths 19).
+"""Merging for those who expect liars: less than half of the sites cannot decide (maths 19).
 
 Every distinct model has one vote, whatever number of rows its site claims, unless the coordinator
 gives weights. Experts are matched to those of the model that most others agree with.
@@ -7,6 +7,7 @@ gives weights. Experts are matched to those of the model that most others agree 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -110,12 +111,9 @@ def _filled(models: list[MoE], constant: list[Constant], vote: Floats) -> list[M
         knowing = [v for v, features in enumerate(constant) if j not in features]
         if not knowing:
             continue  # nobody knows: as it comes
-        gate, experts = (
-            trimmed_mean(
-                np.stack([part(models[v])[..., j + 1] for v in knowing]), vote[knowing], 0.5
-            )
-            for part in (lambda m: m.gate.centred, lambda m: m.experts.coef)
-        )
+        gate = np.stack([models[v].gate.centred[:, j + 1] for v in knowing])
+        experts = np.stack([models[v].experts.coef[..., j + 1] for v in knowing])
+        gate, experts = (trimmed_mean(values, vote[knowing], 0.5) for values in (gate, experts))
         for v, features in enumerate(constant):
             if j in features:
                 model, value = models[v], features[j]
@@ -163,12 +161,14 @@ def central(problem: Problem, sites: list[int], X: Floats) -> int:
 
 def median(problem: Problem, rng: np.random.Generator) -> Outcome:
     """Take the weighted median of every coordinate, after matching (maths 19)."""
-    return _coordinatewise(ballot(problem, rng, "median"), 0.5, Status.MEDIAN)
+    found = ballot(problem, rng, "median")
+    return _coordinatewise(found, 0.5, Status.MEDIAN, models=len(found.models))
 
 
 def trimmed(problem: Problem, rng: np.random.Generator) -> Outcome:
     """Average every coordinate without the quarter of the votes at each end (maths 19)."""
-    return _coordinatewise(ballot(problem, rng, "trimmed"), TRIMMED, Status.TRIMMED)
+    found = ballot(problem, rng, "trimmed")
+    return _coordinatewise(found, TRIMMED, Status.TRIMMED, models=len(found.models))
 
 
 def krum(problem: Problem, rng: np.random.Generator) -> Outcome:
@@ -189,7 +189,7 @@ def krum(problem: Problem, rng: np.random.Generator) -> Outcome:
     return _coordinatewise(kept, 0.0, Status.KRUM, kept=near, total=n)
 
 
-def _coordinatewise(found: Ballot, trim: float, status: Status, **facts: int) -> Outcome:
+def _coordinatewise(found: Ballot, trim: float, status: Status, **facts: Any) -> Outcome:
     """Return the model of trimmed means (of medians, for a half) in uncorrelated coordinates.
 
     Errors of an intercept and a slope go together where x is far from zero: the median of each
@@ -209,9 +209,9 @@ def _coordinatewise(found: Ballot, trim: float, status: Status, **facts: int) ->
     vector = (middle / root) @ turn.T / size
     first = scaled[0]
     model = rows.scaling.to_user(first.with_vector(vector))
-    names = {"feature_names": found.reference.feature_names, "classes": found.reference.classes}
-    said = status(models=len(found.models), site=found.site, **facts)
-    return Outcome(replace(model, **names), said, warnings=found.warnings)
+    like = found.reference
+    model = replace(model, feature_names=like.feature_names, classes=like.classes)
+    return Outcome(model, status(**facts, site=found.site), warnings=found.warnings)
 
 
 def _gate_like(model: MoE, reference: MoE) -> SoftmaxGate:
@@ -266,8 +266,9 @@ def geometric_median(problem: Problem, rng: np.random.Generator) -> Outcome:
     site = np.repeat(rows.site, np.diff(rows.start))
     chance = problem.n_parameters / (2 * problem.n_rows)
     share = np.zeros(n_models)
-    converged, iteration = False, 0
-    for iteration in range(1, _MAX_ITER + 1):
+    converged, iterations = False, 0
+    while not converged and iterations < _MAX_ITER:
+        iterations += 1
         root = np.exp(np.minimum(0.5 * rows.log_ratio(model), _TAIL))  # of the ratio of densities
         apart = 4 * (1 - np.bincount(site, rows.weight * root, n_models))
         new = np.zeros(n_models)
@@ -282,7 +283,7 @@ def geometric_median(problem: Problem, rng: np.random.Generator) -> Outcome:
         shared = weighted.of_sites(apart < 4 - _NOTHING_SHARED)
         model = on_users_scale(shared, nearest_model(shared, model), model)
     status = Status.GEOMETRIC_MEDIAN if converged else Status.GEOMETRIC_MEDIAN_STOPPED
-    said = status(models=len(chosen), site=problem.name(center), iterations=iteration)
+    said = status(models=len(chosen), site=problem.name(center), iterations=iterations)
     return Outcome(model, said, converged=converged)
 
 

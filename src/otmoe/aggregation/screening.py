@@ -107,7 +107,7 @@ def _looked_at(problem: Problem) -> _Look:
     sites = [np.flatnonzero(of_message == g) for g in range(n_groups)]
     n_samples = _sums([message.n_samples for message in problem.messages], sites)
     mean = _sums([message.log_likelihood for message in problem.messages], sites) / n_samples
-    weight = _sums(problem.site_weight, sites)
+    weight = _sums(problem.site_weight.tolist(), sites)
     models = [problem.models[u] for u in first]
 
     # 1) covariates, and points at which models can be compared

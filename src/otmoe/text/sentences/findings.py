@@ -16,12 +16,12 @@ class Finding(Sentence):
     )
     LESS_LIKELY_SITE = "its mean log-likelihood per row is {nats:.2g} nats below the median"
     COSTLY = (
-        "its predictions are {nats:.2g} nats per row from those of the others; few rows may explain "
-        "that, but at its weight they would cost the others about {cost:.2g} nats per row"
+        "its predictions are {nats:.2g} nats per row from those of the others; few rows may "
+        "explain that, but weight times disagreement is {cost:.2g} nats per row"
     )
     NOT_COMPARABLE = (
-        "it has a say at too few points of the other sites to be compared with them, so that nothing "
-        "is known against it or for it"
+        "it has a say at too few points of the other sites to be compared with them, so that "
+        "nothing is known against it or for it"
     )
     UNLIKE_ITS_MODEL = (
         "its log-likelihood is {claimed:.3g} per row where its own model leads one to expect "
