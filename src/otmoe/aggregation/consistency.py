@@ -112,22 +112,20 @@ def covariate_distances(problem: Problem) -> tuple[Floats, Floats, Spread | None
     if len(told) < _LEAST_SITES:
         return distance, feature, None
     first = np.array([known[u][0][0] for u in told])
-    center = np.median(first, axis=0)
+    center = np.array(
+        [np.median(c[~np.isnan(c)]) if np.any(~np.isnan(c)) else 0.0 for c in first.T]
+    )
     with np.errstate(over="ignore"):
-        rms = np.array(
-            [
-                np.max([np.sqrt(var + (mean - center) ** 2) for mean, var in known[u]], axis=0)
-                for u in told
-            ]
-        )
+        parts = [[np.sqrt(var + (mean - center) ** 2) for mean, var in known[u]] for u in told]
+    rms = np.array([np.max(np.nan_to_num(part), axis=0) for part in parts])
     size = np.where(rms > 0, rms, np.nan)
-    varies = np.sum(~np.isnan(size), axis=0)
     for i, u in enumerate(told):
         unit = _lower_median(np.delete(size, i, axis=0))
         with np.errstate(invalid="ignore"):
             ratio = np.where(np.isnan(unit), 0.0, rms[i] / unit)
         feature[u] = int(np.argmax(ratio))
         distance[u] = float(ratio[feature[u]])
+    varies = np.sum(~np.isnan(size), axis=0)
     unit = np.where(varies >= _LEAST_SITES, _lower_median(size), np.inf)
     return distance, feature, Spread(center, np.where(np.isnan(unit), np.inf, unit))
 

@@ -55,15 +55,22 @@ class Sampler:
         return 0 if self.rows is None else int(self.rows.shape[0])
 
     def moments(self) -> list[tuple[Floats, Floats]]:
-        """Return mean and variance (d,) of the features, by the rows and by the sketch."""
+        """Return mean and variance (d,) of the features, by the rows and by the sketch.
+
+        The mean of dummies is NaN: they are never far away.
+        """
         found = []
         if self.rows is not None and self.n_rows:
             X = np.asarray(to_numpy(self.rows), np.float64)
-            found.append((X.mean(axis=0), X.var(axis=0)))
+            dummy = np.all((X == 0) | (X == 1), axis=0)
+            found.append((np.where(dummy, np.nan, X.mean(axis=0)), X.var(axis=0)))
         if self.sketch is not None:
             mean, var = (values.copy() for values in self.sketch.moments)
             for j, (center, scale) in self.sketch.units.items():
                 mean[j], var[j] = (mean[j] - center) / scale, var[j] / scale**2
+            levels = [j for columns in self.sketch.categories for j in columns]
+            levels += [j for j, value in self.sketch.constant.items() if value in (0, 1)]
+            mean[levels] = np.nan
             found.append((mean, var))
         return found
 
