@@ -9,6 +9,7 @@ from pathlib import Path
 from rich.console import Console
 
 from benchmarks import (
+    attacks,
     between,
     clustered,
     constants,
@@ -47,6 +48,7 @@ ALL = (
     gpu_fit.BENCHMARK,
     families.BENCHMARK,
     screening.BENCHMARK,
+    attacks.BENCHMARK,
     search.BENCHMARK,
     merging.BENCHMARK,
     report.BENCHMARK,

@@ -236,6 +236,7 @@ def made_up_grams(model, n_samples):
     K, Q, p = model.n_experts, model.experts.n_linear, model.experts.n_columns
     rng = np.random.default_rng(abs(int(1e6 * model.to_vector()[0])))
     Z = rng.normal(size=(K, 50, Q * p))
+    Z[..., ::p] = 1.0  # the intercept
     return Grams(np.full(K, n_samples / K), np.einsum("kni,knj->kij", Z, Z) / 50 * n_samples / K)
 
 
@@ -253,8 +254,9 @@ def part_of(message, share, site):
 
 
 def messages(models, weight=None):
-    """Return a message for each model; its number of rows is its weight."""
+    """Return a message for each model; its number of rows is in proportion to its weight."""
     weight = np.ones(len(models)) if weight is None else np.asarray(weight)
+    weight = weight / min(1.0, *weight[weight > 0])  # a site has one row at least
     return [
         message(model, f"site {m}", float(w))
         for m, (model, w) in enumerate(zip(models, weight, strict=True))

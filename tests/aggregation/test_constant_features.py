@@ -155,7 +155,7 @@ def test_middle_prefers_a_site_that_knows_every_coefficient(rng):
     models = [random_model(rng, 2, 2) for _ in range(3)]
     X = np.column_stack([rng.normal(size=30), np.arange(30) % 2]).astype(float)
     sent = [message(m, s, constant={"x1": 0.0}) for m, s in zip(models, "ab", strict=False)]
-    sent.append(message(models[2], "c", 1.0))
+    sent.append(message(models[2], "c", 1.0, log_likelihood=-1.5))
     status = aggregate(sent, X, method="middle").status
     assert status.code == "middle" and status.facts["site"] == "c"
     everyone = [replace(m, constant={"x1": 0.0}) for m in sent]

@@ -30,7 +30,7 @@ from otmoe.model.ensemble import pool
 
 pytestmark = pytest.mark.filterwarnings("ignore:aggregate:UserWarning")
 
-AVERAGES = ("weighted_average", "aligned_average", "gram")
+AVERAGES = ("weighted_average", "aligned_average", "gram", "median", "trimmed", "krum")
 OTHERS = sorted(set(METHODS) - set(AVERAGES))
 N = np.array([300.0, 100.0, 600.0])
 CENTERS = np.array([[-1.5, 0.0], [0.0, 1.0], [1.5, 0.0]])

@@ -121,8 +121,10 @@ def test_averages_need_equal_numbers_of_experts(rng, X, method):
     with refused("average_unequal", site="site 2", experts=3, wanted=2):
         aggregate(messages(models), X, n_experts=2, method=method)
     with refused("average_unequal", experts=2, wanted=3) as caught:
-        aggregate(messages(models), X, method=method)
+        aggregate(messages(models), X, n_experts=3, method=method)
     assert caught.value.facts["site"] in ("site 0", "site 1")
+    with refused("average_unequal", site="site 2", experts=3, wanted=2):
+        aggregate(messages(models), X, method=method)  # the median of the sites'
 
 
 def test_the_columns_of_gates_are_kept_where_all_agree(rng, X):

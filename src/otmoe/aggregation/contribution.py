@@ -94,6 +94,10 @@ class Contribution:
     lost : float
         Nats per row that the merged model is expected to lose to the site's own, at covariates of
         the site (maths 17). NaN if that was not looked at.
+    influence : float
+        Nats per row by which the other sites' own models expect to be served better by a merging
+        without the site (maths 20). NaN if that was not looked at, as for methods in which sites
+        have one vote each. Models pooled from several sites are left out together.
     """
 
     site: str
@@ -105,6 +109,7 @@ class Contribution:
     disagreement: float = np.nan
     flagged: tuple[Notice, ...] = ()
     lost: float = np.nan
+    influence: float = np.nan
 
     @property
     def destination(self) -> Floats | None:

@@ -54,6 +54,26 @@ class Sampler:
         """Number of rows."""
         return 0 if self.rows is None else int(self.rows.shape[0])
 
+    def moments(self) -> list[tuple[Floats, Floats]]:
+        """Return mean and variance (d,) of the features, by the rows and by the sketch.
+
+        The mean of dummies is NaN: they are never far away.
+        """
+        found = []
+        if self.rows is not None and self.n_rows:
+            X = np.asarray(to_numpy(self.rows), np.float64)
+            dummy = np.all((X == 0) | (X == 1), axis=0)
+            found.append((np.where(dummy, np.nan, X.mean(axis=0)), X.var(axis=0)))
+        if self.sketch is not None:
+            mean, var = (values.copy() for values in self.sketch.moments)
+            for j, (center, scale) in self.sketch.units.items():
+                mean[j], var[j] = (mean[j] - center) / scale, var[j] / scale**2
+            levels = [j for columns in self.sketch.categories for j in columns]
+            levels += [j for j, value in self.sketch.constant.items() if value in (0, 1)]
+            mean[levels] = np.nan
+            found.append((mean, var))
+        return found
+
     def drawn(self, size: int, fresh: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
         """Return covariates to fit to, and others to judge by; the same where there are too few.
 
@@ -94,6 +114,14 @@ class SiteCovariates:
     X: Floats
     weight: Floats
 
+    def thinned(self, step: int) -> SiteCovariates:
+        """Return every so-many-th of them, but not too few, with as much weight as all."""
+        step = min(step, len(self.X) // _LEAST_FRESH)
+        if step < 2:
+            return self
+        weight = self.weight[::step]
+        return SiteCovariates(self.X[::step], weight * (self.weight.sum() / weight.sum()))
+
 
 @dataclass(frozen=True)
 class Places:
@@ -107,6 +135,17 @@ class Places:
 
     fit: tuple[SiteCovariates, ...]
     fresh: tuple[SiteCovariates, ...]
+
+    def bounded(self, n_experts: Sequence[int], most: int) -> Places:
+        """Return fewer places of models with more experts than `most`.
+
+        Their work grows by the square, and no site is to decide on the work of all.
+        """
+        steps = [max(K // most, 1) ** 2 for K in n_experts]
+        parts = (
+            (at.thinned(s) for at, s in zip(of, steps, strict=True)) for of in vars(self).values()
+        )
+        return Places(*map(tuple, parts))
 
 
 def sizes(n_parameters: int, n_sites: int, n_nodes: float, n_rows: float) -> tuple[int, int]:

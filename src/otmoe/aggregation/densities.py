@@ -62,7 +62,7 @@ def by_densities(problem: Problem, start: Outcome) -> Outcome:
         matrix = run.information.matrix
         at, stepped = corrected(problem, rows.scaling, run.model, matrix)
         run = replace(run, model=at)
-    model = _on_users_scale(rows, run, start.model)
+    model = on_users_scale(rows, run, start.model)
     if model.experts.smallest_dispersion < _narrowest(problem):
         return replace(start, status=Status.DENSITIES_GIVEN_UP(start=start.status), trace=())
     trace = _lost(rows, run)
@@ -80,7 +80,7 @@ def one_expert(problem: Problem) -> Outcome:
     blank = replace(some, gate=gate, experts=experts)
     run = _led(rows, blank)
     end = _lost(rows, run)[-1:]
-    model = _on_users_scale(rows, run, some)
+    model = on_users_scale(rows, run, some)
     return Outcome(model, Status.ONE_EXPERT(lost=end[0]), end, run.converged)
 
 
@@ -172,7 +172,7 @@ def _narrowest(problem: Problem) -> float:
     return _NARROW * min(model.experts.smallest_dispersion for model in problem.models)
 
 
-def _on_users_scale(rows: PseudoRows, run: Run, like: MoE) -> MoE:
+def on_users_scale(rows: PseudoRows, run: Run, like: MoE) -> MoE:
     """Return where a run has ended, with features and classes named as in another model."""
     model = rows.scaling.to_user(run.model)
     return replace(model, feature_names=like.feature_names, classes=like.classes)

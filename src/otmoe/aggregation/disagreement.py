@@ -24,7 +24,7 @@ LEAST_SITES = 3
 
 _LEAST_SPREAD = 1.0  # about the standard deviation of the log density of one row
 _LEAST_SITE_SPREAD = 0.1  # nats per row by which sites with rows of their own may well differ
-_LEAST_EXCESS_SPREAD = 0.4  # of log(1 + excess): a little less than between natural sites
+_LEAST_EXCESS_SPREAD = 0.3  # of log(1 + excess): a little less than between natural sites
 _NEGLIGIBLE = 1e-3  # nats per row that nobody would notice
 
 _REFERENCES = 32  # models that each one is compared with, where there are more
@@ -118,10 +118,13 @@ class Disagreement:
     deviation : ndarray of shape (U,)
         How far above the median of the models it is, in deviations, after allowing for what few
         rows explain. NaN if nothing can be said.
+    ratio : ndarray of shape (U,)
+        The divergence as a multiple of what chance explains, the lower median over the others.
     """
 
     typical: Floats
     deviation: Floats
+    ratio: Floats
 
 
 def disagreement(
@@ -161,13 +164,15 @@ def standing(cost: Floats, error: Floats) -> Disagreement:
     error : ndarray of shape (U, R)
         What the divergences would be if the models differed by the error of estimation alone.
     """
-    excess = np.log1p(_lower_median(cost / (error + _NEGLIGIBLE)))
+    ratio = _lower_median(cost / (error + _NEGLIGIBLE))
+    excess = np.log1p(ratio)
     known = np.sum(~np.isnan(cost), axis=1) >= LEAST_SITES - 1
     deviation = np.full(len(cost), np.nan)
     if known.sum() >= LEAST_SITES:
-        distance = excess[known] - np.median(excess[known])
-        deviation[known] = distance / _cautious_spread(distance, _LEAST_EXCESS_SPREAD)
-    return Disagreement(_lower_median(cost), deviation)
+        # Liars are above the others: they neither move the lower third nor widen the lower half.
+        distance = excess[known] - np.quantile(excess[known], 1 / 3)
+        deviation[known] = distance / _cautious_spread(distance, _LEAST_EXCESS_SPREAD, below=True)
+    return Disagreement(_lower_median(cost), deviation, ratio)
 
 
 def references(n_models: int) -> Floats:
@@ -279,9 +284,14 @@ def _spread(a: Floats) -> float:
     return 1.4826 * float(np.median(np.abs(a - np.median(a))))
 
 
-def _cautious_spread(a: Floats, least: float) -> float:
-    """Return the spread, no less than `least`, and more where it is known from few numbers."""
-    return max(_spread(a), least) * len(a) / (len(a) - 1)
+def _cautious_spread(a: Floats, least: float, *, below: bool = False) -> float:
+    """Return the spread, no less than `least`, and more where it is known from few numbers.
+
+    With `below`, it is that of the numbers up to the median.
+    """
+    middle = np.median(a)
+    spread = 1.4826 * float(np.median(middle - a[a <= middle])) if below else _spread(a)
+    return max(spread, least) * len(a) / (len(a) - 1)
 
 
 def _lower_median(a: Floats) -> Floats:

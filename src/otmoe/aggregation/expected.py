@@ -87,17 +87,26 @@ class PseudoRows:
 
     def thinned(self, step: int) -> PseudoRows:
         """Return every so-many-th of the covariates, with as much weight as all."""
-        some = np.arange(0, len(self.X), step)
+        some = self._taken(np.arange(0, len(self.X), step))
+        return replace(some, weight=some.weight * (self.total_weight / some.total_weight))
+
+    def of_sites(self, here: Floats) -> PseudoRows:
+        """Return those of some sites (M,), standardised anew."""
+        some = self._taken(np.flatnonzero(here[self.site]))
+        has_y = self.scaling.y_scale != 1.0 or self.scaling.y_center != 0.0
+        scaling = _standardisation(has_y, some.X, some.y, some.weight, some.start)
+        return replace(some, scaling=scaling)
+
+    def _taken(self, some: Floats) -> PseudoRows:
         copies = np.diff(self.start)[some]
         start = np.concatenate([[0], np.cumsum(copies)])
         index = np.repeat(self.start[some] - start[:-1], copies) + np.arange(start[-1])
-        weight = self.weight[index]
         return replace(
             self,
             X=self.X[some],
             start=start,
             y=self.y[index],
-            weight=weight * (self.total_weight / weight.sum()),
+            weight=self.weight[index],
             own=self.own[index],
             site=self.site[some],
         )
@@ -132,6 +141,18 @@ class PseudoRows:
             return 4 * (1 - np.exp((there - own) / 2))
 
         return self._means(model, n_sites, apart)
+
+    def log_ratio(self, model: MoE) -> Floats:
+        """Return by how much the log density of a model exceeds the site's own, (rows,)."""
+
+        def block(some: slice) -> Floats:
+            rows, copies = self._rows(some), self._copies(some)
+            response = model.experts.observe(self.y[rows])
+            there = model.posterior(design(self.X[some]), response, copies=copies).log_density
+            return np.asarray(there - self.own[rows])
+
+        apply = map if self.pool is None else self.pool.map
+        return np.concatenate(list(apply(block, self.slices())))
 
     def _means(self, model: MoE, n_sites: int, value: Callable[[Floats, Floats], Floats]) -> Floats:
         """Return the mean over the pseudo-rows of each site of a value of two log densities."""
@@ -176,18 +197,20 @@ def pseudo_rows(
     X = np.concatenate([at.X for at in covariates])
     site = np.repeat(np.arange(len(models)), [len(at.X) for at in covariates])
     start = np.concatenate([[0], np.cumsum(copies)])
-    scaling = _standardisation(models[0], X, y, weight, start)
+    scaling = _standardisation(models[0].experts.has_scale, X, y, weight, start)
     return PseudoRows(X, start, y, weight, own, site, scaling, pool)
 
 
-def _standardisation(model: MoE, X: Floats, y: Floats, weight: Floats, start: Floats) -> Scaling:
+def _standardisation(
+    has_scale: bool, X: Floats, y: Floats, weight: Floats, start: Floats
+) -> Scaling:
     """Return the scale on which pseudo-rows have mean 0 and variance 1; constants keep theirs."""
-    share = np.add.reduceat(weight, start[:-1]) if len(X) else np.zeros(0)
+    share = np.bincount(np.repeat(np.arange(len(X)), np.diff(start)), weight, len(X))
     share = share / share.sum()
     center = share @ X
     sd = np.sqrt(share @ (X - center) ** 2)
     scaling = Scaling(center, np.where(sd > 1e-10 * np.abs(center), sd, 1.0))
-    if not model.experts.has_scale:
+    if not has_scale:
         return scaling
     mean = float(np.average(y, weights=weight))
     spread = float(np.sqrt(np.average((y - mean) ** 2, weights=weight)))

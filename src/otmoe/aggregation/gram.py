@@ -117,7 +117,7 @@ def _pooled(problem: Problem, reference: Experts, targets: list[Floats]) -> Expe
     T = np.kron(np.eye(size // len(T)), T)  # to standardised columns
     G, v, n = np.zeros((K, size, size)), np.zeros((K, size)), np.zeros(K)
     parts = []
-    total = sum(message.n_samples for message in problem.messages)
+    total = problem.n_rows
     for m, message in enumerate(problem.messages):
         u = int(problem.which[m])
         if u < 0 or message.grams is None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
@@ -13,6 +15,8 @@ from otmoe.aggregation.choice import auto, expected_losses, sites_that_differ
 from otmoe.aggregation.contribution import Contribution, Outcome
 from otmoe.aggregation.densities import kl
 from otmoe.aggregation.gram import gram
+from otmoe.aggregation.influence import influences
+from otmoe.aggregation.messages import remaining
 from otmoe.aggregation.methods import (
     aligned_average,
     ensemble,
@@ -23,15 +27,19 @@ from otmoe.aggregation.methods import (
 )
 from otmoe.aggregation.problem import Problem, prepare
 from otmoe.aggregation.result import Aggregation
-from otmoe.aggregation.screening import Screening, remaining, screened
+from otmoe.aggregation.robust import geometric_median, krum, median, trimmed
+from otmoe.aggregation.screening import Screening, screened
 from otmoe.aggregation.sources import flows
-from otmoe.arrays.numerics import Floats, design, namespace, to_numpy
+from otmoe.arrays.numerics import Array, Floats, design, namespace, to_numpy
 from otmoe.arrays.threads import threads
 from otmoe.documents.message import LocalModel
+from otmoe.documents.model import ModelRecord, check_model, model_document
 from otmoe.model.ensemble import Ensemble
+from otmoe.model.mixture import MoE
 from otmoe.text.arguments import generator
-from otmoe.text.errors import InvalidInput
+from otmoe.text.errors import InvalidInput, MessageError
 from otmoe.text.notices import OtmoeWarning
+from otmoe.text.records import typed
 from otmoe.text.sentences import Error
 
 METHODS: dict[str, Callable[[Problem, np.random.Generator], Outcome]] = {
@@ -43,8 +51,15 @@ METHODS: dict[str, Callable[[Problem, np.random.Generator], Outcome]] = {
     "weighted_average": weighted_average,
     "aligned_average": aligned_average,
     "greedy": greedy,
+    "median": median,
+    "trimmed": trimmed,
+    "geometric_median": geometric_median,
+    "krum": krum,
     "ensemble": ensemble,
 }
+
+ROBUST = ("median", "trimmed", "geometric_median", "krum")
+"""Methods in which every site has one vote."""
 
 
 def aggregate(
@@ -55,6 +70,8 @@ def aggregate(
     method: str = "auto",
     site_weight: Any = None,
     outliers: str = "flag",
+    keep: Iterable[str] = (),
+    max_weight: float | None = None,
     random_state: Any = 0,
     n_jobs: int | None = None,
 ) -> Aggregation:
@@ -72,21 +89,30 @@ def aggregate(
         column names. By default, or for a number of points, they are drawn from the sketches and
         rows that the messages bring (:func:`otmoe.support_from`).
     n_experts : int, optional
-        K of the result; by default the largest of the sites'.
+        K of the result; by default the median of the sites', the upper one of two.
     method : str
         "auto" takes the candidate that the sites' own models expect to be most likely. These are
         "reduction", which minimises the transport divergence to the pooled models; "gram", which
         matches experts by it and pools them by the Grams that the sites sent; "kl", the model
         whose density is nearest to those of the sites; and one expert for all. Or one of these
-        three, or "middle", "weighted_average", "aligned_average", "greedy", "ensemble".
+        three, or "middle", "weighted_average", "aligned_average", "greedy", "ensemble". For those
+        who expect liars: "median", "trimmed", "geometric_median" and "krum" (maths 20), in which
+        every site has one vote, whatever it claims to weigh, unless `site_weight` is given.
     site_weight : sequence or mapping of float, or "covariate", optional
         lambda_m, by position or by site name; by default in proportion to the sites' rows. With
         "covariate" a site counts where its rows are: lambda_m(x) is in proportion to the number of
         its rows times the density of its sketch at x.
     outliers : {"flag", "exclude"}
-        What to do about sites that predict something else than the others, or whose log-likelihood
-        is far below (maths 12): name them in a warning and in `sites`, or leave them out, by name
-        in `left_out`. There must be three sites for one of them to stand out.
+        What to do about sites that predict something else than the others, cannot be compared with
+        them, or say about themselves what does not fit together (maths 12): name them in a warning
+        and in `sites`, or leave them out, by name in `left_out`. There must be three sites for one
+        of them to stand out.
+    keep : iterable of str
+        Sites that you vouch for: they stay whatever is found, and are named.
+    max_weight : float, optional
+        Share of the weight that no site may have by the rows it claims; 1 for no limit. By default
+        a site that differs from the others by more than chance explains is limited to one half
+        where `outliers` is "exclude", and named where it is "flag".
     random_state : int, Generator or None
         For the starts. The default is fixed: the same messages give the same model.
     n_jobs : int, optional
@@ -115,8 +141,18 @@ def aggregate(
         raise InvalidInput(
             Error.NOT_ONE_OF, name="outliers", value=outliers, choices=["exclude", "flag"]
         )
+    keep = (keep,) if isinstance(keep, str) else tuple(keep)
     result = merged(
-        messages, support, n_experts, method, site_weight, random_state, n_jobs, outliers
+        messages,
+        support,
+        n_experts,
+        method,
+        site_weight,
+        random_state,
+        n_jobs,
+        outliers,
+        keep,
+        max_weight,
     )
     if result.warnings:
         warnings.warn(OtmoeWarning("aggregate", result.warnings), stacklevel=2)
@@ -132,6 +168,8 @@ def merged(
     random_state: Any = 0,
     n_jobs: int | None = None,
     outliers: str | None = None,
+    keep: Sequence[str] = (),
+    max_weight: float | None = None,
 ) -> Aggregation:
     """Do what :func:`aggregate` does, without a warning: they are in the result.
 
@@ -139,20 +177,31 @@ def merged(
     """
     if method not in METHODS:
         raise InvalidInput(Error.NOT_ONE_OF, name="method", value=method, choices=sorted(METHODS))
+    if max_weight is not None and not 0 < max_weight <= 1:
+        raise InvalidInput(Error.MAX_WEIGHT_WRONG, value=max_weight)
     begin = perf_counter()
     with threads(n_jobs) as pool:
         rng = generator(random_state)
         problem = prepare(messages, support, n_experts, site_weight, pool, rng)
         prepared = perf_counter()
-        screening = screened(problem, outliers)
-        if screening.left_out:
+        _check_names(keep, problem.messages)
+        screening = screened(problem, outliers, keep, max_weight)
+        if screening.left_out or screening.counted:
             kept, weight = remaining(problem.messages, site_weight, screening.left_out)
-            problem = prepare(kept, support, n_experts, weight, pool, rng)
+            problem = prepare(
+                kept, support, n_experts, weight, pool, rng, counted=screening.counted
+            )
+        problem = replace(problem, suspects=screening.suspects(problem))
         known = perf_counter()
-        outcome = METHODS[method](problem, rng)
-        done = perf_counter()
-        lost = expected_losses(problem, outcome.model) if outcome.lost is None else outcome.lost
-        model, cost, records = _records(problem, outcome.model, screening, lost)
+        with _merging(problem):
+            outcome = METHODS[method](problem, rng)
+            _check_saveable(outcome.model)
+            done = perf_counter()
+            lost = expected_losses(problem, outcome.model) if outcome.lost is None else outcome.lost
+            influence = None
+            if outliers is not None and method not in ROBUST:
+                influence = influences(problem, outcome.model)
+            model, cost, records = _records(problem, outcome.model, screening, lost, influence)
     end = perf_counter()
     timings = {
         "checks": prepared - begin,
@@ -185,8 +234,45 @@ def merged(
     )
 
 
+def _check_names(keep: Sequence[str], messages: Sequence[LocalModel]) -> None:
+    names = [message.site for message in messages]
+    unknown = sorted(set(keep) - set(names))
+    if unknown:
+        raise InvalidInput(Error.KEEP_UNKNOWN, names=unknown, sites=names)
+
+
+@contextmanager
+def _merging(problem: Problem) -> Iterator[None]:
+    """Say whose model it is where numbers end: a merging fails with a sentence, or not at all."""
+    try:
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            yield
+    except (ArithmeticError, MessageError, np.linalg.LinAlgError, ValueError) as error:
+        if isinstance(error, InvalidInput) and not isinstance(error, MessageError):
+            raise
+        size = [largest_prediction(model, problem.sources.X) for model in problem.models]
+        name = problem.name(int(np.argmax(size)))
+        raise InvalidInput(Error.NOT_MERGED, site=name, problem=str(error)) from error
+
+
+def largest_prediction(model: MoE, X: Array) -> float:
+    """Return the largest linear predictor of a model at some points, or its largest variance."""
+    few = np.asarray(to_numpy(X[:100, :]), np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):
+        size = np.abs(model.experts.predictor(design(few))).max(initial=0.0)
+        size = max(size, np.abs(model.experts.to_vector()).max(initial=0.0))
+    return float(np.nan_to_num(size, nan=np.inf))
+
+
+def _check_saveable(model: MoE) -> None:
+    """Refuse a merged model that no file could hold: numbers too large, variances too small."""
+    if not isinstance(model, Ensemble):
+        record = typed(ModelRecord, model_document(model), "merged model")
+        check_model(record, None, "merged model", None)
+
+
 def _records(
-    problem: Problem, model: Any, screening: Screening, lost: Floats
+    problem: Problem, model: Any, screening: Screening, lost: Floats, influence: Floats | None
 ) -> tuple[Any, float, tuple[Contribution, ...]]:
     """Return the model with experts by mass, R_c, and the part that each site had."""
     sources = problem.sources
@@ -220,6 +306,7 @@ def _records(
                 disagreement=np.nan if verdict is None else verdict.disagreement,
                 flagged=() if verdict is None else verdict.reasons,
                 lost=float(lost[u]) if u >= 0 else np.nan,
+                influence=np.nan if u < 0 or influence is None else float(influence[u]),
             )
         )
     return model, float(cost.sum()) / len(sources), tuple(records)

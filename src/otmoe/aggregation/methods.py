@@ -161,9 +161,9 @@ def ensemble(problem: Problem, rng: np.random.Generator) -> Outcome:
 
 
 def _knowing(problem: Problem, sites: Floats) -> Floats:
-    """Return those of some models that lack no coefficient; all of them if each lacks one."""
-    free = [u for u in sites if not problem.constant[u]]
-    return np.array(free) if free else sites
+    """Return those of some models that neither stand out nor lack a coefficient, if any do not."""
+    sites = np.array([u for u in sites if u not in problem.suspects] or sites)
+    return np.array([u for u in sites if not problem.constant[u]] or sites)
 
 
 def check_same_weights(problem: Problem) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,6 +14,12 @@ import numpy as np
 
 from otmoe.aggregation.covariates import Places, Sampler, SiteCovariates, places, sizes
 from otmoe.aggregation.expected import PseudoRows, pseudo_rows
+from otmoe.aggregation.messages import (
+    check_messages,
+    check_sketches,
+    check_weights,
+    usual_experts,
+)
 from otmoe.aggregation.sources import Sources
 from otmoe.aggregation.support import (
     N_SUPPORT,
@@ -25,14 +31,12 @@ from otmoe.aggregation.support import (
 )
 from otmoe.arrays.numerics import Array, Floats, namespace, take, to_numpy
 from otmoe.data.sketch import comparable
-from otmoe.documents.compatible import check_compatible
 from otmoe.documents.message import LocalModel
 from otmoe.likelihood.rows import Scaling, take_rows
 from otmoe.model.ensemble import Constant, Ensemble, pool
 from otmoe.model.mixture import MoE
 from otmoe.text.arguments import check_whole, generator
-from otmoe.text.errors import InvalidInput, InvalidType
-from otmoe.text.names import look_alikes
+from otmoe.text.errors import InvalidInput
 from otmoe.text.notices import Notice
 from otmoe.text.sentences import Error, Warn
 
@@ -76,6 +80,12 @@ class Problem:
     seed : int
         Of the draws of covariates.
     warnings : tuple of Notice
+    rows : ndarray of shape (M,)
+        Rows that each site counts as: those it claims, or fewer.
+    by_rows : bool
+        Whether sites weigh by their rows, at each x or everywhere; else weights were given.
+    suspects : frozenset of int
+        Distinct models that stand out: the result is none of them.
     """
 
     messages: tuple[LocalModel, ...]
@@ -89,6 +99,9 @@ class Problem:
     samplers: tuple[tuple[tuple[Sampler, float], ...], ...] = field(default=(), repr=False)
     seed: int = 0
     warnings: tuple[Notice, ...] = ()
+    rows: Floats = field(default_factory=lambda: np.zeros(0), repr=False)
+    by_rows: bool = True
+    suspects: frozenset[int] = frozenset()
 
     @property
     def ensemble(self) -> Ensemble:
@@ -97,8 +110,8 @@ class Problem:
 
     @property
     def n_rows(self) -> float:
-        """Rows of all sites."""
-        return sum(message.n_samples for message in self.messages)
+        """Rows that all sites count as."""
+        return float(np.sort(self.rows).sum())
 
     @property
     def without_grams(self) -> list[str]:
@@ -127,10 +140,12 @@ class Problem:
     def _places(self) -> Places:
         X = take_rows(self.sources.X, np.arange(min(_PILOT, len(self.sources))))
         pilot = [SiteCovariates(X, np.ones(len(X)))]
-        each = len(pseudo_rows(self.models[:1], pilot, seed=self.seed)) / len(X)
+        first = min(self.models, key=lambda model: abs(model.n_experts - self.n_experts))
+        each = len(pseudo_rows([first], pilot, seed=self.seed)) / len(X)
         wanted = sizes(self.n_parameters, len(self.models), each, self.n_rows)
         rng = np.random.default_rng(self.seed)
-        return places(self.samplers, self.ensemble.gate, self.sources.X, *wanted, rng)
+        found = places(self.samplers, self.ensemble.gate, self.sources.X, *wanted, rng)
+        return found.bounded([model.n_experts for model in self.models], 2 * self.n_experts)
 
     @property
     def fitted_places(self) -> list[tuple[MoE, SiteCovariates]]:
@@ -159,13 +174,21 @@ def prepare(
     site_weight: Any = None,
     pool_of_threads: Executor | None = None,
     random_state: Any = 0,
+    counted: Mapping[str, float] | None = None,
 ) -> Problem:
-    """Check the inputs of :func:`otmoe.aggregate` and arrange them."""
+    """Check the inputs of :func:`otmoe.aggregate` and arrange them.
+
+    `counted` has the rows that a site counts as, by name, where these are not what it claims.
+    """
     messages = check_messages(messages)
     by_density = isinstance(site_weight, str)
     if by_density:
-        _check_sketches(site_weight, messages)
-    weight = _check_weight(None if by_density else site_weight, messages)
+        check_sketches(site_weight, messages)
+    counted = counted or {}
+    rows = np.array([counted.get(m.site, m.n_samples) for m in messages], np.float64)
+    weight = rows
+    if site_weight is not None and not by_density:
+        weight = check_weights(site_weight, messages)
     first = messages[0].model
     warnings: list[Notice] = []
     known: Mapping[str | int, Sampler] = {}
@@ -181,7 +204,7 @@ def prepare(
         support = support.rows
     X = check_support(support, first, messages[0].site)
     if n_experts is None:
-        n_experts = max(message.model.n_experts for message in messages)
+        n_experts = usual_experts(messages, weight)
     check_whole("n_experts", n_experts)
 
     # 1) distinct models, in an order of their own
@@ -211,7 +234,7 @@ def prepare(
         least = POINTS_PER_COLUMN * p
         warnings.append(Warn.SUPPORT_SHORT(points=n_points, columns=p, least=least))
     sources = Sources(ensemble, X, Scaling.of(X), pool_of_threads)
-    n_rows = sum(message.n_samples for message in messages)
+    n_rows = float(np.sort(rows).sum())
     nothing = Sampler()
     return Problem(
         messages,
@@ -230,71 +253,9 @@ def prepare(
             for mine in members
         ),
         warnings=tuple(warnings),
+        rows=rows,
+        by_rows=site_weight is None or by_density,
     )
-
-
-def check_messages(messages: Iterable[LocalModel]) -> tuple[LocalModel, ...]:
-    """Return messages that can be merged; refuse those that do not match the first, by name."""
-    if isinstance(messages, LocalModel):
-        raise InvalidType(Error.ONE_MESSAGE)
-    messages = tuple(messages)
-    if not messages:
-        raise InvalidInput(Error.NO_MESSAGES)
-    for i, message in enumerate(messages):
-        if not isinstance(message, LocalModel):
-            raise InvalidType(Error.NOT_A_MESSAGE, number=i, kind=type(message).__name__)
-    names = [message.site for message in messages]
-    if len(set(names)) < len(names):
-        twice = next(name for i, name in enumerate(names) if name in names[:i])
-        raise InvalidInput(Error.SITE_TWICE, site=twice)
-    if pair := look_alikes(names):
-        raise InvalidInput(Error.LOOK_ALIKE, name=ascii(pair[1]), other=ascii(pair[0]))
-    for message in messages:
-        _check_against(message, messages[0])
-    return messages
-
-
-def _check_against(message: LocalModel, first: LocalModel) -> None:
-    """Refuse a model that does not match that of the first message."""
-    who, other = f"site {message.site!r}", f"site {first.site!r}"
-    check_compatible(message.model, message.features, who, first.model, first.features, other)
-
-
-def _check_weight(site_weight: Any, messages: Sequence[LocalModel]) -> Floats:
-    if site_weight is None:
-        return np.array([message.n_samples for message in messages], dtype=np.float64)
-    names = [message.site for message in messages]
-    if isinstance(site_weight, Mapping):
-        unknown = sorted(set(site_weight) - set(names))
-        missing = sorted(set(names) - set(site_weight))
-        if unknown or missing:
-            code = Error.WEIGHT_UNKNOWN_SITES if unknown else Error.WEIGHT_LACKS_SITES
-            raise InvalidInput(code, names=unknown or missing, sites=names)
-        site_weight = [site_weight[name] for name in names]
-    try:
-        weight = np.asarray(site_weight, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InvalidInput(Error.WEIGHT_NOT_NUMBERS, error=error) from error
-    if weight.shape != (len(names),):
-        raise InvalidInput(Error.WEIGHT_SHAPE, shape=weight.shape, sites=len(names))
-    wrong = np.flatnonzero(~(np.isfinite(weight) & (weight >= 0)))
-    if len(wrong):
-        raise InvalidInput(Error.WEIGHT_NEGATIVE, site=names[wrong[0]], value=weight[wrong[0]])
-    if not weight.sum() > 0:
-        raise InvalidInput(Error.WEIGHTS_ZERO)
-    return weight
-
-
-def _check_sketches(site_weight: str, messages: Sequence[LocalModel]) -> None:
-    if site_weight != "covariate":
-        raise InvalidInput(Error.WEIGHT_UNKNOWN, value=site_weight)
-    without = [message.site for message in messages if message.sketch is None]
-    if without:
-        raise InvalidInput(Error.NO_SKETCHES, sites=without)
-    units = [message.sketch.units for message in messages if message.sketch is not None]
-    for message, other in zip(messages, units, strict=True):
-        if other != units[0]:
-            raise InvalidInput(Error.SKETCH_UNITS, site=message.site, other=messages[0].site)
 
 
 def _key(message: LocalModel, with_sketch: bool) -> tuple[int, bytes, str]:

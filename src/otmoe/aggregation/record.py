@@ -127,6 +127,7 @@ def site_document(record: Contribution, message: LocalModel) -> dict[str, Any]:
         "disagreement": finite(record.disagreement),
         "flagged": list(map(told, record.flagged)),
         "lost": finite(record.lost),
+        "influence": finite(record.influence),
         "sent": message.sizes,
         "versions": message.versions,
     }

@@ -164,8 +164,8 @@ class Aggregation:
     def mass(self) -> Floats | None:
         """Share of the mixture that each expert has, (K,); None for the ensemble."""
         parts = [s.weight * s.mass.sum(axis=0) for s in self.sites if s.mass is not None]
-        if len(parts) < len(self.sites):
-            return None
+        if not parts:
+            return None  # a site without mass has no say at any support point
         total = np.sum(parts, axis=0)
         return np.asarray(total / total.sum())
 
@@ -207,12 +207,24 @@ class Aggregation:
             [
                 s.site,
                 f"{s.n_samples:,.10g}",
-                *(f"{value:.3g}" for value in (s.weight, s.cost, s.disagreement, s.lost)),
+                *(
+                    f"{value:.3g}"
+                    for value in (s.weight, s.cost, s.disagreement, s.lost, s.influence)
+                ),
                 "; ".join(map(str, s.flagged)),
             ]
             for s in shown
         )
-        heads = ["site", "rows", "weight", "cost", "disagreement", "lost", "stands out"]
+        heads = [
+            "site",
+            "rows",
+            "weight",
+            "cost",
+            "disagreement",
+            "lost",
+            "influence",
+            "stands out",
+        ]
         return html_lines(
             f"{self.model.n_experts} {self.model.experts.family} experts, merged from "
             f"{len(self.sites):,} sites by {self.method}",

@@ -8,23 +8,43 @@ from typing import Any
 
 import numpy as np
 
+from otmoe.aggregation.consistency import (
+    Spread,
+    covariate_distances,
+    far_covariates,
+    largest_claim,
+    many_experts,
+    near_copies,
+    unlike_models,
+)
 from otmoe.aggregation.disagreement import (
     LEAST_SITES,
     THRESHOLD,
-    Disagreement,
     Verdict,
-    disagreement,
+    divergences,
+    references,
     site_likelihood_deviations,
+    standing,
 )
 from otmoe.aggregation.problem import Problem, prepare
 from otmoe.arrays.numerics import Floats, design
 from otmoe.documents.message import LocalModel
-from otmoe.text.notices import NAMED, Notice
-from otmoe.text.sentences import Finding, Warn
+from otmoe.text.errors import InvalidInput
+from otmoe.text.notices import NAMED, Notice, listed
+from otmoe.text.sentences import Error, Finding, Warn
 
 # Halved and doubled by `python -m benchmarks constants`; docs/benchmarks.md has the table.
 _WORK = 20_000  # models times points
 _POINTS = (100, 400)  # at least, at most
+
+# Tried by `python -m benchmarks attacks`.
+_COSTLY = 0.1  # nats per row, of weight times disagreement, that few rows excuse
+_HEAVIEST = 10.0  # times the median, up to which claims of rows are believed there
+_APART = (
+    2.0  # times what chance explains, from which a site has to be limited to half of the weight
+)
+HALF = 0.5
+"""Share of the weight that a site may have whose predictions differ from the others'."""
 
 
 def screen(
@@ -64,33 +84,124 @@ def screen(
 def verdicts(problem: Problem) -> tuple[Verdict, ...]:
     """Say of every site whether it stands out; those without weight are not looked at.
 
-    Models that are equal bit for bit count as one: a site sent in two halves does not agree with
-    itself.
+    Models that are equal, or nearly so, count as one: a site sent in two halves does not agree with
+    itself, and neither do copies under several names.
     """
-    n_models = len(problem.models)
-    sites = [np.flatnonzero(problem.which == u) for u in range(n_models)]
+    return _looked_at(problem).verdicts
+
+
+@dataclass(frozen=True)
+class _Look:
+    """What was found about all sites, in the order of the messages, and of the groups of models."""
+
+    verdicts: tuple[Verdict, ...]
+    group: Floats  # of each distinct model
+    ratio: Floats  # of disagreement to chance, of each group
+
+
+def _looked_at(problem: Problem) -> _Look:
+    chosen = [problem.messages[int(np.flatnonzero(problem.which == u)[0])] for u in _all(problem)]
+    group = near_copies(chosen)
+    n_groups = int(group.max()) + 1
+    first = [int(np.flatnonzero(group == g)[0]) for g in range(n_groups)]
+    of_message = np.where(problem.which >= 0, group[problem.which], -1)
+    sites = [np.flatnonzero(of_message == g) for g in range(n_groups)]
     n_samples = _sums([message.n_samples for message in problem.messages], sites)
     mean = _sums([message.log_likelihood for message in problem.messages], sites) / n_samples
-    n_points = int(np.clip(_WORK // n_models, *_POINTS))
-    X = np.asarray(problem.sources.few(n_points, np.random.default_rng(0)).X, np.float64)
-    share = np.broadcast_to(problem.ensemble.gate.site_prob(design(X)), (len(X), n_models))
-    found = disagreement(problem.models, n_samples, X, share, problem.sources.pool)
-    likelihood = np.full(n_models, np.nan)
-    if n_models >= LEAST_SITES:
-        likelihood = site_likelihood_deviations(mean, n_samples)
-    reasons = _reasons(found, mean, likelihood)
-    return tuple(
-        Verdict(
-            message.site,
-            float(found.typical[u]),
-            float(found.deviation[u]),
-            float(likelihood[u]),
-            reasons[u],
-        )
-        if u >= 0
-        else Verdict(message.site, np.nan, np.nan, np.nan)
-        for message, u in zip(problem.messages, problem.which, strict=True)
+    weight = _sums(problem.site_weight.tolist(), sites)
+    models = [problem.models[u] for u in first]
+
+    # 1) covariates, and points at which models can be compared
+    distance, feature, spread = covariate_distances(problem)
+    far = far_covariates(problem, distance, feature)
+    n_points = int(np.clip(_WORK // n_groups, *_POINTS))
+    X, own = _points(problem, n_points, spread)
+    share = np.broadcast_to(
+        problem.ensemble.gate.site_prob(design(X)), (len(X), len(problem.models))
     )
+
+    # 2) predictions; few rows excuse a site in so far as it counts little
+    acting = weight / np.median(weight / n_samples)
+    rows = np.maximum(n_samples, acting)
+    cost, overlap = divergences(models, X, share[:, first], problem.sources.pool)
+    error = np.array([model.n_parameters for model in models]) / rows
+    found = standing(cost, _by_chance(error, overlap))
+    strict = standing(cost, _by_chance(np.minimum(error, np.median(error)), overlap))
+    acting = np.minimum(acting, _HEAVIEST * np.median(acting))
+    pull = acting / acting.sum() * found.typical
+
+    # 3) log-likelihoods
+    likelihood = np.full(n_groups, np.nan)
+    if n_groups >= LEAST_SITES:
+        likelihood = site_likelihood_deviations(mean, n_samples)
+    unlike = unlike_models(models, mean, n_samples, [own[u] for u in first])
+
+    many = many_experts(np.array([model.n_experts for model in models]))
+    compared = ~np.isnan(found.deviation)
+    usual = np.nanmedian(found.typical) if compared.any() else np.nan
+    reasons = []
+    for g, u in enumerate(first):
+        why = []
+        if found.deviation[g] > THRESHOLD:
+            why.append(Finding.PREDICTS_OTHERWISE(nats=found.typical[g], usual=usual))
+        elif strict.deviation[g] > THRESHOLD and pull[g] > _COSTLY:
+            why.append(Finding.COSTLY(nats=found.typical[g], cost=pull[g]))
+        elif not compared[g] and 2 * compared.sum() > n_groups:
+            why.append(Finding.NOT_COMPARABLE())
+        if likelihood[g] < -THRESHOLD:
+            why.append(Finding.LESS_LIKELY_SITE(nats=np.median(mean) - mean[g]))
+        reasons.append((*why, *filter(None, (unlike[g], far[u], many[g]))))
+    return _Look(
+        tuple(
+            Verdict(
+                message.site,
+                float(found.typical[g]),
+                float(found.deviation[g]),
+                float(likelihood[g]),
+                reasons[g],
+            )
+            if g >= 0
+            else Verdict(message.site, np.nan, np.nan, np.nan)
+            for message, g in zip(problem.messages, of_message, strict=True)
+        ),
+        group,
+        found.ratio,
+    )
+
+
+def _all(problem: Problem) -> range:
+    return range(len(problem.models))
+
+
+def _by_chance(error: Floats, overlap: Floats) -> Floats:
+    """Return the divergences that errors of estimation (U,) explain, (U, R)."""
+    both = error[:, None] + error[references(len(error))]
+    return np.asarray(0.5 * both / overlap)
+
+
+def _points(problem: Problem, n_points: int, spread: Spread | None) -> tuple[Floats, list[Floats]]:
+    """Return points at which models are compared, and those of each distinct model.
+
+    Where the covariates of every site are known, each brings as many, whatever it claims to weigh,
+    and those far from where most sites have theirs are left out: one site alone does not decide on
+    where the others are compared.
+    """
+    rng = np.random.default_rng(0)
+    common = np.asarray(problem.sources.few(n_points, rng).X, np.float64)
+    silent = [all(sampler.is_empty for sampler, _ in of_site) for of_site in problem.samplers]
+    if spread is None or any(silent):
+        gate = problem.ensemble.gate
+        here = np.broadcast_to(gate.site_prob(design(common)) > 0, (len(common), len(silent)))
+        return common, [common[here[:, u]] for u in range(len(silent))]
+    each = max(n_points // len(silent), 1)
+    own = []
+    for of_site in problem.samplers:
+        heard = [sampler for sampler, _ in of_site if not sampler.is_empty]
+        size = max(each // len(heard), 1)
+        own.append(np.concatenate([sampler.drawn(size, 0, rng)[0] for sampler in heard]))
+    X = np.concatenate(own)
+    near = X[spread.is_near(X)]
+    return (near if len(near) else X), own
 
 
 @dataclass(frozen=True)
@@ -103,15 +214,29 @@ class Screening:
         By site; empty if nobody looked.
     left_out : dict of Notice
         Sites to be left out, and why.
+    counted : dict of float
+        Rows that sites are to count as, where these are fewer than they claim.
     warnings : tuple of Notice
     """
 
     verdicts: Mapping[str, Verdict] = field(default_factory=dict)
     left_out: Mapping[str, Notice] = field(default_factory=dict)
+    counted: Mapping[str, float] = field(default_factory=dict)
     warnings: tuple[Notice, ...] = ()
 
+    def suspects(self, problem: Problem) -> frozenset[int]:
+        """Return the distinct models of sites that stand out and were not left out."""
+        names = {name for name, verdict in self.verdicts.items() if verdict.reasons}
+        pairs = zip(problem.messages, problem.which, strict=True)
+        return frozenset(int(u) for message, u in pairs if u >= 0 and message.site in names)
 
-def screened(problem: Problem, outliers: str | None) -> Screening:
+
+def screened(
+    problem: Problem,
+    outliers: str | None,
+    keep: Iterable[str] = (),
+    max_weight: float | None = None,
+) -> Screening:
     """Look for sites that stand out, and decide on them.
 
     Parameters
@@ -119,54 +244,99 @@ def screened(problem: Problem, outliers: str | None) -> Screening:
     problem : Problem
     outliers : {"flag", "exclude", None}
         With None, nobody looks.
+    keep : iterable of str
+        Sites that stay whatever is found.
+    max_weight : float, optional
+        Share of the weight that no site may exceed; by default a half for sites that differ from
+        the others by more than chance explains, and only where sites are excluded.
     """
     if outliers is None:
         return Screening()
-    found = {verdict.site: verdict for verdict in verdicts(problem)}
+    look = _looked_at(problem)
+    found = {verdict.site: verdict for verdict in look.verdicts}
+    warnings = _copies(problem, look.group)
+    n_groups = len(look.ratio)
     why = {
         name: Finding.STANDS_OUT(sites=(name,), reasons=" and ".join(map(str, v.reasons)))
         for name, v in found.items()
         if v.reasons
     }
-    if outliers == "exclude" and len(problem.models) < LEAST_SITES:
-        return Screening(found, warnings=(Warn.NOBODY_EXCLUDED(models=LEAST_SITES - 1),))
+    out: dict[str, Notice] = {}
+    if outliers == "exclude" and n_groups < LEAST_SITES:
+        warnings.append(Warn.NOBODY_EXCLUDED(models=LEAST_SITES - 1))
+    elif outliers == "exclude":
+        out = {name: reason for name, reason in why.items() if name not in set(keep)}
+        warnings += _told(Warn.SITES_EXCLUDED, out, len(found))
+        why = {name: reason for name, reason in why.items() if name not in out}
+    if len(out) == len(found):
+        raise InvalidInput(Error.NOBODY_LEFT, sites=listed(list(out)))
+    warnings += _told(Warn.SITES_STAND_OUT, why, len(found))
+    counted: dict[str, float] = {}
+    if problem.by_rows and n_groups >= LEAST_SITES:
+        counted, told = _limited(problem, look, out, outliers, max_weight)
+        warnings += told
+    return Screening(found, out, counted, tuple(warnings))
+
+
+def _told(warning: Warn, why: Mapping[str, Notice], total: int) -> list[Notice]:
+    """Return a warning that names sites and what is said against them, if there are any."""
     if not why:
-        return Screening(found)
+        return []
     names = [f"{name!r}: {reason}" for name, reason in why.items()]
     more = [f"and {len(why) - NAMED} more"] if len(why) > NAMED else []
-    facts = {"count": len(why), "total": len(found), "reasons": "; ".join(names[:NAMED] + more)}
-    if outliers == "exclude":  # each rule finds less than half of the models, so somebody stays
-        return Screening(found, why, (Warn.SITES_EXCLUDED(sites=tuple(why), **facts),))
-    return Screening(found, warnings=(Warn.SITES_STAND_OUT(sites=tuple(why), **facts),))
+    reasons = "; ".join(names[:NAMED] + more)
+    return [warning(sites=tuple(why), count=len(why), total=total, reasons=reasons)]
 
 
-def remaining(
-    messages: Sequence[LocalModel], site_weight: Any, left_out: Mapping[str, Notice]
-) -> tuple[list[LocalModel], Any]:
-    """Return the messages that are not left out, and their weights in the form they came in."""
-    stay = [m for m, message in enumerate(messages) if message.site not in left_out]
-    if isinstance(site_weight, Mapping):
-        site_weight = {name: w for name, w in site_weight.items() if name not in left_out}
-    elif site_weight is not None and not isinstance(site_weight, str):
-        site_weight = np.asarray(site_weight)[stay]
-    return [messages[m] for m in stay], site_weight
+def _copies(problem: Problem, group: Floats) -> list[Notice]:
+    """Return a warning for each group of sites whose models are different, though hardly."""
+    told = []
+    for g in np.flatnonzero(np.bincount(group) > 1):
+        names = [
+            message.site
+            for message, u in zip(problem.messages, problem.which, strict=True)
+            if u >= 0 and group[u] == g
+        ]
+        told.append(Warn.NEAR_COPIES(sites=tuple(names), names=listed(names)))
+    return told
+
+
+def _limited(
+    problem: Problem,
+    look: _Look,
+    out: Mapping[str, Notice],
+    outliers: str,
+    max_weight: float | None,
+) -> tuple[dict[str, float], list[Notice]]:
+    """Return the rows that sites count as, where their claims are limited, and warnings."""
+    stays = np.array([message.site not in out for message in problem.messages])
+    of_message = np.where((problem.which >= 0) & stays, look.group[problem.which], -1)
+    rows = np.array([problem.rows[of_message == g].sum() for g in range(len(look.ratio))])
+    if max_weight is None and len(rows[rows > 0]) < LEAST_SITES:
+        return {}, []
+    most = HALF if max_weight is None else max_weight
+    limit = largest_claim(rows, most)
+    heavy = np.flatnonzero(rows > limit * (1 + 1e-9))
+    counted: dict[str, float] = {}
+    told: list[Notice] = []
+    for g in heavy:
+        differs = look.ratio[g] > _APART
+        if max_weight is None and not differs:
+            continue
+        names = [m.site for m, h in zip(problem.messages, of_message, strict=True) if h == g]
+        share = float(rows[g] / rows.sum())
+        if max_weight is None and outliers == "flag":
+            told.append(Warn.SITE_DOMINATES(sites=tuple(names), name=listed(names), share=share))
+            continue
+        told.append(
+            Warn.WEIGHT_LIMITED(sites=tuple(names), names=listed(names), most=most, share=share)
+        )
+        for m in np.flatnonzero(of_message == g):
+            counted[problem.messages[m].site] = float(problem.rows[m] * limit / rows[g])
+    return counted, told
 
 
 def _sums(values: Sequence[float], sites: Sequence[Floats]) -> Floats:
     """Return the sums over the sites that sent each model, in an order of their own."""
     of_site = np.array(values, np.float64)
     return np.array([np.sort(of_site[m]).sum() for m in sites])
-
-
-def _reasons(found: Disagreement, mean: Floats, likelihood: Floats) -> list[tuple[Notice, ...]]:
-    """Return, for each distinct model, why it stands out."""
-    reasons = []
-    usual = np.nanmedian(found.typical) if np.any(found.deviation > THRESHOLD) else np.nan
-    for u in range(len(mean)):
-        why = []
-        if found.deviation[u] > THRESHOLD:
-            why.append(Finding.PREDICTS_OTHERWISE(nats=found.typical[u], usual=usual))
-        if likelihood[u] < -THRESHOLD:
-            why.append(Finding.LESS_LIKELY_SITE(nats=np.median(mean) - mean[u]))
-        reasons.append(tuple(why))
-    return reasons

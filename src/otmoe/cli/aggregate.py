@@ -66,6 +66,21 @@ The same messages, support and seed give the same model, in whatever order the m
     help="Leave out sites that stand out from the others, and name them.",
 )
 @option(
+    "--keep",
+    multiple=True,
+    metavar="SITE",
+    section="Messages",
+    help="Keep this site whatever is found about it; may be given several times.",
+)
+@option(
+    "--max-weight",
+    type=click.FloatRange(0, 1, min_open=True),
+    metavar="SHARE",
+    section="Messages",
+    help="Share of the weight that no site may have by the rows it claims, 1 for no limit. By "
+    "default a half, with --exclude-flagged, for a site that differs from the others.",
+)
+@option(
     "--site-weight",
     type=click.Choice(WEIGHTS),
     default="rows",
@@ -81,7 +96,7 @@ The same messages, support and seed give the same model, in whatever order the m
     "--experts",
     type=click.IntRange(min=1),
     section="Merging",
-    help="Number of experts; by default the largest of the sites'.",
+    help="Number of experts; by default the median of the sites'.",
 )
 @options.method("Merging")
 @options.seed("Merging")
@@ -92,6 +107,8 @@ def aggregate(
     skip_bad: bool,
     exclude: tuple[str, ...],
     exclude_flagged: bool,
+    keep: tuple[str, ...],
+    max_weight: float | None,
     site_weight: str,
     support: str | None,
     n_support: int,
@@ -114,7 +131,7 @@ def aggregate(
 
     import numpy as np
 
-    from otmoe.aggregation.problem import check_messages
+    from otmoe.aggregation.messages import check_messages
     from otmoe.documents.files import load_model_file
 
     begin = perf_counter()
@@ -131,6 +148,8 @@ def aggregate(
             method=method,
             site_weight=weight,
             outliers="exclude" if exclude_flagged else "flag",
+            keep=keep,
+            max_weight=max_weight,
             random_state=seed,
             n_jobs=-1,
         )
@@ -214,6 +233,7 @@ def _record(record: Contribution, message: LocalModel, size: int) -> dict[str, A
         "disagreement": record.disagreement,
         "flagged": told(record.flagged),
         "lost": record.lost,
+        "influence": record.influence,
         "coverage": record.coverage,
         "destination": None if record.destination is None else record.destination.tolist(),
         "bytes": size,

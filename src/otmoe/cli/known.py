@@ -17,6 +17,10 @@ METHODS = (
     "weighted_average",
     "aligned_average",
     "greedy",
+    "median",
+    "trimmed",
+    "geometric_median",
+    "krum",
 )
 RESTRICTIONS = ("auto", "gate", "intercepts")
 CRITERIA = ("bic", "icl", "expected_bic", "elbow")

@@ -16,6 +16,11 @@ SHELL = {
     "own models than by the merged one, and by more than chance explains ({names} nats per row): "
     "one model may be the wrong question; fit personal models beside it (otmoe run --personal "
     "auto, or otmoe personalise).",
+    Warn.SITE_DOMINATES.code: "site {name!r} claims {share:.3g} of all rows and differs from the "
+    "others by more than chance explains, so that the result is mostly its own: limit it by "
+    "--max-weight, or use --exclude-flagged.",
+    Warn.WEIGHT_LIMITED.code: "the weight of {names} was limited to {most:.3g} of the total (by "
+    "its rows: {share:.3g}); --max-weight 1 lifts the limit.",
     Error.REPLIES_MISSING.code: "round {round}: no reply from {names}; wait for it, or go on "
     "without (--allow-missing).",
     Error.COLUMN_MISSING.code: "values are missing in some of {rows} rows: {columns}; drop these "

@@ -59,6 +59,7 @@ class ContributionRecord(Record):
     disagreement: Number | None = None
     flagged: List[Told] = []
     lost: Number | None = None
+    influence: Number | None = None
     sent: SentRecord
     versions: Map[Line, Line] = {}
 

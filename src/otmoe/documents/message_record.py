@@ -23,10 +23,14 @@ from otmoe.text.records import (
     Site,
     Told,
     Version,
+    adds_up,
     typed,
 )
 from otmoe.text.sentences import Error
 from otmoe.text.strict_json import Limits, path_of
+
+_ROUNDING = 1e-6  # of weights that add up to one
+_SAME = 1e-6  # relative: a constant may have been in single precision
 
 MOST_SHARED = 10_000
 """Rows of x in a message, at most."""
@@ -64,6 +68,8 @@ def checked_record(document: dict[str, Any], source: str, limits: Limits) -> Loc
     """Return a document as a record whose parts agree, or say what is wrong with it."""
     record = typed(LocalModelRecord, document, source)
     check_model(record.model, record.features, source, limits)
+    if record.n_samples < 1 - _ROUNDING:
+        fail(source, "n_samples", Error.LESS_THAN_A_ROW, value=record.n_samples)
     _check_constant(record, source)
     if record.grams is not None:
         _check_grams(record.grams, record, source)
@@ -81,6 +87,11 @@ def _check_grams(grams: GramsRecord, record: LocalModelRecord, source: str) -> N
     shape = np.shape(record.model.experts["coef"])
     size = shape[-1] * (shape[1] - 1 if len(shape) == 3 else 1)
     check_grams(grams, shape[0], size, record.n_samples, source)
+    if "var" in record.model.experts:  # then rows count as much as they do, and the first is 1
+        for k, (triangle, count) in enumerate(zip(grams.triangles, grams.counts, strict=True)):
+            if not adds_up(triangle[0], count) and abs(triangle[0] - count) > _ROUNDING:
+                at = f"grams.triangles[{k}][0]"
+                fail(source, at, Error.GRAM_NOT_ROWS, value=triangle[0], rows=count)
 
 
 def _check_constant(record: LocalModelRecord, source: str) -> None:
@@ -89,6 +100,26 @@ def _check_constant(record: LocalModelRecord, source: str) -> None:
         if name not in known:
             place = path_of(("constant_features", name))
             fail(source, place, Error.NOT_A_FEATURE)
+    for name, value in record.constant_features.items():
+        if varies(name, value, record):
+            place = path_of(("constant_features", name))
+            fail(source, place, Error.CONSTANT_VARIES, value=value)
+
+
+def varies(name: str, value: float, record: LocalModelRecord) -> bool:
+    """Say whether the sketch or the rows of a message have other values of a constant feature."""
+    seen = []
+    if record.support is not None:
+        column = _names(record.model).index(name)
+        seen += [row[column] for row in record.support if column < len(row)]
+    sketch = record.sketch
+    if sketch is not None:
+        if name not in sketch.constant:
+            return True
+        unit = sketch.units.get(name)
+        known = sketch.constant[name]
+        seen.append(known if unit is None else (known - unit.center) / unit.scale)
+    return any(abs(x - value) > _SAME * (1 + abs(value)) for x in seen)
 
 
 def _check_support(rows: list[list[float]], d: int, source: str) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from otmoe.aggregation import merged
-from otmoe.aggregation.problem import Problem, check_messages, prepare
+from otmoe.aggregation.messages import check_messages
+from otmoe.aggregation.problem import Problem, prepare
 from otmoe.documents.message import LocalModel
 from otmoe.model.ensemble import Ensemble
 from otmoe.model.mixture import MoE

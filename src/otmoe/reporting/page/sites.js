@@ -12,6 +12,7 @@ const PART_COLOURS = {
 const partColour = (part) => `var(--e${PART_COLOURS[part]})`;
 const sentBy = (site) => sum(Object.values(site.sent));
 const LOST = "expected nats per row lost to the site's own model";
+const INFLUENCE = "expected nats per row that the other sites would gain if it were left out";
 const perRow = (site) => site.log_likelihood / site.n_samples;
 
 function statusOf(site) {
@@ -62,6 +63,16 @@ function siteSection() {
         ...(knowsLost
             ? [{ head: "lost", title: LOST, value: (s) => s.lost, show: (s) => num(s.lost, 3) }]
             : []),
+        ...(sites.some((s) => s.influence !== null)
+            ? [
+                  {
+                      head: "influence",
+                      title: INFLUENCE,
+                      value: (s) => s.influence,
+                      show: (s) => num(s.influence, 2),
+                  },
+              ]
+            : []),
         { head: "log-lik. per row", optional: true, value: perRow, show: (s) => num(perRow(s), 4) },
         { head: "sent", optional: true, value: sentBy, show: (s) => bytes(sentBy(s)) },
         {
@@ -105,6 +116,7 @@ function sitePanel(i) {
             site.disagreement === null ? "not known" : `${num(site.disagreement, 3)} nats per row`,
         ],
         ...(site.lost === null ? [] : [["lost", `${num(site.lost, 3)}: ${LOST}`]]),
+        ...(site.influence === null ? [] : [["influence", `${num(site.influence, 2)}: ${INFLUENCE}`]]),
         ["log-likelihood per row", `${num(perRow(site), 4)} (its own model)`],
         ["local fit", (site.converged ? "" : "not converged: ") + site.status],
         ...(site.coverage < 1 ? [["has a say", `at ${share(site.coverage)} of the support points`]] : []),

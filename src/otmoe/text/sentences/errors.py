@@ -451,6 +451,16 @@ class Error(Sentence):
     # -- likelihood
     NO_ROUND_YET = "no refine round has been answered yet: ask the sites first."
     NOT_ROWS = "is {value}; give a number of rows."
+    GRAM_NOT_ROWS = (
+        "is {value:g}, but the expert has {rows:g} rows, each of which counts one in the "
+        "intercept; fix it."
+    )
+    LESS_THAN_A_ROW = (
+        "is {value:g}; a site has one row at least: give weights that add up to the number of rows."
+    )
+    CONSTANT_VARIES = (
+        "is {value:g} in every row, but the sketch or the rows sent have other values; fix either."
+    )
     NOT_A_GRAM = "is no sum of x x', which has no negative eigenvalue; write it row by row."
     NO_MOMENTS = (
         "no site sent means and variances of its features, which the first round asks for: ask the "
@@ -514,6 +524,16 @@ class Error(Sentence):
     GREEDY_TOO_MANY = (
         "the time of greedy merging grows with the cube of the number of experts, and there are "
         "{experts}: use method='reduction', which has no such limit."
+    )
+    NOBODY_LEFT = (
+        "every site would be left out ({sites}): look at them, and name those that are to stay by "
+        "keep."
+    )
+    KEEP_UNKNOWN = "keep names {names}, but the messages come from {sites}; use these names."
+    MAX_WEIGHT_WRONG = "max_weight is {value!r}; give a share above 0, and 1 for no limit."
+    NOT_MERGED = (
+        "the models cannot be merged ({problem}): that of site {site!r} predicts the largest "
+        "numbers; look at it, and leave it out if it is wrong."
     )
     NO_MIDDLE = (
         "no site has {experts} experts, and the middle model is one of the local ones: ask for "

@@ -15,6 +15,23 @@ class Finding(Sentence):
         "is usual"
     )
     LESS_LIKELY_SITE = "its mean log-likelihood per row is {nats:.2g} nats below the median"
+    COSTLY = (
+        "its predictions are {nats:.2g} nats per row from those of the others; few rows may "
+        "explain that, but weight times disagreement is {cost:.2g} nats per row"
+    )
+    NOT_COMPARABLE = (
+        "it has a say at too few points of the other sites to be compared with them, so that "
+        "nothing is known against it or for it"
+    )
+    UNLIKE_ITS_MODEL = (
+        "its log-likelihood is {claimed:.3g} per row where its own model leads one to expect "
+        "{expected:.3g}"
+    )
+    COVARIATES_FAR = (
+        "its covariates are {distance:.3g} times as far from the centre as those of the others "
+        "({feature})"
+    )
+    MANY_EXPERTS = "it has {experts} experts, where {usual} are usual"
     STANDS_OUT = "{reasons}"
     BAD_SHARD = (
         "its mean log-likelihood per row is {deviations:.0f} deviations below the median, also "

@@ -52,6 +52,20 @@ class Status(Sentence):
         "stopped before convergence after {iterations} iterations, {lost:.3g} nats per row below "
         "what the sites' own models expect of themselves"
     )
+    MEDIAN = "medians of the parameters of {models} models, matched to that of {site}"
+    TRIMMED = "trimmed means of the parameters of {models} models, matched to that of {site}"
+    KRUM = (
+        "averaged the {kept} of {total} models that are closest to their neighbours, matched to "
+        "that of {site}"
+    )
+    GEOMETRIC_MEDIAN = (
+        "geometric median of the densities of {models} models, begun at that of {site}, after "
+        "{iterations} iterations"
+    )
+    GEOMETRIC_MEDIAN_STOPPED = (
+        "stopped before convergence at the geometric median of the densities of {models} models, "
+        "begun at that of {site}, after {iterations} iterations"
+    )
     DENSITIES_GIVEN_UP = (
         "kept the reduction, since merging densities made experts narrower than any site has; "
         "it {start}"

@@ -111,6 +111,23 @@ class Warn(Sentence):
         "nobody was left out: with {models} different models or fewer, nothing can be said about "
         "which of them stands out."
     )
+    NEAR_COPIES = (
+        "the sites {names} sent models that agree to six digits, which rows of their own would not "
+        "give: they are counted as one site where models are compared, and have the weight of all."
+    )
+    SITE_DOMINATES = (
+        "site {name!r} claims {share:.3g} of all rows and differs from the others by more than "
+        "chance explains, so that the result is mostly its own: limit it by max_weight, or use "
+        "outliers='exclude'."
+    )
+    WEIGHT_LIMITED = (
+        "the weight of {names} was limited to {most:.3g} of the total (by its rows: {share:.3g}); "
+        "max_weight=1 lifts the limit."
+    )
+    OTHER_EXPERTS = (
+        "the sites {names} have another number of experts than the {experts} asked for, and no "
+        "vote in a merging by {method}."
+    )
     SITES_EXCLUDED = "{count} of {total} sites stand out and were left out ({reasons})."
     SITES_STAND_OUT = (
         "{count} of {total} sites stand out, and are in the aggregate all the same ({reasons}): "

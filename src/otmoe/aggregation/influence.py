@@ -1,0 +1,51 @@
+"""What every site costs or spares the others: each left out in turn (maths 20)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from otmoe.aggregation.densities import nearest_model, on_users_scale
+from otmoe.aggregation.problem import Problem
+from otmoe.arrays.numerics import Floats
+from otmoe.likelihood.iterations import newton_serves
+from otmoe.model.ensemble import Ensemble
+from otmoe.model.mixture import MoE
+
+# Bounds of time; the table of `python -m benchmarks attacks` was made with these.
+_COVARIATES = 1000  # of all sites, at which models are judged
+_MOST_SITES = 50  # that are left out in turn
+
+
+def influences(problem: Problem, model: MoE) -> Floats:
+    """Return the nats per row by which the others would be served better without each model, (U,).
+
+    Densities are merged again without it, from the given model on, and the others' own models say
+    what that is worth. NaN where nothing was left out: for an ensemble, a single model, or, of
+    many, those of least weight.
+
+    Parameters
+    ----------
+    problem : Problem
+    model : MoE
+        The merged one.
+    """
+    n_models = len(problem.models)
+    found = np.full(n_models, np.nan)
+    if isinstance(model, Ensemble) or n_models < 2 or not newton_serves(model):
+        return found
+    rows = problem.expected_rows
+    rows = rows.thinned(max(len(rows.X) // _COVARIATES, 1))
+    together = on_users_scale(rows, nearest_model(rows, model), model)
+    weight, total = problem.weight, rows.weight.sum()
+    site = np.repeat(rows.site, np.diff(rows.start))
+    for u in np.argsort(-weight, kind="stable")[:_MOST_SITES]:
+        others = np.arange(n_models) != u
+        rest = rows.of_sites(others) if 0 < rows.weight[others[site]].sum() < total else None
+        if rest is None:
+            continue
+        without = on_users_scale(rest, nearest_model(rest, together), model)
+        gain = rest.losses(together, n_models) - rest.losses(without, n_models)
+        known = others & np.isfinite(gain)
+        if weight[known].sum() > 0:
+            found[u] = float(np.average(gain[known], weights=weight[known]))
+    return found
