@@ -13,6 +13,7 @@ from otmoe import simulate
 from otmoe.documents.reply import RefineReply
 from otmoe.documents.state import RefineState
 from otmoe.federation.checks import odd_replies
+from otmoe.federation.policy.replies import rounded_reply
 from otmoe.federation.rounds import begin, check_reply, reply_to, request_of, step
 from otmoe.likelihood.fit import em
 from otmoe.likelihood.information import observed_information
@@ -185,6 +186,29 @@ def test_a_site_with_far_rows_keeps_within_its_bounds(family, rng):
         rows = Rows(X, y, rng.uniform(0.1, 3, 200))
         state = begin(data.truth, {"A": rows.total_weight}, Scaling())
         check_reply(state, reply_to(request_of(state), rows, "A"))
+
+
+@pytest.mark.parametrize("digits", [0.01, 0.1])
+def test_an_honest_site_may_round_its_reply(family, digits):
+    data, rows = study(family, n=2000, sites=NAMES[:4])
+    state = begin(data.truth, {n: len(r) for n, r in rows.items()}, Scaling.of(data.X[:300]))
+    for _ in range(6):
+        if state.done:
+            break
+        request = request_of(state)
+        replies = [reply_to(request, part, name) for name, part in rows.items()]
+        coarse = [
+            replace(r, content=rounded_reply(r.content, request.model, rows[r.site], digits))
+            for r in replies
+        ]
+        state = step(state, coarse)
+    assert state.dropped == {}
+    one = study(family, n=500, sites=["A"])
+    fit = em(one[0].X, one[0].y, 1, family=family, n_classes=3, random_state=0).model
+    state = begin(fit, {"A": 500.0}, Scaling())  # one expert: the bounds are reached
+    reply = reply_to(request_of(state), one[1]["A"], "A")
+    content = rounded_reply(reply.content, fit, one[1]["A"], digits)
+    check_reply(state, replace(reply, content=content))
 
 
 # -- few sites, and refusal ------------------------------------------------------------------------

@@ -164,15 +164,25 @@ class _Asked:
     def site(self) -> str:
         return self.answer.site
 
+    @property
+    def coarse(self) -> tuple[float, float]:
+        """How coarse the answer says it is: in standard errors, and in nats; within reason."""
+        found = self.answer.rounding
+        if found is None:
+            return 0.0, 0.0
+        return min(found.digits, 1.0), min(found.log_likelihood, np.sqrt(self.answer.n_samples))
+
     def impossible(self) -> Notice | None:
         """Return why no rows at all could have led to this reply, or None."""
         found, n, model = self.answer.information, self.answer.n_samples, self.model
         experts, K = model.experts, model.n_experts
-        square = experts.score_square_bound(found.log_likelihood, found.mass)  # (K,)
-        if np.any(square < -_ROUNDING * (n + abs(found.log_likelihood)) * experts.curvature_bound):
+        digits, nats = self.coarse
+        loose = _ROUNDING + 4 * digits / np.sqrt(n)  # relative, of sums over rows
+        unsure = nats + loose * (n + abs(found.log_likelihood))
+        square = experts.score_square_bound(found.log_likelihood - unsure, found.mass)  # (K,)
+        if np.any(square < 0):
             return Finding.TOO_LIKELY(value=found.log_likelihood, rows=n)
-        square = np.maximum(square, 0.0)
-        sums = n * np.concatenate([[1.0], self.squares]) * (1 + _ROUNDING) + 1e-9 * n  # (p,)
+        sums = n * np.concatenate([[1.0], self.squares]) * (1 + loose) + 1e-9 * n  # (p,)
         columns = slice(None) if model.gate.columns is None else list(model.gate.columns)
         gate, Q = sums[columns], experts.n_linear
         curvature, rest = experts.curvature_bound, square / (2 * experts.curvature_bound)
@@ -182,9 +192,9 @@ class _Asked:
             [
                 np.tile(0.25 * gate, K - 1),
                 np.outer(np.repeat(curvature, Q), sums).ravel(),
-                np.tile(rest * (1 + _ROUNDING) + _ROUNDING * n, E),
+                np.tile(rest * (1 + loose) + loose * n, E),
             ]
-        )
+        ) * (1 + loose)
         own = np.diagonal(found.matrix)
         names = parameters(model)
         if np.any(over := own > most):
@@ -280,7 +290,9 @@ def _inconsistent(state: Refinement, here: MoE, asked: Sequence[_Asked]) -> dict
         change = found.log_likelihood - best.log_likelihood[reply.site]
         promised = 0.5 * float((before.score + found.score) @ step)
         size = abs(before.score @ step) + abs(found.score @ step) + abs(step @ turn)
-        noise = 1e-9 * (abs(found.log_likelihood) + reply.answer.n_samples)
+        digits, nats = reply.coarse
+        noise = 1e-9 * (abs(found.log_likelihood) + reply.answer.n_samples) + 2 * nats
+        noise += digits * len(step) * np.sqrt(abs(step @ turn))
         off.append(abs(change - promised) / (size + noise))
         changes.append((change, promised))
         if before.turn is None:
@@ -289,7 +301,8 @@ def _inconsistent(state: Refinement, here: MoE, asked: Sequence[_Asked]) -> dict
         parts = (found.score - before.score, 0.5 * before.turn, 0.5 * turn)
         lengths = [float(np.linalg.norm(part / unit)) for part in parts]
         missed = float(np.linalg.norm(sum(parts) / unit))
-        bent.append(missed / (sum(lengths) + 1e-6 * np.sqrt(reply.answer.n_samples)))
+        unseen = 1e-6 * np.sqrt(reply.answer.n_samples) + 2 * digits * len(step)
+        bent.append(missed / (sum(lengths) + unseen))
     for i, reply in enumerate(asked):
         if _lower_median(np.array(off)) < _SHORT and not off[i] <= _OFF:
             change, promised = changes[i]

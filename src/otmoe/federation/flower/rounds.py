@@ -160,4 +160,5 @@ def _ask_round(
 
     query = {"request": request.model_dump_json(), "refine": asked.to_json()}
     found, failures = exchange(grid, nodes, query, read, timeout)
-    return {reply.site: reply for reply in found}, gone + failures
+    sent = {reply.site: reply for reply in found}  # in the order in which they came
+    return {site: sent[site] for site in state.asked if site in sent}, gone + failures
