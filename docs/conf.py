@@ -28,7 +28,7 @@ html_static_path = ["_static"]
 html_css_files = ["math.css"]
 html_show_sourcelink = False
 
-myst_enable_extensions = ["amsmath", "dollarmath"]
+myst_enable_extensions = ["amsmath", "attrs_inline", "dollarmath"]
 myst_heading_anchors = 3
 
 autodoc_typehints = "none"  # the numpydoc sections say it, with shapes
