@@ -2,7 +2,7 @@ import sys
 from importlib.metadata import version as installed_version
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))  # gallery.py
+sys.path.insert(0, str(Path(__file__).parent))  # gallery.py, mathml.py
 
 project = "otmoe"
 author = "The otmoe developers"
@@ -14,6 +14,7 @@ extensions = [
     "sphinx.ext.autosummary",
     "matplotlib.sphinxext.plot_directive",
     "gallery",
+    "mathml",
     "myst_parser",
     "numpydoc",
 ]
@@ -22,9 +23,12 @@ templates_path = ["_templates"]
 
 html_theme = "furo"
 html_title = f"otmoe {release}"
+html_math_renderer = "mathml"  # no script, no network
+html_static_path = ["_static"]
+html_css_files = ["math.css"]
 html_show_sourcelink = False
 
-myst_enable_extensions = ["amsmath", "dollarmath"]
+myst_enable_extensions = ["amsmath", "attrs_inline", "dollarmath"]
 myst_heading_anchors = 3
 
 autodoc_typehints = "none"  # the numpydoc sections say it, with shapes

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import io
 import os
+import re
 import sys
 import warnings
 from contextlib import chdir, redirect_stdout
@@ -22,10 +23,13 @@ SCRIPTS = Path(__file__).parents[1] / "examples" / "gallery"
 
 INDEX = """# Gallery
 
-Short scripts, run when these pages are built: what they printed is below each.
+Short scripts, run when these pages are built, with what they printed and drew.
+
+{pictures}
 
 ```{{toctree}}
 :maxdepth: 1
+:hidden:
 
 {names}
 ```
@@ -64,10 +68,23 @@ def build(app: Any) -> None:
     folder = Path(app.srcdir, "generated", "gallery")
     folder.mkdir(parents=True, exist_ok=True)
     scripts = sorted(SCRIPTS.glob("*.py"))
+    pictures = []
     for script in scripts:
-        (folder / f"{script.stem}.md").write_text(page(script, folder), encoding="utf-8")
-    names = "\n".join(script.stem for script in scripts)
-    (folder / "index.md").write_text(INDEX.format(names=names), encoding="utf-8")
+        text = page(script, folder)
+        (folder / f"{script.stem}.md").write_text(text, encoding="utf-8")
+        pictures.append(preview(script.stem, text))
+    index = INDEX.format(
+        pictures="\n\n".join(pictures), names="\n".join(script.stem for script in scripts)
+    )
+    (folder / "index.md").write_text(index, encoding="utf-8")
+
+
+def preview(name: str, text: str) -> str:
+    """Return what the list of pages shows of one: its title and its first picture, if any."""
+    title = text.partition("\n")[0].removeprefix("# ")
+    figure = re.search(r"^!\[.*\]\((.*)\)$", text, re.MULTILINE)
+    picture = f"\n\n[![{title}]({figure[1]}){{width=420px}}]({name}.md)" if figure else ""
+    return f"## [{title}]({name}.md){picture}"
 
 
 def setup(app: Any) -> dict[str, bool]:

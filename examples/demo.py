@@ -32,7 +32,7 @@ from otmoe.datasets import Simulation
 from otmoe.evaluation.metrics import evaluate
 
 TEST_ROWS = 20_000
-METHODS = {"reduction": "R", "middle": "middle", "weighted_average": "average"}
+METHODS = {"reduction": "reduction", "middle": "middle", "weighted_average": "average"}
 METRICS = {
     "log_likelihood": "log-likelihood, nats per row",
     "transport": "transport divergence to the truth",
@@ -79,7 +79,7 @@ def main() -> None:
     sites = split(data, args.sites, args.seed)
     compile_kernels()
 
-    # 2) each site fits at home and sends one message
+    # 2) each site fits its own rows and sends one message
     messages, slowest = fit_sites(sites, args.experts, console)
     size = np.mean([len(message.to_json()) for message in messages])
     console.print(
@@ -105,15 +105,19 @@ def main() -> None:
         name: evaluate(model, test.X, test.y, test.z, data.truth) for name, model in models.items()
     }
     console.print(comparison(scores, learning))
-    console.print(coefficients(data.truth, reduced.model.aligned_to(data.truth, test.X), console))
+    console.print(on_average(reduced))
+    # the numbers of the experts are those of the page
+    console.print(
+        coefficients(data.truth.aligned_to(reduced.model, test.X), reduced.model, console)
+    )
     console.print(contributions(reduced))
     loss = {
         name: scores["truth"]["log_likelihood"] - s["log_likelihood"] for name, s in scores.items()
     }
     console.print(
-        "Look at the log-likelihoods first: on rows that nobody has seen, the merged model R loses "
-        f"{loss['R']:.4f} nats per row to the truth; with all rows in one place it would be "
-        f"{loss['all rows']:.4f}."
+        "Look at the log-likelihoods first: on rows that nobody has seen, the model merged by the "
+        f"reduction loses {loss['reduction']:.4f} nats per row to the truth; with all rows in one "
+        f"place it would be {loss['all rows']:.4f}."
     )
 
     # 5) a page on who contributed what
@@ -183,7 +187,7 @@ def comparison(scores: dict[str, dict[str, float]], learning: dict[str, float]) 
     table = Table(title=f"On {TEST_ROWS:,} new rows", box=box.SIMPLE_HEAD)
     table.add_column("")
     for name in scores:
-        table.add_column(f"[bold]{name}" if name == "R" else name, justify="right")
+        table.add_column(f"[bold]{name}" if name == "reduction" else name, justify="right")
     for key, words in METRICS.items():
         cells = [f"{score[key]:.4f}" for score in scores.values()]
         table.add_row(words, *cells)
@@ -206,30 +210,53 @@ def coefficients(truth: MoE, fitted: MoE, console: Console) -> Table:
             *zip(truth.experts.coef[k], fitted.experts.coef[k], strict=True),
         ]
         cells = [f"{a:.2f}\n[bold]{b:.2f}[/bold]" for a, b in pairs[: len(terms) + 1]]
-        table.add_row(str(k), *cells, f"\n{error:.3f}")
+        table.add_row(f"expert {k}", *cells, f"\n{error:.3f}")
     table.caption = f"The error is the largest of {len(truth.terms)} coefficients."
     return table
 
 
+def on_average(result: Aggregation) -> str:
+    """Say why the plain average of coefficients does well or badly here."""
+    orders = {tuple(map(int, record.destination)) for record in result.sites}
+    if len(orders) == 1:
+        here = (
+            "The average of coefficients can win here, since all sites number their experts alike "
+            "(the one with most rows first) and an average keeps gates as steep as the sites found "
+            "them, while the reduction fits its gate to averaged probabilities."
+        )
+    else:
+        here = (
+            f"The average of coefficients suffers here, since sites number their experts in "
+            f"{len(orders)} different orders and it averages coefficients of different experts."
+        )
+    return (
+        f"{here} It fails as soon as one site numbers its experts in another order, as happens "
+        "where experts have about as many rows or sites see different rows: the reduction matches "
+        "experts by what they predict, whatever their numbers."
+    )
+
+
 def contributions(result: Aggregation) -> Table:
-    """Show the part of the largest and smallest sites: weight, disagreement, where experts went."""
-    table = Table(title="What the sites contributed", box=box.SIMPLE_HEAD)
-    for head in ("site", "rows", "weight", "disagreement, nats", "its experts went to"):
+    """Show the largest and the smallest sites, in the words of the page's table of sites."""
+    table = Table(title="Sites", box=box.SIMPLE_HEAD)
+    for head in ("site", "rows", "weight", "cost", "disagreement", "its experts went to"):
         table.add_column(
             head, justify="left" if head in ("site", "its experts went to") else "right"
         )
+    table.caption = "Cost in nats, of the experts; disagreement in nats per row, of predictions."
     records = sorted(result.sites, key=lambda record: -record.weight)
     shown = records if len(records) <= 6 else [*records[:3], None, *records[-2:]]
     for record in shown:
         if record is None:
-            table.add_row("…", "", "", "", "")
+            table.add_row("…")
             continue
         went = ", ".join(map(str, record.destination))
         table.add_row(
             record.site,
             f"{record.n_samples:,.0f}",
-            f"{record.weight:.3f}",
+            f"{record.weight:.1%}",
             f"{record.cost:.4f}",
+            "" if record.disagreement is None else f"{record.disagreement:.4f}",
             went,
         )
     return table

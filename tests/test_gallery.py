@@ -53,6 +53,18 @@ def test_a_script_writes_into_the_folder_of_the_pages(gallery, script, tmp_path)
     assert (tmp_path / "pages" / "out.txt").is_file()
 
 
+def test_the_list_of_pages_shows_a_picture_of_each(gallery, script, tmp_path):
+    assert gallery.preview("words", gallery.page(script, tmp_path)) == "## [A title](words.md)"
+    script.write_text(script.read_text() + "import matplotlib.pyplot as plt\nplt.figure()\n")
+    shown = gallery.preview("words", gallery.page(script, tmp_path))
+    assert "[![A title](words_1.svg)" in shown and shown.endswith("](words.md)")
+
+
+def test_every_script_of_the_gallery_draws(gallery):
+    for path in gallery.SCRIPTS.glob("*.py"):
+        assert any(word in path.read_text() for word in ("plt.subplots(", "Display.from_")), path
+
+
 def test_every_script_of_the_gallery_has_a_title_and_words(gallery):
     scripts = sorted(gallery.SCRIPTS.glob("*.py"))
     assert len(scripts) >= 6

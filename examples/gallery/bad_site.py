@@ -6,6 +6,8 @@ but what it predicts is far from what the others predict: it is named, and left 
 
 import warnings
 
+import matplotlib.pyplot as plt
+
 from otmoe import MoERegressor, aggregate, simulate
 
 data = simulate(10000, n_experts=2, n_features=3, random_state=0)
@@ -16,10 +18,16 @@ for m, site in enumerate(["Lyon", "Nantes", "Brest", "Nice", "Metz"]):
     messages.append(MoERegressor(2, random_state=0).fit(data.X[part], y).to_message(site))
 
 with warnings.catch_warnings(record=True, action="always") as caught:
-    aggregate(messages, support=data.X[:2000], random_state=0)
+    everyone = aggregate(messages, support=data.X[:2000], random_state=0)
     result = aggregate(messages, support=data.X[:2000], outliers="exclude", random_state=0)
 print(*(warning.message for warning in caught), sep="\n\n")
 
 print("\nleft out:", ", ".join(result.left_out))
 for record in result.sites:
     print(f"{record.site:7} disagreement {record.disagreement:.4f} nats per row")
+
+fig, axes = plt.subplots(figsize=(6, 2.5), layout="constrained")
+for record in everyone.sites:
+    colour = "tab:red" if record.flagged else "tab:blue"
+    axes.plot(record.disagreement, record.site, "o", color=colour)
+axes.set(xscale="log", xlabel="disagreement with the other sites, nats per row")

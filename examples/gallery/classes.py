@@ -5,6 +5,7 @@ the customer says softly which half a row is in. One logistic regression sees no
 price; two experts and a gate do.
 """
 
+import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
@@ -26,3 +27,13 @@ for name, model in {"one regression": one, "two experts": two}.items():
 
 # Intercept, age and price, for the log-odds of "yes": the price has opposite signs.
 print(two.model_.experts.coef.round(2))
+
+fig, axes = plt.subplots(figsize=(7, 3.5), layout="constrained")
+prices = np.linspace(-2, 2, 80)
+for years, name in {-1.5: "young", 0.0: "middle-aged", 1.5: "old"}.items():
+    at = np.column_stack([np.full(80, years), prices])
+    axes.plot(prices, two.predict_proba(at)[:, 1], label=f"two experts, {name}")
+at = np.column_stack([np.zeros(80), prices])
+axes.plot(prices, one.predict_proba(at)[:, 1], "k:", label="one regression")
+axes.set(xlabel="price", ylabel="probability of buying", ylim=(0, 1))
+fig.legend(loc="outside right upper")

@@ -4,6 +4,7 @@ Claims of policies that ran for different times. The log of the time is an offse
 expert with the coefficient one, and is given again to predict.
 """
 
+import matplotlib.pyplot as plt
 import numpy as np
 
 from otmoe import MoERegressor
@@ -28,3 +29,15 @@ print(est.predict_expert_proba([[0.0, 0.0], [0.0, 1.0]])[:, 0].round(2))
 
 halves = est.predict([[1.0, 1.0]] * 2, offset=np.log([0.5, 1.0]))
 print(f"claims in half a year and in a year: {halves[0]:.2f}, {halves[1]:.2f}")
+
+fig, axes = plt.subplots(figsize=(6, 3.5), layout="constrained")
+at = np.linspace(-2, 2, 60)
+for place, name in enumerate(["country", "town"]):
+    here = town == place
+    group = np.digitize(power[here], np.linspace(-2, 2, 9))
+    seen = [np.bincount(group, value[here]) for value in (power, claims, years)]
+    axes.plot(seen[0] / np.bincount(group), seen[1] / seen[2], f"C{place}o")
+    drivers = np.column_stack([at, np.full(60, place)])
+    axes.plot(at, est.predict(drivers, offset=np.zeros(60)), f"C{place}", label=name)
+axes.set(xlabel="power", ylabel="claims per year, fitted and observed")
+axes.legend()

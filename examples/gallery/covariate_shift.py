@@ -5,6 +5,7 @@ listened to where their rows are: on the same messages, the weights by covariate
 constant ones.
 """
 
+import matplotlib.pyplot as plt
 import numpy as np
 
 from otmoe import MoERegressor, aggregate, simulate
@@ -23,3 +24,10 @@ for weight in (None, "covariate"):
     result = aggregate(messages, site_weight=weight, random_state=0)
     loss = best - result.model.log_density(test.X, test.y).mean()
     print(f"site_weight={weight!r:11}: {1000 * loss:.2f} thousandths of a nat per row are lost")
+
+# Constant weights let both sites count alike at every age; here is where their rows are.
+fig, axes = plt.subplots(figsize=(6, 3.5), layout="constrained")
+for name, here in {"children": young == own, "old": young != own}.items():
+    axes.hist(data.X[here, 0], bins=60, alpha=0.6, label=f"rows of the site {name!r}")
+axes.set(xlabel="age (first feature)", ylabel="rows")
+axes.legend()

@@ -7,6 +7,7 @@ writes one page of HTML that needs no network. {download}`Open this one <report.
 from pathlib import Path
 
 from otmoe import MoERegressor, aggregate, report, simulate
+from otmoe.plot import FlowDisplay
 
 data = simulate(6000, n_experts=3, n_features=4, softness=0.5, random_state=0)
 messages = []
@@ -18,3 +19,6 @@ result = aggregate(messages, support=data.X[:2000], random_state=0)
 
 report(result, "report.html", title="Four sites, one model")
 print(f"report.html: {Path('report.html').stat().st_size / 1000:.0f} kB")
+
+# One of its pictures, by matplotlib.
+FlowDisplay.from_aggregation(result)

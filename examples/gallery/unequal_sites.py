@@ -12,6 +12,7 @@ import warnings
 import numpy as np
 
 from otmoe import MoERegressor, aggregate, simulate
+from otmoe.plot import FlowDisplay
 
 data = simulate(9000, n_experts=3, n_features=4, random_state=5)
 rare = np.bincount(data.z).argmin()
@@ -38,3 +39,5 @@ for record in result.sites:
 test = data.draw(5000, 1)
 gap = data.truth.log_density(test.X, test.y) - result.model.log_density(test.X, test.y)
 print(f"nats per row below the truth on new rows: {gap.mean():.3f}")
+
+FlowDisplay.from_aggregation(result)

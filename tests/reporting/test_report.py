@@ -206,6 +206,47 @@ def test_curves_and_products_move_with_their_numbers(rng):
     assert sorted(shown["followers"]["1"]["others"]) == ["4"]
 
 
+def test_levels_of_a_category_are_found_among_the_terms():
+    spec = FeatureSpec(
+        (
+            Column("sex", "category", ("f", "m")),  # one coefficient: nothing to keep together
+            Column("wind", "category", ("N", "E", "S"), reference="E"),
+            Column("age"),
+            Column("day", "category", ("1", "2", "3", "4")),
+        )
+    )
+    model = random_model(np.random.default_rng(0), 2, len(spec.feature_names))
+    model = replace(model, feature_names=spec.feature_names)
+    sent = [
+        LocalModel(f"site {m}", model, 100.0, -200.0, True, "done", features=spec) for m in range(3)
+    ]
+    support = np.random.default_rng(1).normal(size=(100, len(spec.feature_names)))
+    found = data_of(report(aggregate(sent, support)))["model"]
+    wind, day = found["categories"]
+    assert (wind["name"], wind["reference"], day["reference"]) == ("wind", "E", "1")
+    for category in (wind, day):
+        first, levels = category["first"], category["levels"]
+        terms = found["terms"][first : first + len(levels)]
+        assert terms == [f"{category['name']}={level}" for level in levels]
+    assert data_of(report(merged()))["model"]["categories"] == []
+
+
+def test_products_move_with_the_levels_of_a_category(rng):
+    n = 600
+    rows = {"x": rng.normal(1, 1, n), "wind": np.array(["N", "E", "S"])[rng.integers(3, size=n)]}
+    spec = FeatureSpec.from_sample(rows, interactions=[("x", "wind")])
+    X = spec.encode(rows)
+    fits = [em(X[m::2], rng.normal(size=n // 2), 1, random_state=0) for m in range(2)]
+    sent = [LocalModel.from_fit(fit, f"site {m}", features=spec) for m, fit in enumerate(fits)]
+    result = aggregate(sent, X)
+    (wind,) = data_of(report(result))["model"]["categories"]
+    levels = [wind["reference"], *wind["levels"]]
+    at = spec.encode({"x": np.full(3, result.covariates.mean[0]), "wind": levels})
+    for j, values in wind["others"].items():
+        assert_allclose(values, at[:, int(j)], atol=1e-9)
+    assert len(wind["others"]) == 2
+
+
 def test_the_parts_of_a_message_add_up():
     rng = np.random.default_rng(0)
     model = random_model(rng, 2, 2)

@@ -191,6 +191,9 @@ def _model(
         "followers": {}
         if features is None or record is None
         else _followers(features, record.covariates),
+        "categories": []
+        if features is None
+        else _categories(features, None if record is None else record.covariates),
         "level": LEVEL,
         "has_intervals": found is not None,
         "intervals_from": None if found is None else _source(found),
@@ -240,6 +243,37 @@ def _followers(
         if moved:
             others = {i: X[:, i].tolist() for i in moved}
             found[j] = {"values": X[:, j].tolist(), "others": others}
+    return found
+
+
+def _categories(features: FeatureSpec, covariates: CovariatesRecord | None) -> list[dict[str, Any]]:
+    """Return the categories with several coefficients: where those begin among the terms.
+
+    And what products are at each level, the reference first, the other columns at their means.
+    """
+    layout, found = features.layout, []
+    for column in features.columns:
+        place = layout.of_columns[column.name]
+        if column.kind != "category" or len(place) < 2:
+            continue
+        (reference,) = set(column.levels) - set(column.shown_levels)
+        others: dict[int, list[float]] = {}
+        if covariates is not None and features.terms:
+            X = np.empty((len(column.levels), layout.n_features))
+            X[:, : layout.n_base] = np.array(covariates.mean)[: layout.n_base]
+            X[:, place.start : place.stop] = np.eye(len(column.levels))[:, 1:]
+            layout.derive(X)
+            moved = [i for i in range(layout.n_base, layout.n_features) if np.ptp(X[:, i]) > 0]
+            others = {i: X[:, i].tolist() for i in moved}
+        found.append(
+            {
+                "name": column.name,
+                "reference": reference,
+                "levels": list(column.shown_levels),
+                "first": 1 + place.start,  # after the intercept
+                "others": others,
+            }
+        )
     return found
 
 

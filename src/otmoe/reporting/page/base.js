@@ -25,8 +25,8 @@ const draw = (tag, attributes, ...children) =>
 function section(id, title, ...words) {
     const box = el(
         "section",
-        { id },
-        el("h2", {}, title),
+        { id, "aria-labelledby": `${id}-title` },
+        el("h2", { id: `${id}-title` }, title),
         words.map((text) => el("p", { class: "quiet" }, text)),
     );
     main.append(box);
@@ -72,6 +72,18 @@ const scale = (low, high, from, to) => (value) =>
 function clipped(text, most) {
     return text.length <= most ? text : `${text.slice(0, Math.max(most - 1, 1))}…`;
 }
+
+// -- features --------------------------------------------------------------------------------------
+
+// The category and the level of a term that is one of several levels.
+const levelOf = new Map(
+    (model ? model.categories : []).flatMap((category) =>
+        category.levels.map((level, i) => [model.terms[category.first + i], { category, level }]),
+    ),
+);
+const categoryOf = (term) => (levelOf.has(term) ? levelOf.get(term).category : null);
+const levelName = (term) => (levelOf.has(term) ? levelOf.get(term).level : term);
+const categoryName = (category) => `${category.name}, against ${category.reference}`;
 
 function legend(labels) {
     return el(

@@ -1,6 +1,24 @@
 // Coefficients with their intervals: a forest of dots and lines.
 
 const LINES = 240; // dots that are shown at first
+const HEAD = 18; // pixels of the name of a category above its levels
+
+// Sort by size, largest first; levels of one category stay together, at the place of their largest.
+function bySize(rows) {
+    const key = (row) => categoryOf(row.term) ?? row;
+    const largest = new Map();
+    for (const row of rows)
+        largest.set(key(row), Math.max(largest.get(key(row)) ?? 0, row.size));
+    const place = new Map([...largest.keys()].map((one, i) => [one, i]));
+    return rows
+        .slice()
+        .sort(
+            (a, b) =>
+                largest.get(key(b)) - largest.get(key(a)) ||
+                place.get(key(a)) - place.get(key(b)) ||
+                b.size - a.size,
+        );
+}
 
 function pick(label, names, onchange) {
     const select = el(
@@ -119,7 +137,7 @@ function coefficientSection() {
                 Boolean(own) && (!rest.length || own.size <= 3 * most(rest.map((row) => row.size)));
         tick.checked = state.intercept;
         if (!state.intercept && rest.length) found = rest;
-        if (state.order === "size") found.sort((a, b) => b.size - a.size);
+        if (state.order === "size") found = bySize(found);
         const all = found.length;
         if (!state.all) found = found.slice(0, Math.max(Math.floor(LINES / model.n_experts), 5));
         more.hidden = all === found.length;
@@ -137,7 +155,11 @@ function coefficientSection() {
         const lane = model.n_experts > 6 ? 7 : 10;
         const left = Math.min(200, width * 0.3),
             right = 16;
-        const tall = found.map((row) => row.list.length * lane + 8);
+        const begins = found.map((row, i) => {
+            const category = categoryOf(row.term);
+            return category && (!i || categoryOf(found[i - 1].term) !== category) ? category : null;
+        });
+        const tall = found.map((row, i) => row.list.length * lane + 8 + (begins[i] ? HEAD : 0));
         const height = sum(tall) + 26;
         const ends = found.flatMap((row) =>
             row.list.flatMap((e) => [e.estimate, e.low, e.high].filter((v) => v !== null)),
@@ -150,7 +172,9 @@ function coefficientSection() {
         const picture = draw("svg", {
             viewBox: `0 0 ${width} ${height}`,
             role: "img",
-            "aria-label": "Coefficients",
+            "aria-label":
+                `Coefficients of the ${blocks[state.block]}: ${plural(found.length, "term")} from ` +
+                `${num(low, 3)} to ${num(high, 3)}, listed under Numbers and in the matrix`,
         });
         for (const value of ticks(low, high, width < 500 ? 4 : 7))
             picture.append(
@@ -169,14 +193,25 @@ function coefficientSection() {
         found.forEach((row, i) => {
             picture.append(
                 draw("path", { class: "axis", d: `M0 ${y}H${width}`, opacity: 0.5 }),
+            );
+            const top = y + (begins[i] ? HEAD : 0);
+            if (begins[i])
+                picture.append(
+                    draw(
+                        "text",
+                        { class: "category", x: 0, y: y + HEAD - 3 },
+                        clipped(categoryName(begins[i]), Math.floor(width / 7.2)),
+                    ),
+                );
+            picture.append(
                 draw(
                     "text",
-                    { x: left - 10, y: y + tall[i] / 2 + 4, "text-anchor": "end" },
-                    clipped(row.term, Math.floor(left / 7.2)),
+                    { x: left - 10, y: (top + y + tall[i]) / 2 + 4, "text-anchor": "end" },
+                    clipped(levelName(row.term), Math.floor(left / 7.2)),
                 ),
             );
             row.list.forEach((e, at) => {
-                const middle = y + 4 + lane * (at + 0.5);
+                const middle = top + 4 + lane * (at + 0.5);
                 const known = !model.has_intervals || e.low !== null;
                 const mark = draw(
                     "g",
@@ -237,6 +272,7 @@ function coefficientSection() {
         })),
     ].filter(Boolean);
     table(numbers, columns, model.estimates, {
+        label: "Every coefficient",
         sort: 0,
         down: false,
         search: (e) => `${blocks[e.block]} ${e.term}`,

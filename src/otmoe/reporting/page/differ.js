@@ -31,7 +31,7 @@ function spreadTable(between) {
         { class: "scroll" },
         el(
             "table",
-            { id: "spreads" },
+            { id: "spreads", "aria-label": "Standard deviations between sites, by block" },
             el(
                 "thead",
                 {},
@@ -153,6 +153,7 @@ function drivingPart(box, between) {
         ],
         between.sites,
         {
+            label: "Which sites drive the differences",
             sort: 2,
             search: (s) => s.site,
             site: merged ? (s) => index.get(s.site) ?? null : undefined,
@@ -198,6 +199,11 @@ function differSection() {
             ...columns,
         ],
         between.coefficients,
-        { sort: 0, down: false, search: (what) => `${what.group} ${what.name}` },
+        {
+            label: "Means over sites, and how far sites differ",
+            sort: 0,
+            down: false,
+            search: (what) => `${what.group} ${what.name}`,
+        },
     );
 }

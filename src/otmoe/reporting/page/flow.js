@@ -56,6 +56,7 @@ function siteWords(i) {
         `${count(site.n_samples)} rows, weight ${share(site.weight)}`,
         `cost ${num(site.cost, 3)} nats` +
             (site.disagreement === null ? "" : `, disagreement ${num(site.disagreement, 3)}`),
+        ...(site.disagreement === null ? [] : [lessLikely(site.disagreement)]),
         ...(site.flagged.length ? [`stands out: ${site.flagged.join("; ")}`] : []),
     ];
 }
@@ -72,8 +73,10 @@ function flow(width) {
     const unit = height - Math.max(gapLeft * (items.length - 1), gapRight * (K - 1)); // of all mass
     const picture = draw("svg", {
         viewBox: `0 0 ${width} ${height + 8}`,
-        role: "img",
-        "aria-label": "Flow of mass from the experts of the sites to the merged experts",
+        role: "group", // a picture would hide its buttons
+        "aria-label":
+            `Flow of mass from ${plural(sites.length, "site")} to ${plural(K, "merged expert")}: ` +
+            merged.mass.map((mass, k) => `expert ${k} has ${share(mass)}`).join(", "),
     });
     const links = draw("g", {}),
         nodes = draw("g", {});
@@ -93,6 +96,8 @@ function flow(width) {
                     height: Math.max(mass * unit, 1),
                     fill: colour(k),
                     tabindex: 0,
+                    role: "img",
+                    "aria-label": `expert ${k}: ${share(mass)} of the mass`,
                 }),
                 () => [`expert ${k}`, `${share(mass)} of the mass`],
             ),
@@ -135,7 +140,7 @@ function flow(width) {
         const name =
             item.site === null
                 ? {}
-                : { tabindex: 0, role: "button", "data-site": item.site, "aria-label": item.label };
+                : { tabindex: 0, role: "button", "data-site": item.site, "aria-label": words().join(", ") };
         const flagged = item.site !== null && sites[item.site].flagged.length;
         nodes.append(
             explained(

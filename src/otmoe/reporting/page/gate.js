@@ -2,6 +2,7 @@
 
 const SHOWN = 12; // features whose effect is shown at first
 const CELLS = 44; // along each side of the regions
+const LEAST = 14; // pixels of a bar that has its name below it
 
 function softmax(logits) {
     const top = most(logits);
@@ -74,32 +75,63 @@ function along(j, n, around) {
 
 function effectOf(j, around) {
     const { values, two, prob } = along(j, 41, around);
-    const moves = prob[0].map((_, k) => most(prob.map((p) => p[k])) - least(prob.map((p) => p[k])));
-    return { j, values, two, prob, size: most(moves) };
+    const names = [values[0], values[values.length - 1]].map((v) => num(raw(j, v), 3));
+    return { j, title: model.terms[j + 1], values, bars: two, prob, names, size: sizeOf(prob) };
+}
+
+// Return how far the most mobile probability goes.
+function sizeOf(prob) {
+    return most(
+        prob[0].map((_, k) => most(prob.map((p) => p[k])) - least(prob.map((p) => p[k]))),
+    );
+}
+
+// Return the same of a category: its levels side by side, the reference first.
+function effectOfCategory(category, around) {
+    const names = [category.reference, ...category.levels];
+    const prob = names.map((_, i) =>
+        around(
+            Object.fromEntries([
+                ...category.levels.map((_, l) => [category.first - 1 + l, l + 1 === i ? 1 : 0]),
+                ...Object.entries(category.others).map(([j, values]) => [j, values[i]]),
+            ]),
+        ),
+    );
+    return { j: null, title: category.name, bars: true, prob, names, size: sizeOf(prob) };
 }
 
 function effectPicture(effect) {
     const [width, height, bottom] = [220, 120, 18];
+    const { values, bars, prob, names, title } = effect;
+    const last = prob.length - 1;
+    const told = [
+        values ? `${title} from ${names[0]} to ${names[1]}` : `${title}: ${names.join(", ")}`,
+        ...prob[0].map(
+            (_, k) =>
+                `expert ${k}: ` +
+                (values ? [prob[0], prob[last]] : prob)
+                    .map((p) => share(p[k]))
+                    .join(values ? " → " : ", "),
+        ),
+    ];
+    const slot = width / prob.length;
     const picture = draw("svg", {
         viewBox: `0 0 ${width} ${height}`,
         role: "img",
-        "aria-label": `Effect of ${model.terms[effect.j + 1]}`,
+        "aria-label": told.join(", "),
     });
-    const { values, two, prob } = effect;
-    const low = values[0],
-        high = values[values.length - 1];
-    const x = scale(low, high, 0, width),
+    const x = values ? scale(values[0], values[last], 0, width) : null,
         y = scale(0, 1, height - bottom, 0);
     const under = prob.map(() => 0);
     for (let k = 0; k < model.n_experts; k++) {
         const over = under.map((u, i) => u + prob[i][k]);
-        if (two)
+        if (bars)
             prob.forEach((_, i) =>
                 picture.append(
                     draw("rect", {
-                        x: i * width * 0.54,
+                        x: (i + 0.05) * slot,
                         y: y(over[i]),
-                        width: width * 0.46,
+                        width: 0.9 * slot,
                         height: y(under[i]) - y(over[i]),
                         fill: colour(k),
                     }),
@@ -121,19 +153,28 @@ function effectPicture(effect) {
         over.forEach((o, i) => (under[i] = o));
     }
     picture.append(
-        draw("text", { x: 0, y: height - 4, class: "quiet" }, num(raw(effect.j, low), 3)),
-        draw(
-            "text",
-            { x: width, y: height - 4, class: "quiet", "text-anchor": "end" },
-            num(raw(effect.j, high), 3),
-        ),
+        ...(bars
+            ? names.map((name, i) =>
+                  draw(
+                      "text",
+                      { x: (i + 0.5) * slot, y: height - 4, class: "quiet", "text-anchor": "middle" },
+                      slot < LEAST ? "" : clipped(name, Math.floor(slot / 7)),
+                  ),
+              )
+            : names.map((name, i) =>
+                  draw(
+                      "text",
+                      {
+                          x: i * width,
+                          y: height - 4,
+                          class: "quiet",
+                          "text-anchor": i ? "end" : "start",
+                      },
+                      name,
+                  ),
+              )),
     );
-    return explained(picture, () => [
-        model.terms[effect.j + 1],
-        ...prob[0].map(
-            (_, k) => `expert ${k}: ${share(prob[0][k])} → ${share(prob[prob.length - 1][k])}`,
-        ),
-    ]);
+    return explained(picture, () => told);
 }
 
 function regions(width, first, second) {
@@ -144,7 +185,7 @@ function regions(width, first, second) {
     const picture = draw("svg", {
         viewBox: `0 0 ${side} ${side * 0.72}`,
         role: "img",
-        "aria-label": "Regions of the gate",
+        "aria-label": `The expert that the gate prefers, ${model.terms[first + 1]} across and ${model.terms[second + 1]} up`,
         style: `max-width: ${side}px`,
     });
     const height = side * 0.72 - bottom;
@@ -252,15 +293,22 @@ function gateSection() {
             "p",
             { class: "quiet" },
             known
-                ? "The probability of each expert as one feature goes through the middle 95 % of its values, the others at their means; the strongest first."
+                ? "The probability of each expert as one feature goes through the middle 95 % of its values, or a category through its levels, the others at their means; the strongest first."
                 : "Where the rows lie is not known: a feature goes from -2 to 2 here, the others are 0.",
         ),
     );
     const around = gateAround();
-    const effects = features.map((j) => effectOf(j, around)).sort((a, b) => b.size - a.size);
+    const single = features.map((j) => effectOf(j, around)).sort((a, b) => b.size - a.size);
+    const categories = model.categories.filter((c) =>
+        c.levels.every((_, l) => features.includes(c.first - 1 + l)),
+    );
+    const effects = [
+        ...single.filter((e) => !categories.includes(categoryOf(e.title))),
+        ...categories.map((category) => effectOfCategory(category, around)),
+    ].sort((a, b) => b.size - a.size);
     const grid = el("div", { class: "multiples" });
     const cell = (effect) =>
-        el("div", {}, el("h3", {}, model.terms[effect.j + 1]), effectPicture(effect));
+        el("div", {}, el("h3", {}, effect.title), effectPicture(effect));
     grid.append(...effects.slice(0, SHOWN).map(cell));
     box.append(grid);
     if (effects.length > SHOWN) {
@@ -279,8 +327,8 @@ function gateSection() {
         box.append(more);
     }
     if (features.length < 2) return;
-    const wide = effects.filter((e) => !e.two);
-    const pair = [...wide, ...effects.filter((e) => e.two)].slice(0, 2).map((e) => e.j);
+    const wide = single.filter((e) => !e.bars);
+    const pair = [...wide, ...single.filter((e) => e.bars)].slice(0, 2).map((e) => e.j);
     box.append(
         el("h3", {}, "Regions"),
         el(

@@ -143,7 +143,7 @@ function curve(all, name, from) {
         const picture = draw("svg", {
             viewBox: `0 0 ${width} ${height}`,
             role: "img",
-            "aria-label": name,
+            "aria-label": `${name}: from ${num(all[0], 6)} to ${num(all[all.length - 1], 6)} in ${plural(all.length - 1, "step")}`,
         });
         for (const v of log
             ? [...new Set([low, Math.sqrt(low * high), high])]
@@ -212,7 +212,11 @@ function candidates(box) {
             value: (c) => (c.method === merged.method ? "chosen" : ""),
         },
     ];
-    table(part, columns, merged.candidates, { sort: 2, down: false });
+    table(part, columns, merged.candidates, {
+        label: "What the server chose from",
+        sort: 2,
+        down: false,
+    });
 }
 
 function howItEnded() {

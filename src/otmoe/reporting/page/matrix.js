@@ -31,7 +31,14 @@ function matrixSection() {
         body.push(el("tr", {}, el("th", span, block.heading)));
         block.terms.slice(0, MATRIX_ROWS).forEach((term, i) => {
             const left = found.experts - block.cells[i].length;
-            body.push(row("td", [term, ...block.cells[i], ...Array(left).fill("")]));
+            const category = categoryOf(term);
+            if (category && model.terms[category.first] === term)
+                body.push(
+                    el("tr", {}, el("th", { ...span, class: "category" }, categoryName(category))),
+                );
+            const line = row("td", [levelName(term), ...block.cells[i], ...Array(left).fill("")]);
+            if (category) line.firstChild.className = "level";
+            body.push(line);
         });
     }
     const most = Math.max(...found.blocks.map((block) => block.terms.length));
@@ -70,6 +77,10 @@ function matrixSection() {
             " ",
             said,
         ),
-        el("div", { class: "scroll", tabindex: "0" }, sheet),
+        el(
+            "div",
+            { class: "scroll", tabindex: "0", role: "region", "aria-label": "Coefficient matrix" },
+            sheet,
+        ),
     );
 }

@@ -25,6 +25,50 @@ function statusOf(site) {
     ].filter(Boolean);
 }
 
+// What a disagreement of so many nats per row means, whatever the sites and the model: a typical row
+// of a site is exp(nats) times less likely under the models of the others than under its own.
+const DEGREES = [
+    { below: 0.01, name: "negligible" },
+    { below: 0.1, name: "slight" },
+    { below: 1, name: "marked" },
+    { below: Infinity, name: "another model" },
+];
+const degree = (nats) => DEGREES.find((one) => nats < one.below);
+
+function lessLikely(nats) {
+    const size =
+        nats < Math.log(2)
+            ? share(-Math.expm1(-nats))
+            : nats < 7
+              ? `${num(Math.exp(nats), 2)} times`
+              : "more than a thousand times";
+    return `a typical row is ${size} less likely under the models of the others`;
+}
+
+// Two fits to rows of one truth differ by half of parameters over rows of either.
+function byChance(site) {
+    if (!model || sites.length < 2) return "";
+    const rows = sites.map((s) => s.n_samples).sort((a, b) => a - b);
+    const other = rows[Math.floor(rows.length / 2)];
+    const nats = (model.n_parameters / 2) * (1 / site.n_samples + 1 / other);
+    return `; chance alone explains about ${num(nats, 2)}`;
+}
+
+function disagreementScale() {
+    const words = DEGREES.map(({ below, name }, i) => {
+        const from = i ? DEGREES[i - 1].below : null;
+        if (from === null) return `below ${below}: ${name} (${share(-Math.expm1(-below))} less likely at most)`;
+        return below === Infinity
+            ? `${from} and more: ${name} (${num(Math.exp(from), 2)} times less likely or worse)`
+            : `${from} to ${below}: ${name}`;
+    });
+    return el(
+        "p",
+        { class: "quiet small", id: "degrees" },
+        `Disagreement says how much less likely a typical row of the site is under the models of the others. ${words.join("; ")}.`,
+    );
+}
+
 function joined(parts, otherwise) {
     return parts.length
         ? el(
@@ -43,10 +87,11 @@ function siteSection() {
         "sites",
         "Sites",
         "Weight: how much a site counts. Cost: nats by which its experts differ from those they were sent to. " +
-            "Disagreement: how far its predictions are from those of the others, in nats per row. " +
+            "Disagreement: how far its predictions are from those of the others, in nats per row, on one scale for all reports. " +
             (knowsLost ? `Lost: ${LOST}. ` : "") +
             "Click on a site to follow it through the page.",
     );
+    if (sites.some((site) => site.disagreement !== null)) box.append(disagreementScale());
     const index = new Map(sites.map((site, i) => [site, i]));
     const columns = [
         { head: "site", words: true, value: (s) => s.site },
@@ -59,7 +104,19 @@ function siteSection() {
         },
         { head: "weight", value: (s) => s.weight, show: (s) => share(s.weight) },
         { head: "cost", optional: true, value: (s) => s.cost, show: (s) => num(s.cost, 3) },
-        { head: "disagreement", value: (s) => s.disagreement, show: (s) => num(s.disagreement, 3) },
+        {
+            head: "disagreement",
+            value: (s) => s.disagreement,
+            show: (s) =>
+                s.disagreement === null
+                    ? "–"
+                    : el(
+                          "span",
+                          { title: lessLikely(s.disagreement) },
+                          `${num(s.disagreement, 3)} `,
+                          el("small", { class: "quiet" }, degree(s.disagreement).name),
+                      ),
+        },
         ...(knowsLost
             ? [{ head: "lost", title: LOST, value: (s) => s.lost, show: (s) => num(s.lost, 3) }]
             : []),
@@ -85,7 +142,12 @@ function siteSection() {
     ];
     const words = (s) =>
         `${s.site} ${s.flagged.length ? "stands out" : ""} ${s.converged ? "" : "not converged"}`;
-    table(box, columns, sites, { sort: 3, site: (s) => index.get(s), search: words });
+    table(box, columns, sites, {
+        label: "Sites",
+        sort: 3,
+        site: (s) => index.get(s),
+        search: words,
+    });
     if (out.length) {
         const part = el(
             "div",
@@ -100,7 +162,7 @@ function siteSection() {
                 { head: "why", words: true, value: (row) => row[1] },
             ],
             out,
-            { sort: 0, down: false },
+            { label: "Sites that were left out", sort: 0, down: false },
         );
     }
 }
@@ -113,13 +175,16 @@ function sitePanel(i) {
         ["cost", `${num(site.cost, 3)} nats`],
         [
             "disagreement",
-            site.disagreement === null ? "not known" : `${num(site.disagreement, 3)} nats per row`,
+            site.disagreement === null
+                ? "not known"
+                : `${num(site.disagreement, 3)} nats per row, ${degree(site.disagreement).name}: ` +
+                  `${lessLikely(site.disagreement)}${byChance(site)}`,
         ],
         ...(site.lost === null ? [] : [["lost", `${num(site.lost, 3)}: ${LOST}`]]),
         ...(site.influence === null ? [] : [["influence", `${num(site.influence, 2)}: ${INFLUENCE}`]]),
         ["log-likelihood per row", `${num(perRow(site), 4)} (its own model)`],
         ["local fit", (site.converged ? "" : "not converged: ") + site.status],
-        ...(site.coverage < 1 ? [["has a say", `at ${share(site.coverage)} of the support points`]] : []),
+        ...(site.coverage < 1 ? [["contributes", `at ${share(site.coverage)} of the support points`]] : []),
         ...site.flagged.map((why) => ["stands out", why]),
         ...site.warnings.map((text) => ["warning", text]),
         ["software", merged.versions[site.versions]],
@@ -135,7 +200,7 @@ function sitePanel(i) {
                 { class: "scroll" },
                 el(
                     "table",
-                    {},
+                    { "aria-label": `Mass of ${site.site}, from its experts to the merged ones` },
                     el(
                         "thead",
                         {},
@@ -196,7 +261,13 @@ function partBar(sent) {
     const total = sum(Object.values(sent));
     return el(
         "div",
-        { class: "bar" },
+        {
+            class: "bar",
+            role: "img",
+            "aria-label": Object.entries(sent)
+                .map(([part, size]) => `${data.parts[part]}: ${bytes(size)}`)
+                .join(", "),
+        },
         Object.entries(sent).map(([part, size]) =>
             explained(
                 el("i", {
@@ -275,7 +346,12 @@ function sentSection() {
             { head: "all", value: sentBy, show: (s) => bytes(sentBy(s)) },
         ],
         sites,
-        { sort: Object.keys(totals).length + 1, site: (s) => index.get(s), search: (s) => s.site },
+        {
+            label: "Bytes that each site sent, by part",
+            sort: Object.keys(totals).length + 1,
+            site: (s) => index.get(s),
+            search: (s) => s.site,
+        },
     );
 }
 
@@ -304,6 +380,6 @@ function versionSection() {
             },
         ],
         rows,
-        { sort: 1 },
+        { label: "Software at the sites", sort: 1 },
     );
 }

@@ -4,7 +4,7 @@ const PAGE = 25;
 const PRINTED = 50;
 
 // columns: {head, title, value: row => number or text, show: row => text or node, words, optional}
-// options: {name: row => text, site: row => index of a site, sort, down, search}
+// options: {label: name of the table, site: row => index of a site, sort, down, search}
 function table(box, columns, rows, options = {}) {
     const state = {
         sort: options.sort ?? 0,
@@ -38,7 +38,11 @@ function table(box, columns, rows, options = {}) {
     });
     if (options.search && rows.length > 10) box.append(el("div", { class: "controls" }, search));
     box.append(
-        el("div", { class: "scroll" }, el("table", {}, el("thead", {}, el("tr", {}, heads)), body)),
+        el(
+            "div",
+            { class: "scroll" },
+            el("table", { "aria-label": options.label }, el("thead", {}, el("tr", {}, heads)), body),
+        ),
         pager,
         paper,
     );
