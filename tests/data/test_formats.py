@@ -196,8 +196,9 @@ def test_if_no_part_has_rows_there_is_nothing_to_fit():
     FRAME.to_parquet("all.parquet")
     spec = shards_from("all.parquet", target="y")[0].features
     shards = shards_from("part-*.parquet", target="y", features=spec)
-    with pytest.raises(RuntimeError, match="no rows"):
+    with pytest.raises(TasksFailed) as found:
         DistributedMoERegressor(1).fit_shards(shards)
+    assert [failure.cause.code for failure in found.value.failures] == ["no_rows", "no_rows"]
 
 
 # -- columns -------------------------------------------------------------------------------------

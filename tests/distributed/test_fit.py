@@ -733,7 +733,6 @@ def test_counts_are_checked_in_every_shard(tmp_path):
 TEXT_DOSE = {"column": "dose", "kind": "text"}
 FAULTS = {
     # what becomes of the rows of a file, or of the file itself
-    "empty": (lambda frame: frame[:0], "no_rows", {}),
     "unreadable": (b"PAR1 this is no Parquet", "unreadable", {}),
     "gone": (None, "unreadable", {}),
     "lacking": (lambda frame: frame[["age", "y"]], "no_column", {"column": "dose"}),

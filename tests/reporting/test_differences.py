@@ -54,7 +54,7 @@ def test_the_numbers_are_those_of_the_sites(family):
 def test_a_model_file_gives_the_same_part(tmp_path):
     found = made()
     save_model(found.common, tmp_path / "model.json", between=found)
-    page = report(tmp_path / "model.json", tmp_path / "page.html")
+    page = report(tmp_path / "model.json")
     assert shown(page)["between"] == shown(report(found.common, between=found))["between"]
     save_model(found.common, tmp_path / "plain.json")
     assert shown(report(tmp_path / "plain.json"))["between"] is None

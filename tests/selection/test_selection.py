@@ -298,12 +298,21 @@ def test_a_refined_model_that_is_less_likely_is_not_taken(shards, over, monkeypa
 
 def test_shards_that_fail_are_named(data):
     good = shards_from((data.X, data.y), cut=2)
-    bad = replace(good[0], name="empty", X=data.X[:0], y=data.y[:0])
+    bad = replace(good[0], name="small", X=data.X[:2], y=data.y[:2])
     est = DistributedMoERegressor(**FAST)
     found = select_over_shards([*good, bad], [1, 2, 3], estimator=est, on_error="skip")
     assert found.best().score.n_samples == 1500
-    assert found.notes[0].code == "shard_failed" and found.notes[0].sites == ("empty",)
-    assert found.notes[0].facts["cause"].code == "no_rows"
+    assert found.notes[0].code == "shard_failed" and found.notes[0].sites == ("small",)
+    assert found.notes[0].facts["cause"].code == "shard_too_small"
+
+
+def test_shards_without_rows_are_skipped_and_named(data):
+    good = shards_from((data.X, data.y), cut=2)
+    empty = replace(good[0], name="empty", X=data.X[:0], y=data.y[:0])
+    est = DistributedMoERegressor(**FAST)
+    found = select_over_shards([*good, empty], [1, 2, 3], estimator=est)
+    assert found.best().score.n_samples == 1500
+    assert found.notes[0].code == "empty_shards" and found.notes[0].sites == ("empty",)
 
 
 def test_classes_over_shards():

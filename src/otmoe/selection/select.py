@@ -209,7 +209,8 @@ def _compared(
         for name, why in largest.left_out.items()
     ]
     failed = [Warn.SHARD_FAILED(sites=(f.name,), name=f.name, cause=f.cause) for f in est.failures_]
-    remarks = (*failed, *left_out, *found.remarks)
+    skipped = [notice for notice in est.warnings_ if notice.code == Warn.EMPTY_SHARDS.code]
+    remarks = (*failed, *skipped, *left_out, *found.remarks)
     found = replace(found, criterion=criterion, remarks=remarks)
     if criterion in ("elbow", "expected_bic"):
         return found
