@@ -165,10 +165,8 @@ def test_a_file_gives_the_page_of_the_aggregation(family, tmp_path):
     result.save(tmp_path / "model.json", about={"made by": "Åsa"})
     assert_array_equal(load_model(tmp_path / "model.json").to_vector(), result.model.to_vector())
     page = report(result, title="T", about={"made by": "Åsa"})
-    assert (
-        report(tmp_path / "model.json", tmp_path / "page.html", title="T") == tmp_path / "page.html"
-    )
-    assert (tmp_path / "page.html").read_text() == page
+    path = report(tmp_path / "model.json", tmp_path / "page.html", title="T")
+    assert path == tmp_path / "page.html" and path.read_text() == page
     schema = Draft202012Validator(json_schema("model"))
     document = json.loads((tmp_path / "model.json").read_text())
     schema.validate(document)
