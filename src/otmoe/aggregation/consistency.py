@@ -208,17 +208,3 @@ def many_experts(n_experts: Floats) -> list[Notice | None]:
         Finding.MANY_EXPERTS(experts=int(size), usual=usual) if enough and size > most else None
         for size in n_experts
     ]
-
-
-def largest_claim(rows: Floats, share: float) -> float:
-    """Return the number of rows to which all are limited, so that none has more than a share."""
-    order = np.sort(rows[rows > 0])[::-1]
-    if order[0] <= share * order.sum():
-        return float(order[0])
-    for n in range(1, len(order)):  # the n largest are limited
-        rest = order[n:].sum()
-        if n * share < 1:
-            limit = share * rest / (1 - n * share)
-            if limit >= order[n]:
-                return float(limit)
-    return float(order[-1])  # so small a share that all have to be equal
