@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from otmoe.aggregation.consistency import (
-    Spread,
+    compared_points,
     covariate_distances,
     far_covariates,
     many_experts,
@@ -110,7 +110,7 @@ def _looked_at(problem: Problem) -> _Look:
     distance, feature, spread = covariate_distances(problem)
     far = far_covariates(problem, distance, feature)
     n_points = int(np.clip(_WORK // n_groups, *_POINTS))
-    X, own = _points(problem, n_points, spread)
+    X, own = compared_points(problem, n_points, spread)
     share = np.broadcast_to(
         problem.ensemble.gate.site_prob(design(X)), (len(X), len(problem.models))
     )
@@ -172,31 +172,6 @@ def _by_chance(error: Floats, overlap: Floats) -> Floats:
     """Return the divergences that errors of estimation (U,) explain, (U, R)."""
     both = error[:, None] + error[references(len(error))]
     return np.asarray(0.5 * both / overlap)
-
-
-def _points(problem: Problem, n_points: int, spread: Spread | None) -> tuple[Floats, list[Floats]]:
-    """Return points at which models are compared, and those of each distinct model.
-
-    Where the covariates of every site are known, each brings as many, whatever it claims to weigh,
-    and those far from where most sites have theirs are left out: one site alone does not decide on
-    where the others are compared.
-    """
-    rng = np.random.default_rng(0)
-    common = np.asarray(problem.sources.few(n_points, rng).X, np.float64)
-    silent = [all(sampler.is_empty for sampler, _ in of_site) for of_site in problem.samplers]
-    if spread is None or any(silent):
-        gate = problem.ensemble.gate
-        here = np.broadcast_to(gate.site_prob(design(common)) > 0, (len(common), len(silent)))
-        return common, [common[here[:, u]] for u in range(len(silent))]
-    each = max(n_points // len(silent), 1)
-    own = []
-    for of_site in problem.samplers:
-        heard = [sampler for sampler, _ in of_site if not sampler.is_empty]
-        size = max(each // len(heard), 1)
-        own.append(np.concatenate([sampler.drawn(size, 0, rng)[0] for sampler in heard]))
-    X = np.concatenate(own)
-    near = X[spread.is_near(X)]
-    return (near if len(near) else X), own
 
 
 @dataclass(frozen=True)
