@@ -73,6 +73,11 @@ def ways(options: Row) -> dict[str, Callable[[list[LocalModel]], tuple[MoE, set,
     return found
 
 
+def figure(value: float) -> float | str:
+    """Return a number for the file: nothing where a merging was refused."""
+    return "" if np.isnan(value) else float(value)
+
+
 def cases(settings: Settings) -> Iterable[Row]:
     yield {"attack": HONEST, "liars": 0}
     for name, attack in ATTACKS.items():
@@ -100,7 +105,7 @@ def measure(case: Row, settings: Settings) -> Row:
                     model, named, out = merge(sent)
                     cost = honest.cost(model, liars)
                 except OtmoeError:  # refused, with a sentence that names a site
-                    cost, named, out = 0.0, lying, set()
+                    cost, named, out = np.nan, lying, set()
             costs[way].append(cost)
             if way == "default":
                 warned.append(named >= lying)
@@ -110,8 +115,8 @@ def measure(case: Row, settings: Settings) -> Row:
         "seeds": len(seeds),
         "warned": sum(warned),
         "honest_out": sum(wrongly),
-        **{way: float(np.mean(values)) for way, values in costs.items()},
-        **{f"{way}_worst": float(np.max(values)) for way, values in costs.items()},
+        **{way: figure(np.mean(values)) for way, values in costs.items()},
+        **{f"{way}_worst": figure(np.max(values)) for way, values in costs.items()},
     }
 
 
@@ -125,7 +130,7 @@ BENCHMARK = Benchmark(
         Column("liars", "liars", "{:.0f}"),
         Column("warned", f"named, of {SEEDS}", "{:.0f}"),
         *(
-            Column(way, head, "{:.4f}")
+            Column(way, head, "{:.2g}")
             for way, head in (
                 ("default", "default"),
                 ("exclude", "exclude"),
@@ -140,12 +145,14 @@ BENCHMARK = Benchmark(
     (
         Requirement("exclude_worst", "nats lost where sites are excluded", at_most=0.02),
         Requirement("warned", "sets in which all liars are named by default", at_least=SEEDS),
-        Requirement("krum", "nats lost by krum", at_most=0.01),
-        Requirement(
-            "median",
-            "nats lost by the median, shift by 1 sd",
-            at_most=0.01,
-            of=lambda row: row["attack"] == "shift by 1 sd",
+        *(
+            Requirement(
+                method,
+                f"nats lost by {method}, shift by 1 sd",
+                at_most=0.01,
+                of=lambda row: row["attack"] == "shift by 1 sd",
+            )
+            for method in ("median", "geometric_median", "krum")
         ),
     ),
 )

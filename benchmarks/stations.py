@@ -1,4 +1,4 @@
-"""How far apart are sites that nothing happened to? ``python -m benchmarks.stations FILE``.
+"""Sites that nothing happened to: how far apart? ``python -m benchmarks.stations FILE [ROWS...]``.
 
 FILE is a Parquet table of air-quality stations (UCI 501) with the columns site, split, PM2.5,
 y_imputed and features. Every set of 3, 4, 6, 8 and 12 stations is screened (maths 12); none of them
@@ -41,9 +41,9 @@ def stations(path: str, n_rows: int) -> list[tuple[np.ndarray, np.ndarray]]:
     return [(X[part], y[part]) for part in parts]
 
 
-def main(path: str) -> None:
+def main(path: str, *sizes: str) -> None:
     print("K, rows, stations, sets, largest deviation, lowest of likelihood, flagged", flush=True)
-    for n_rows in (1000, 4000, 30_000):
+    for n_rows in map(int, sizes or (1000, 4000, 30_000)):
         data = stations(path, n_rows)
         points = np.concatenate([X[:: len(X) // (POINTS // len(data))] for X, _ in data])
         for K in (2, 4):
@@ -65,4 +65,4 @@ def main(path: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

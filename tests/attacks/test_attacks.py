@@ -9,11 +9,12 @@ from commandline import fine, told
 from numpy.testing import assert_allclose
 from refusals import codes, refused
 
-from otmoe import LocalModel, aggregate, load_model
+from otmoe import FeatureSpec, LocalModel, aggregate, load_model
 from otmoe.aggregation import screen
 from otmoe.aggregation.consistency import near_copies
 from otmoe.aggregation.merge import ROBUST
 from otmoe.aggregation.robust import trimmed_mean
+from otmoe.data.features import Column
 from otmoe.likelihood.grams import Grams
 from otmoe.text.errors import OtmoeError
 from otmoe.text.notices import OtmoeWarning
@@ -306,3 +307,18 @@ def test_messages_of_the_table_are_messages():
     for attack in ATTACKS.values():
         sent = ten(attack.family).attacked(attack, 1)[0]
         assert LocalModel.from_json(sent.to_json()).site == "site 0"
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0])
+def test_a_level_that_all_rows_have_or_none_is_no_contradiction(rng, value):
+    spec = FeatureSpec(
+        (Column("age"), Column("sex", "category", levels=("f", "m")), Column("dose")), "error"
+    )
+    X = rng.normal(size=(600, 3))
+    X[:, 1] = value
+    model = replace(ten().messages[0].model, feature_names=spec.feature_names)
+    sent = replace(ten().messages[0], model=model, features=spec, sketch=None, support=None)
+    sent = replace(sent, constant={"sex=m": value}).with_support(X, sketch=True, share=5)
+    assert sent.sketch.categories == ((1,),)
+    X[::2, 1] = 1 - value
+    refused('constant_varies constant_features["sex=m"]').by(sent.with_support, X, sketch=True)

@@ -52,13 +52,11 @@ def local(rng, family, site):
     labels = {"logistic": ["no", "yes"], "multinomial": ["no", "yes", "perhaps"]}.get(family)
     labels = None if labels is None else np.array(labels)
     model = replace(model, feature_names=SPEC.feature_names, classes=labels)
-    X = np.column_stack([rng.normal(size=60), np.arange(60) % 2])
+    blind = site == "Lyon" and family == "poisson"  # one level of the category alone
+    X = np.column_stack([rng.normal(size=60), np.full(60, 1) if blind else np.arange(60) % 2])
     fit = {"log_likelihood": -421.5, "warnings": ("two columns are collinear.",)}
+    constant = {"sex=m": 1.0} if blind else {}
     brought = {"features": SPEC, "sketch": Sketch.fit(X, features=SPEC), "support": X[:5]}
-    constant = {}
-    if site == "Lyon" and family == "poisson":  # which sends no sketch that could say otherwise
-        constant, X[:, 1] = {"sex=m": 0.0}, 0.0
-        brought["sketch"] = None
     return message(model, site, 300.0, **fit, constant=constant, **brought)
 
 
@@ -66,7 +64,7 @@ rng = np.random.default_rng(0)
 MESSAGES = {family: local(rng, family, "Lyon") for family in FAMILIES}
 OTHERS = {family: local(rng, family, "Nantes") for family in FAMILIES}
 SUPPORT = rng.normal(size=(40, 2))
-SUPPORT[:20, 1] = 0.0
+SUPPORT[:20, 1] = 1.0
 
 # -- how to spoil a text -----------------------------------------------------------------------
 

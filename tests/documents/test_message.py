@@ -159,7 +159,7 @@ def any_model(draw):
     return MoE(gate.with_vector(vector(gate.n_parameters)), experts)
 
 
-@given(model=any_model(), n_samples=positive, log_likelihood=numbers)
+@given(model=any_model(), n_samples=st.floats(1, 1e60), log_likelihood=numbers)
 def test_every_float_survives(model, n_samples, log_likelihood):
     sent = local(model, n_samples=n_samples, log_likelihood=log_likelihood, constant={})
     found = LocalModel.from_json(sent.to_json())

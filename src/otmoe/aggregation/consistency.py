@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from otmoe.aggregation.problem import Problem
-from otmoe.arrays.numerics import Floats
+from otmoe.arrays.numerics import Floats, design
 from otmoe.documents.message import LocalModel
 from otmoe.model.mixture import MoE
 from otmoe.text.notices import Notice
@@ -147,6 +147,33 @@ def far_covariates(problem: Problem, distance: Floats, feature: Floats) -> list[
     ]
 
 
+def compared_points(
+    problem: Problem, n_points: int, spread: Spread | None
+) -> tuple[Floats, list[Floats]]:
+    """Return points at which models are compared, and those of each distinct model.
+
+    Where the covariates of every site are known, each brings as many, whatever it claims to weigh,
+    and those far from where most sites have theirs are left out: one site alone does not decide on
+    where the others are compared.
+    """
+    rng = np.random.default_rng(0)
+    common = np.asarray(problem.sources.few(n_points, rng).X, np.float64)
+    silent = [all(sampler.is_empty for sampler, _ in of_site) for of_site in problem.samplers]
+    if spread is None or any(silent):
+        gate = problem.ensemble.gate
+        here = np.broadcast_to(gate.site_prob(design(common)) > 0, (len(common), len(silent)))
+        return common, [common[here[:, u]] for u in range(len(silent))]
+    each = max(n_points // len(silent), 1)
+    own = []
+    for of_site in problem.samplers:
+        heard = [sampler for sampler, _ in of_site if not sampler.is_empty]
+        size = max(each // len(heard), 1)
+        own.append(np.concatenate([sampler.drawn(size, 0, rng)[0] for sampler in heard]))
+    X = np.concatenate(own)
+    near = X[spread.is_near(X)]
+    return (near if len(near) else X), own
+
+
 # -- log-likelihoods ---------------------------------------------------------------------------
 
 
@@ -208,17 +235,3 @@ def many_experts(n_experts: Floats) -> list[Notice | None]:
         Finding.MANY_EXPERTS(experts=int(size), usual=usual) if enough and size > most else None
         for size in n_experts
     ]
-
-
-def largest_claim(rows: Floats, share: float) -> float:
-    """Return the number of rows to which all are limited, so that none has more than a share."""
-    order = np.sort(rows[rows > 0])[::-1]
-    if order[0] <= share * order.sum():
-        return float(order[0])
-    for n in range(1, len(order)):  # the n largest are limited
-        rest = order[n:].sum()
-        if n * share < 1:
-            limit = share * rest / (1 - n * share)
-            if limit >= order[n]:
-                return float(limit)
-    return float(order[-1])  # so small a share that all have to be equal

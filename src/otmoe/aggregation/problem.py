@@ -176,10 +176,7 @@ def prepare(
     random_state: Any = 0,
     counted: Mapping[str, float] | None = None,
 ) -> Problem:
-    """Check the inputs of :func:`otmoe.aggregate` and arrange them.
-
-    `counted` has the rows that a site counts as, by name, where these are not what it claims.
-    """
+    """Check the inputs of :func:`otmoe.aggregate` and arrange them; `counted` replaces claims."""
     messages = check_messages(messages)
     by_density = isinstance(site_weight, str)
     if by_density:

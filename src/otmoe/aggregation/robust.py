@@ -11,7 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from otmoe.aggregation.consistency import near_copies
+from otmoe.aggregation.consistency import (
+    compared_points,
+    covariate_distances,
+    near_copies,
+)
 from otmoe.aggregation.contribution import Outcome
 from otmoe.aggregation.covariates import SiteCovariates
 from otmoe.aggregation.densities import nearest_model, on_users_scale
@@ -33,6 +37,7 @@ TRIMMED = 0.25
 
 _POINTS = 200  # at which models are compared
 _LEAST_EIGENVALUE = 1e-6  # of the information in units of its diagonal: what points do not tell
+_MOST_EXPERTS = 2  # times those asked for, with which a site has a vote in the geometric median
 _MAX_ITER = 30  # of Weiszfeld's algorithm
 _TOL = 1e-3  # relative change of the weights at which it ends
 _NOTHING_SHARED = 1e-6  # four times the overlap of densities below which a model is left out
@@ -75,11 +80,8 @@ def ballot(problem: Problem, rng: np.random.Generator, method: str) -> Ballot:
     if not equal:
         raise InvalidInput(Error.NO_MIDDLE, experts=problem.n_experts)
     others = [problem.name(u) for v, u in enumerate(chosen) if v not in equal]
-    warnings: tuple[Notice, ...] = ()
-    if others:
-        facts = {"names": listed(others), "experts": problem.n_experts, "method": method}
-        warnings = (Warn.OTHER_EXPERTS(sites=tuple(others), **facts),)
-    X = np.asarray(problem.sources.few(_POINTS, rng).X, np.float64)
+    warnings = _without_vote(problem, others, method)
+    X = _points(problem)
     sites = [chosen[v] for v in equal]
     center = central(problem, sites, X)
     contributes = problem.ensemble.gate.contributes(design(X))
@@ -128,6 +130,19 @@ def _filled(models: list[MoE], constant: list[Constant], vote: Floats) -> list[M
                     model, gate=filled, experts=replace(model.experts, coef=parts[1])
                 )
     return models
+
+
+def _without_vote(problem: Problem, names: list[str], method: str) -> tuple[Notice, ...]:
+    """Return a warning about sites with other numbers of experts, if there are any."""
+    if not names:
+        return ()
+    facts = {"names": listed(names), "experts": problem.n_experts, "method": method}
+    return (Warn.OTHER_EXPERTS(sites=tuple(names), **facts),)
+
+
+def _points(problem: Problem) -> Floats:
+    """Return points at which models are compared, of every site as many, and none far away."""
+    return compared_points(problem, _POINTS, covariate_distances(problem)[2])[0]
 
 
 def votes(problem: Problem) -> tuple[list[int], Floats]:
@@ -252,16 +267,20 @@ def geometric_median(problem: Problem, rng: np.random.Generator) -> Outcome:
     vote over its distance, and what it expects in so far as the result expects it too.
     """
     chosen, vote = votes(problem)
-    X = np.asarray(problem.sources.few(_POINTS, rng).X, np.float64)
     equal = [u for u in chosen if problem.models[u].n_experts == problem.n_experts]
     if not equal:
         raise InvalidInput(Error.NO_MIDDLE, experts=problem.n_experts)
-    center = central(problem, equal, X)
+    center = central(problem, equal, _points(problem))
+    few = [problem.models[u].n_experts <= _MOST_EXPERTS * problem.n_experts for u in chosen]
+    others = [problem.name(u) for u, counts in zip(chosen, few, strict=True) if not counts]
+    chosen = [u for u, counts in zip(chosen, few, strict=True) if counts]
+    vote = vote[few] / vote[few].sum()
+    warnings = _without_vote(problem, others, "geometric_median")
     model = problem.models[center]
     n_models = len(problem.models)
     if len(chosen) == 1:
         said = Status.GEOMETRIC_MEDIAN(models=1, site=problem.name(center), iterations=0)
-        return Outcome(model, said)
+        return Outcome(model, said, warnings=warnings)
     rows = _of_equal_weight(problem.expected_rows, n_models)
     site = np.repeat(rows.site, np.diff(rows.start))
     chance = problem.n_parameters / (2 * problem.n_rows)
@@ -284,7 +303,7 @@ def geometric_median(problem: Problem, rng: np.random.Generator) -> Outcome:
         model = on_users_scale(shared, nearest_model(shared, model), model)
     status = Status.GEOMETRIC_MEDIAN if converged else Status.GEOMETRIC_MEDIAN_STOPPED
     said = status(models=len(chosen), site=problem.name(center), iterations=iterations)
-    return Outcome(model, said, converged=converged)
+    return Outcome(model, said, converged=converged, warnings=warnings)
 
 
 def _of_equal_weight(rows: PseudoRows, n_models: int) -> PseudoRows:

@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 
 from otmoe.aggregation.consistency import (
-    Spread,
+    compared_points,
     covariate_distances,
     far_covariates,
-    largest_claim,
     many_experts,
     near_copies,
     unlike_models,
@@ -26,6 +25,7 @@ from otmoe.aggregation.disagreement import (
     site_likelihood_deviations,
     standing,
 )
+from otmoe.aggregation.limits import limited
 from otmoe.aggregation.problem import Problem, prepare
 from otmoe.arrays.numerics import Floats, design
 from otmoe.documents.message import LocalModel
@@ -40,11 +40,6 @@ _POINTS = (100, 400)  # at least, at most
 # Tried by `python -m benchmarks attacks`.
 _COSTLY = 0.1  # nats per row, of weight times disagreement, that few rows excuse
 _HEAVIEST = 10.0  # times the median, up to which claims of rows are believed there
-_APART = (
-    2.0  # times what chance explains, from which a site has to be limited to half of the weight
-)
-HALF = 0.5
-"""Share of the weight that a site may have whose predictions differ from the others'."""
 
 
 def screen(
@@ -115,7 +110,7 @@ def _looked_at(problem: Problem) -> _Look:
     distance, feature, spread = covariate_distances(problem)
     far = far_covariates(problem, distance, feature)
     n_points = int(np.clip(_WORK // n_groups, *_POINTS))
-    X, own = _points(problem, n_points, spread)
+    X, own = compared_points(problem, n_points, spread)
     share = np.broadcast_to(
         problem.ensemble.gate.site_prob(design(X)), (len(X), len(problem.models))
     )
@@ -177,31 +172,6 @@ def _by_chance(error: Floats, overlap: Floats) -> Floats:
     """Return the divergences that errors of estimation (U,) explain, (U, R)."""
     both = error[:, None] + error[references(len(error))]
     return np.asarray(0.5 * both / overlap)
-
-
-def _points(problem: Problem, n_points: int, spread: Spread | None) -> tuple[Floats, list[Floats]]:
-    """Return points at which models are compared, and those of each distinct model.
-
-    Where the covariates of every site are known, each brings as many, whatever it claims to weigh,
-    and those far from where most sites have theirs are left out: one site alone does not decide on
-    where the others are compared.
-    """
-    rng = np.random.default_rng(0)
-    common = np.asarray(problem.sources.few(n_points, rng).X, np.float64)
-    silent = [all(sampler.is_empty for sampler, _ in of_site) for of_site in problem.samplers]
-    if spread is None or any(silent):
-        gate = problem.ensemble.gate
-        here = np.broadcast_to(gate.site_prob(design(common)) > 0, (len(common), len(silent)))
-        return common, [common[here[:, u]] for u in range(len(silent))]
-    each = max(n_points // len(silent), 1)
-    own = []
-    for of_site in problem.samplers:
-        heard = [sampler for sampler, _ in of_site if not sampler.is_empty]
-        size = max(each // len(heard), 1)
-        own.append(np.concatenate([sampler.drawn(size, 0, rng)[0] for sampler in heard]))
-    X = np.concatenate(own)
-    near = X[spread.is_near(X)]
-    return (near if len(near) else X), own
 
 
 @dataclass(frozen=True)
@@ -273,7 +243,7 @@ def screened(
     warnings += _told(Warn.SITES_STAND_OUT, why, len(found))
     counted: dict[str, float] = {}
     if problem.by_rows and n_groups >= LEAST_SITES:
-        counted, told = _limited(problem, look, out, outliers, max_weight)
+        counted, told = limited(problem, look.group, look.ratio, out, outliers, max_weight)
         warnings += told
     return Screening(found, out, counted, tuple(warnings))
 
@@ -299,41 +269,6 @@ def _copies(problem: Problem, group: Floats) -> list[Notice]:
         ]
         told.append(Warn.NEAR_COPIES(sites=tuple(names), names=listed(names)))
     return told
-
-
-def _limited(
-    problem: Problem,
-    look: _Look,
-    out: Mapping[str, Notice],
-    outliers: str,
-    max_weight: float | None,
-) -> tuple[dict[str, float], list[Notice]]:
-    """Return the rows that sites count as, where their claims are limited, and warnings."""
-    stays = np.array([message.site not in out for message in problem.messages])
-    of_message = np.where((problem.which >= 0) & stays, look.group[problem.which], -1)
-    rows = np.array([problem.rows[of_message == g].sum() for g in range(len(look.ratio))])
-    if max_weight is None and len(rows[rows > 0]) < LEAST_SITES:
-        return {}, []
-    most = HALF if max_weight is None else max_weight
-    limit = largest_claim(rows, most)
-    heavy = np.flatnonzero(rows > limit * (1 + 1e-9))
-    counted: dict[str, float] = {}
-    told: list[Notice] = []
-    for g in heavy:
-        differs = look.ratio[g] > _APART
-        if max_weight is None and not differs:
-            continue
-        names = [m.site for m, h in zip(problem.messages, of_message, strict=True) if h == g]
-        share = float(rows[g] / rows.sum())
-        if max_weight is None and outliers == "flag":
-            told.append(Warn.SITE_DOMINATES(sites=tuple(names), name=listed(names), share=share))
-            continue
-        told.append(
-            Warn.WEIGHT_LIMITED(sites=tuple(names), names=listed(names), most=most, share=share)
-        )
-        for m in np.flatnonzero(of_message == g):
-            counted[problem.messages[m].site] = float(problem.rows[m] * limit / rows[g])
-    return counted, told
 
 
 def _sums(values: Sequence[float], sites: Sequence[Floats]) -> Floats:

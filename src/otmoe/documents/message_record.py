@@ -114,11 +114,15 @@ def varies(name: str, value: float, record: LocalModelRecord) -> bool:
         seen += [row[column] for row in record.support if column < len(row)]
     sketch = record.sketch
     if sketch is not None:
-        if name not in sketch.constant:
+        if name in sketch.constant:
+            unit, known = sketch.units.get(name), sketch.constant[name]
+            seen.append(known if unit is None else (known - unit.center) / unit.scale)
+        for category in sketch.categories:
+            if name in category.features:  # it does not vary if all rows have it, or none has
+                level = category.features.index(name) + 1
+                seen += [row[level] for row in category.prob if level < len(row)]
+        if name in sketch.numbers:
             return True
-        unit = sketch.units.get(name)
-        known = sketch.constant[name]
-        seen.append(known if unit is None else (known - unit.center) / unit.scale)
     return any(abs(x - value) > _SAME * (1 + abs(value)) for x in seen)
 
 

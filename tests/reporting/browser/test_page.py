@@ -20,6 +20,7 @@ from otmoe import (
     DistributedMoERegressor,
     LocalModel,
     MoEClassifier,
+    Policy,
     aggregate,
     load_model,
     report,
@@ -85,7 +86,9 @@ def classes(rng):
     data = simulate(900, 2, 3, family="multinomial", softness=0.7, random_state=0)
     X = np.column_stack([data.X[:, 0], data.X[:, 1] > 0, data.X[:, 2]])
     sent = [
-        MoEClassifier(2, random_state=0).fit(X[m::3], data.y[m::3]).to_message(site=f"site {m}")
+        MoEClassifier(2, random_state=0)
+        .fit(X[m::3], data.y[m::3])
+        .to_message(f"site {m}", policy=Policy.off())
         for m in range(3)
     ]
     return aggregate(sent, X)

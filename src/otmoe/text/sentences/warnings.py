@@ -125,8 +125,8 @@ class Warn(Sentence):
         "max_weight=1 lifts the limit."
     )
     OTHER_EXPERTS = (
-        "the sites {names} have another number of experts than the {experts} asked for, and no "
-        "vote in a merging by {method}."
+        "the sites {names} have another number of experts than the {experts} asked for, so that "
+        "they have no vote in {method}."
     )
     SITES_EXCLUDED = "{count} of {total} sites stand out and were left out ({reasons})."
     SITES_STAND_OUT = (
