@@ -20,6 +20,7 @@ from otmoe import (
     FeatureSpec,
     MoEClassifier,
     MoERegressor,
+    Policy,
     aggregate,
     load_features,
     load_model,
@@ -171,7 +172,8 @@ def test_a_message_has_grams_where_they_are_asked_for():
     sent = []
     for name, rows in (("a", slice(0, 200)), ("b", slice(200, N))):
         est = MoERegressor(2, **QUICK).fit(X[rows], Y[rows])
-        message = est.to_message(name, X[rows], y=Y[rows], grams=True, sketch=True)
+        how = {"grams": True, "sketch": True, "policy": Policy.off()}  # which rounds nothing
+        message = est.to_message(name, X[rows], y=Y[rows], **how)
         assert message.grams is not None and message.sketch is not None
         assert est.to_message(name).grams is None
         sent.append(message)
