@@ -682,7 +682,7 @@ def test_the_documentation_has_every_field():
     rows = np.random.default_rng(0).normal(size=(20, 3))
     sketch = Sketch.fit(rows, features=features)
     brought = {"sketch": sketch, "support": rows[:2], "key": "ab" * 32}
-    brought["overrides"] = {"rows": "agreed"}
+    brought |= {"overrides": {"rows": "agreed"}, "constant": {}}
     document = json.loads(local(MODELS["gaussian"], features=features, **brought).to_json())
 
     def paths(value, prefix=""):

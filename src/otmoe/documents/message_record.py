@@ -23,13 +23,13 @@ from otmoe.text.records import (
     Site,
     Told,
     Version,
-    adds_up,
     typed,
 )
 from otmoe.text.sentences import Error
 from otmoe.text.strict_json import Limits, path_of
 
 _ROUNDING = 1e-6  # of weights that add up to one
+_ROUNDED = (20, 0.25)  # rows, and share of them, by which Grams may be off that a site has rounded
 _SAME = 1e-6  # relative: a constant may have been in single precision
 
 MOST_SHARED = 10_000
@@ -89,7 +89,7 @@ def _check_grams(grams: GramsRecord, record: LocalModelRecord, source: str) -> N
     check_grams(grams, shape[0], size, record.n_samples, source)
     if "var" in record.model.experts:  # then rows count as much as they do, and the first is 1
         for k, (triangle, count) in enumerate(zip(grams.triangles, grams.counts, strict=True)):
-            if not adds_up(triangle[0], count) and abs(triangle[0] - count) > _ROUNDING:
+            if abs(triangle[0] - count) > _ROUNDED[0] + _ROUNDED[1] * count:
                 at = f"grams.triangles[{k}][0]"
                 fail(source, at, Error.GRAM_NOT_ROWS, value=triangle[0], rows=count)
 
