@@ -19,7 +19,7 @@ from oracles import (
 from refusals import refused
 from scipy import special
 
-from otmoe import MoERegressor, Sketch, aggregate, simulate
+from otmoe import MoERegressor, Policy, Sketch, aggregate, simulate
 from otmoe.aggregation import METHODS
 from otmoe.aggregation.methods import reduction
 from otmoe.aggregation.problem import prepare
@@ -282,7 +282,7 @@ def test_under_covariate_shift_the_gate_is_twice_as_good(seed):
     for m in range(8):
         X, y = shifted(data, rng, m % 4)
         est = MoERegressor(4, random_state=0).fit(X, y)
-        sites.append(est.to_message(f"site {m}", X, sketch=True))
+        sites.append(est.to_message(f"site {m}", X, sketch=True, policy=Policy.off()))
     X = data.draw_x(5000, rng)
     constant, covariate = (
         gate_error(aggregate(sites, site_weight=weight, method="reduction").model, data.truth, X)

@@ -89,7 +89,6 @@ def test_indicators_of_missing_values_travel(rows):
         (["fit", "--site", "a", "--experts", 1], "shell_no_target"),
         (["fit", "--site", "a", "--experts", 1, "--formula", "hour + z"], "shell_no_target"),
         (["run", "--experts", 1], "shell_no_target"),
-        (["features"], "shell_no_target"),
         (["run", "--experts", 1, "--formula", TEXT, "--columns", "z"], "shell_formula_or"),
         (["features", "--formula", TEXT, "--spline", "hour:3"], "shell_formula_or"),
         (["run", "--experts", 1, "--formula", TEXT, "--target", "z"], "shell_formula_target"),

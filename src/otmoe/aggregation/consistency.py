@@ -83,8 +83,12 @@ class Spread:
     unit: Floats
 
     def is_near(self, X: Floats) -> Floats:
-        """Say of each row (n, d) whether it is less than :data:`FAR` units away, (n,)."""
-        return np.asarray(np.all(np.abs(X - self.center) <= FAR * self.unit, axis=1))
+        """Say of each row (n, d) whether it is less than :data:`FAR` units away, (n,).
+
+        Curves and products, which stand behind the columns, follow these.
+        """
+        gap = np.abs(X[:, : len(self.center)] - self.center)
+        return np.asarray(np.all(gap <= FAR * self.unit, axis=1))
 
 
 def covariate_distances(problem: Problem) -> tuple[Floats, Floats, Spread | None]:

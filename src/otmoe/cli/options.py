@@ -173,11 +173,12 @@ def method(section: str, more: tuple[str, ...] = ()) -> Decorator:
     return option(
         "--method",
         type=click.Choice((*known.METHODS, *more)),
+        metavar="NAME",
         default="auto",
         show_default=True,
         section=section,
         help="How models are merged; auto takes what is expected to lose least to the sites' own "
-        "models.",
+        f"models. Others: {', '.join((*known.METHODS[1:], *more))}.",
     )
 
 

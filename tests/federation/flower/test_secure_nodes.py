@@ -10,7 +10,7 @@ import pytest
 from oracles import distance
 from refusals import refused
 
-from otmoe import FeatureSpec, load_model, simulate
+from otmoe import FeatureSpec, Policy, load_model, simulate
 from otmoe.documents.masked_reply import MaskedReply
 from otmoe.documents.state import RefineState
 from otmoe.federation.flower import app as flower
@@ -58,13 +58,15 @@ def folder(tmp_path):
         frame[500 * i : 500 * (i + 1)].to_parquet(tmp_path / f"{name}.parquet")
     frame[["age", "dose"]][::3].to_parquet(tmp_path / "support.parquet")
     FeatureSpec.of_names(["age", "dose"]).save(tmp_path / "features.json")
+    (tmp_path / "off.json").write_text(Policy.off().model_dump_json())
     return tmp_path
 
 
 def node(folder, name, **config):
     """Return what a node with the real ClientApp does, with a key unless told otherwise."""
     app = flower.client_app()
-    own = {"site": name, "data": str(folder / f"{name}.parquet"), "refine": True}
+    files = {"data": str(folder / f"{name}.parquet"), "policy": str(folder / "off.json")}
+    own = {"site": name, "refine": True, **files}
     config = own | {"secure": str(folder / f"{name}.key")} | config
     config = {key: value for key, value in config.items() if value is not None}
     known = {"node_config": config, "state": flwr.RecordDict(), "run_config": {}}
@@ -133,7 +135,7 @@ def test_nodes_do_not_answer_for_fewer_sites_unless_they_agree(folder):
     grid.nodes[3] = dropping(folder, "nice", 2)
     with pytest.raises(TasksFailed) as caught:
         flower.serve(grid, plan(folder, **{"on-error": "skip"}))
-    assert "another roster" in str(caught.value)
+    assert "roster_changed" in str(caught.value)
 
 
 def test_told_to_stop_the_server_stops(folder):
@@ -146,7 +148,7 @@ def test_told_to_stop_the_server_stops(folder):
 def test_a_node_with_a_key_answers_for_secure_sums_alone(folder):
     with pytest.raises(TasksFailed) as caught:
         flower.serve(nodes(folder), plan(folder, secure=False))
-    assert "there is no roster" in str(caught.value)
+    assert "roster_missing" in str(caught.value)
 
 
 def test_what_is_not_possible_is_refused(folder):
