@@ -21,6 +21,7 @@ from numpy.testing import assert_allclose
 from otmoe import (
     FeatureSpec,
     LocalModel,
+    Policy,
     aggregate,
     load_model,
     shards_from,
@@ -104,6 +105,7 @@ def folder(tmp_path_factory):
     for name, rows in SITES.items():
         frame[rows].to_parquet(folder / f"{name}.parquet")
     SPEC.save(folder / "features.json")
+    (folder / "off.json").write_text(Policy.off().model_dump_json())
     shutil.copytree(EXAMPLE / "app", folder / "mischief")
     folder.joinpath("mischief", "one_round.py").write_text(MISCHIEF)
     return folder
@@ -139,8 +141,8 @@ def fed(folder):
 
 
 def node(folder, name, **more):
-    rows = str(folder / f"{name}.parquet")
-    return {"site": name, "data": rows, "sketch": True, "refine": True, **more}
+    files = {"data": str(folder / f"{name}.parquet"), "policy": str(folder / "off.json")}
+    return {"site": name, **files, "sketch": True, "refine": True, **more}
 
 
 def config(folder, output, **more):
