@@ -14,14 +14,15 @@ from otmoe.model.mixture import MoE
 # Bounds of time; the table of `python -m benchmarks attacks` was made with these.
 _COVARIATES = 1000  # of all sites, at which models are judged
 _MOST_SITES = 50  # that are left out in turn
+_MOST_WORK = 1e9  # pseudo-rows times squared parameters times models, above which none is
 
 
 def influences(problem: Problem, model: MoE) -> Floats:
     """Return the nats per row by which the others would be served better without each model, (U,).
 
     Densities are merged again without it, from the given model on, and the others' own models say
-    what that is worth. NaN where nothing was left out: for an ensemble, a single model, or, of
-    many, those of least weight.
+    what that is worth. NaN where nothing was left out: for an ensemble, a single model, where it
+    would take longer than the merging, or, of many models, for those of least weight.
 
     Parameters
     ----------
@@ -35,6 +36,8 @@ def influences(problem: Problem, model: MoE) -> Floats:
         return found
     rows = problem.expected_rows
     rows = rows.thinned(max(len(rows.X) // _COVARIATES, 1))
+    if len(rows.weight) * model.n_parameters**2 * min(n_models, _MOST_SITES) > _MOST_WORK:
+        return found
     together = on_users_scale(rows, nearest_model(rows, model), model)
     weight, total = problem.weight, rows.weight.sum()
     site = np.repeat(rows.site, np.diff(rows.start))
