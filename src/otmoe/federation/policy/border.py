@@ -162,10 +162,11 @@ def release_message(
     answer = answer_of("message", model, features, sums=made.message.grams is not None, file=file)
     with _open(border, shard, file) as book:
         study = study_of(shard.name, shard.target, features, model)
-        more = book.measures(border.policy, study, answer, found.rows)
+        known = book.row_set(found.rows)
+        more = book.measures(border.policy, study, answer, known)
         verdict = border.verdict([*made.verdict.measures, *more], made.verdict.people)
         if not verdict.refused:
-            book.keep(study, answer, found.rows)
+            book.keep(study, answer, known)
     kept = {str(rule): why for rule, why in verdict.overrides.items()}
     return replace(made, message=replace(made.message, overrides=kept), verdict=verdict)
 
@@ -218,17 +219,18 @@ def release_reply(
         answer = answer_of("reply", model, features, asked.scaling)
         earlier = [] if book.ledger is None else book.ledger.answers(study)
         question, digits = judged_question(policy, model, features, rows, earlier)
+        known = book.row_set(rows)
         measures = [
             *judge(policy, figures, columns=_columns(shard)).measures,
             *question,
-            *book.measures(policy, study, answer, rows),
+            *book.measures(policy, study, answer, known),
         ]
         verdict = border.verdict(measures, figures.people)
         check(verdict)
         if not exact:
             reply = replace(reply, content=rounded_reply(reply.content, model, rows, digits))
         kept = {str(rule): why for rule, why in verdict.overrides.items()}
-        book.keep(study, replace(answer, digits=digits), rows)
+        book.keep(study, replace(answer, digits=digits), known)
     return Replied(replace(reply, overrides=kept), verdict, found)
 
 
@@ -249,18 +251,22 @@ class _Book:
     ledger: Ledger | None = None
     path: Path | None = None
 
-    def measures(self, policy: Policy, study: str, answer: Answer, rows: Rows) -> list[Measure]:
-        """Hold an answer against what was sent before."""
-        if self.ledger is None:
-            return []
-        known = RowSet.of(rows, self.ledger.key)
-        return judged_by_ledger(self.ledger, policy, study, answer, known)
+    def row_set(self, rows: Rows) -> RowSet | None:
+        """Return what the ledger knows rows by, in one pass over them; None without a ledger."""
+        return None if self.ledger is None else RowSet.of(rows, self.ledger.key)
 
-    def keep(self, study: str, answer: Answer, rows: Rows) -> None:
+    def measures(
+        self, policy: Policy, study: str, answer: Answer, rows: RowSet | None
+    ) -> list[Measure]:
+        """Hold an answer against what was sent before."""
+        if self.ledger is None or rows is None:
+            return []
+        return judged_by_ledger(self.ledger, policy, study, answer, rows)
+
+    def keep(self, study: str, answer: Answer, rows: RowSet | None) -> None:
         """Write down what is about to leave."""
-        if self.ledger is not None and self.path is not None:
-            known = RowSet.of(rows, self.ledger.key)
-            keep(self.ledger.with_answer(study, answer, known), self.path)
+        if self.ledger is not None and self.path is not None and rows is not None:
+            keep(self.ledger.with_answer(study, answer, rows), self.path)
 
 
 @contextmanager
