@@ -19,7 +19,7 @@ demo: $(VENV)/.stamp-core ## Fit a mixture of experts and show what it found
 	@$(PY) examples/demo.py $(ARGS)
 
 picture: demo ## Take the picture of the README: the report of the demo in Chromium
-	@chromium --headless=new --no-sandbox --disable-gpu --hide-scrollbars --window-size=1120,840 \
+	@chromium --headless=new --no-sandbox --disable-gpu --hide-scrollbars --window-size=1120,1130 \
 	  --screenshot=docs/images/report.png "file://$(CURDIR)/build/demo.html" 2>/dev/null
 	@echo "The picture is docs/images/report.png"
 
