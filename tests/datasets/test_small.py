@@ -31,7 +31,6 @@ def test_visits_are_those_of_the_experiment():
 
 
 def test_visits_are_the_rows_of_statsmodels():
-    pytest.importorskip("statsmodels")
     source = files("statsmodels.datasets").joinpath("randhie/src/randhie.csv")
     if not source.is_file():
         pytest.skip("this statsmodels does not have the whole table")

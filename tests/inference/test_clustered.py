@@ -247,7 +247,8 @@ def test_one_gaussian_expert_has_the_cluster_robust_covariance_of_least_squares(
 
 
 def test_it_is_that_of_statsmodels(rng):
-    api = pytest.importorskip("statsmodels.api")
+    import statsmodels.api as api
+
     X, y, groups, est = least_squares_case(rng)
     options = {"groups": groups, "use_correction": False}
     there = api.OLS(y, with_ones(X)).fit(cov_type="cluster", cov_kwds=options).bse
