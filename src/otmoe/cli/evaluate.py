@@ -45,6 +45,7 @@ Give rows that the model was not fitted to, or it will look better than it is.""
 @data
 @options.target()
 @options.weight
+@options.offset
 @option(
     "--site-column",
     metavar="COLUMN",
@@ -52,6 +53,7 @@ Give rows that the model was not fitted to, or it will look better than it is.""
     help="Tell the values of this column apart too.",
 )
 @options.missing()
+@options.sep
 @between.site("Model")
 @speech
 def evaluate(
@@ -59,8 +61,10 @@ def evaluate(
     data: tuple[str, ...],
     target: str,
     weight: str | None,
+    offset: str | None,
     site_column: str | None,
     missing: Literal["error", "drop"],
+    sep: str | None,
     site: str | None,
     as_json: bool,
     quiet: bool,
@@ -78,6 +82,7 @@ def evaluate(
     from otmoe.evaluation.files import evaluate_files
 
     file = load_model_file(model)
+    options.check_offset(file, offset)
     used = between.model_for(file, model, site)
     with progress("files", quiet) as report:
         found = evaluate_files(
@@ -88,6 +93,8 @@ def evaluate(
             weight=weight,
             site_column=site_column,
             missing=missing,
+            offset=offset,
+            sep=sep,
             progress=report,
         )
     if found.dropped:

@@ -35,6 +35,7 @@ Look at the file before you use it: a level that is in no sampled row is not in 
     help="Columns, splines and interactions at once, as in 'y ~ spline(hour, 5) + dep:origin'.",
 )
 @option("--weight", metavar="COLUMN", section="Columns", help="Case weights, no feature either.")
+@option("--offset", metavar="COLUMN", section="Columns", help="A known term, no feature either.")
 @option("--site-column", metavar="COLUMN", section="Columns", help="The site, no feature either.")
 @option(
     "--columns",
@@ -89,6 +90,7 @@ def features(
     target: str | None,
     formula: str | None,
     weight: str | None,
+    offset: str | None,
     site_column: str | None,
     columns: list[str] | None,
     center: bool,
@@ -107,7 +109,7 @@ def features(
     Numbers, true and false stay numbers; text becomes a category.
     """
     check_output(output, force)
-    roles = [name for name in (target, weight, site_column) if name is not None]
+    roles = [name for name in (target, weight, offset, site_column) if name is not None]
     if formula is not None:
         for word, value in {
             "--columns": columns,

@@ -56,6 +56,7 @@ their new messages describe the same one.""",
 @options.target(options.OR_FORMULA, required=False)
 @options.formula
 @options.weight
+@options.offset
 @options.spec
 @options.columns
 @options.max_levels
@@ -122,6 +123,7 @@ def fit(
     target: str | None,
     formula: str | None,
     weight: str | None,
+    offset: str | None,
     spec: str | None,
     columns: list[str] | None,
     max_levels: int,
@@ -184,7 +186,7 @@ def fit(
         statement_kind(statement)
     rules, source = policy.in_force(policy_file)
     border = Border(rules, ledger, policy.set_aside(override, reason))
-    asked = asked_of(data, target, formula, spec, columns, weight, sep=sep)
+    asked = asked_of(data, target, formula, spec, columns, weight, offset, sep=sep)
     features = asked.features
     origin = None if start is None else load_model_file(start)
     if origin is not None:
@@ -213,6 +215,7 @@ def fit(
         target=asked.target,
         features=features,
         weight=weight,
+        offset=offset,
         missing=missing,
         max_levels=max_levels,
         sep=sep,
@@ -265,7 +268,7 @@ def fit(
     )
     if not made.verdict.refused:
         message.save(output)
-        Remembered(name, asked.target, absolute(data), weight, missing, sep).save(output)
+        Remembered(name, asked.target, absolute(data), weight, missing, sep, offset).save(output)
         about = replace(about, file=str(output), digest=digest_of(output.read_bytes()))
     if statement is not None:
         about.save(statement)

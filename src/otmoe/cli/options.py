@@ -10,19 +10,26 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from otmoe.cli import known
-from otmoe.cli.common import Decorator, Failed, Names, option, several, usage
+from otmoe.cli.common import Decorator, Failed, Names, option, several, usage, warn
 from otmoe.cli.executors import EXECUTORS
 from otmoe.cli.kinds import Cut, Family, Numbers, Separator
-from otmoe.text.sentences import Error
+from otmoe.text.sentences import Error, Warn
 
 if TYPE_CHECKING:
-    from otmoe import Aggregation, FeatureSpec
+    from otmoe import Aggregation, FeatureSpec, LocalModel
     from otmoe.data.shards import Shard
+    from otmoe.documents.model_file import ModelFile
     from otmoe.estimators.shards import DistributedMoE
     from otmoe.inference.between import Between
 
 
 weight = option("--weight", metavar="COLUMN", section="Columns", help="Case weights.")
+offset = option(
+    "--offset",
+    metavar="COLUMN",
+    section="Columns",
+    help="Known part of the experts' linear predictors, such as the logarithm of an exposure.",
+)
 spec = option(
     "--features",
     "spec",
@@ -285,6 +292,7 @@ def shards_of(
     target: str,
     features: FeatureSpec | list[str] | None,
     weight: str | None,
+    offset: str | None,
     site_column: str | None,
     cut: Any,
     missing: Literal["error", "drop"],
@@ -299,12 +307,20 @@ def shards_of(
         target=target,
         features=features,
         weight=weight,
+        offset=offset,
         site_column=site_column,
         cut=cut or "file",
         missing=missing,
         max_levels=max_levels,
         sep=sep,
     )
+
+
+def check_offset(file: ModelFile | LocalModel, offset: str | None) -> None:
+    """Warn where a model was fitted with an offset and is used without one."""
+    fitted = getattr(file, "about", {}).get("offset")
+    if offset is None and fitted is not None:
+        warn(Warn.SHELL_OFFSET_UNSAID(column=fitted))
 
 
 def estimator_of(family: str, **settings: Any) -> DistributedMoE:

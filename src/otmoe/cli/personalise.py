@@ -44,6 +44,7 @@ inspect` it before you give it away.""",
 @data
 @options.target()
 @options.weight
+@options.offset
 @option(
     "--site-column",
     metavar="COLUMN",
@@ -51,6 +52,7 @@ inspect` it before you give it away.""",
     help="Use the rows alone in which this column holds the name of the site.",
 )
 @options.missing()
+@options.sep
 @option("--site", metavar="NAME", section="Fit", help="Name of the site, for the file.")
 @option(
     "--restrict",
@@ -67,8 +69,10 @@ def personalise(
     data: tuple[str, ...],
     target: str,
     weight: str | None,
+    offset: str | None,
     site_column: str | None,
     missing: Literal["error", "drop"],
+    sep: str | None,
     site: str | None,
     restrict: str,
     output: Path,
@@ -99,7 +103,7 @@ def personalise(
     file = load_model_file(model)
     prior = between_in(file, model).personal_prior.restricted(restrict)
     spec = spec_of(file.model, file.features)
-    shard = _shard(data, target, spec, weight, site_column, missing, site)
+    shard = _shard(data, target, spec, weight, offset, site_column, missing, sep, site)
     found = read(shard)
     rows = rows_in(found, Target.of(file.model), shard.name)
     if not rows.total_weight > 0:
@@ -164,8 +168,10 @@ def _shard(
     target: str,
     features: FeatureSpec,
     weight: str | None,
+    offset: str | None,
     site_column: str | None,
     missing: Literal["error", "drop"],
+    sep: str | None,
     site: str | None,
 ) -> Shard:
     """Return the rows of the site: all, or those in which a column names it."""
@@ -178,8 +184,10 @@ def _shard(
         target=target,
         features=features,
         weight=weight,
+        offset=offset,
         site_column=site_column,
         missing=missing,
+        sep=sep,
     )
     if site_column is None:
         return joined(shards, checked(site or "site"))

@@ -7,7 +7,7 @@ from typing import Literal
 
 import click
 
-from otmoe.cli import between
+from otmoe.cli import between, options
 from otmoe.cli.common import (
     Command,
     Levels,
@@ -50,6 +50,7 @@ Rows stay in their order. Columns that --keep takes from CSV are text.""",
     help="The most probable expert as well, from 0.",
 )
 @between.site("What to predict")
+@options.offset
 @option("--keep", type=Names(), section="Rows", help="Columns of DATA to take along.")
 @option(
     "--missing",
@@ -59,6 +60,7 @@ Rows stay in their order. Columns that --keep takes from CSV are text.""",
     section="Rows",
     help="Rows with a missing feature: refuse them, or predict nothing there.",
 )
+@options.sep
 @output("File to write, .parquet, .csv or .csv.gz.")
 def predict(
     model: Path,
@@ -67,8 +69,10 @@ def predict(
     proba: bool,
     expert: bool,
     site: str | None,
+    offset: str | None,
     keep: list[str] | None,
     missing: Literal["error", "keep"],
+    sep: str | None,
     output: Path,
     force: bool,
     as_json: bool,
@@ -85,6 +89,7 @@ def predict(
     from otmoe.evaluation.prediction import Predictor
 
     file = load_model_file(model)
+    options.check_offset(file, offset)
     predictor = Predictor(
         between.model_for(file, model, site),
         file.features,
@@ -93,6 +98,8 @@ def predict(
         proba=proba,
         keep=keep or (),
         missing=missing,
+        offset=offset,
+        sep=sep,
     )
     with progress("files", quiet) as report:
         n_rows = predictor.write(data, output, report)

@@ -28,7 +28,7 @@ class Remembered:
     site, target : str
     data : tuple of str
         Absolute paths and patterns, or URLs.
-    weight, sep : str, optional
+    weight, sep, offset : str, optional
     missing : {"error", "drop"}
     """
 
@@ -38,6 +38,7 @@ class Remembered:
     weight: str | None = None
     missing: str = "error"
     sep: str | None = None
+    offset: str | None = None
 
     def save(self, message: Path) -> None:
         """Write it beside a message."""

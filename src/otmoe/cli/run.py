@@ -52,6 +52,7 @@ The same data and seed give the same model, whatever the executor and the number
 @options.target(options.OR_FORMULA, required=False)
 @options.formula
 @options.weight
+@options.offset
 @options.site_column
 @options.spec
 @options.columns
@@ -97,6 +98,7 @@ def run(
     target: str | None,
     formula: str | None,
     weight: str | None,
+    offset: str | None,
     site_column: str | None,
     spec: str | None,
     columns: list[str] | None,
@@ -141,9 +143,18 @@ def run(
     from otmoe.workers.gather import Workers
 
     begin = perf_counter()
-    asked = asked_of(data, target, formula, spec, columns, weight, site_column, sep=sep)
+    asked = asked_of(data, target, formula, spec, columns, weight, offset, site_column, sep=sep)
     shards = options.shards_of(
-        data, asked.target, asked.features, weight, site_column, cut, missing, max_levels, sep
+        data,
+        asked.target,
+        asked.features,
+        weight,
+        offset,
+        site_column,
+        cut,
+        missing,
+        max_levels,
+        sep,
     )
     with (
         open_executor(executor, address, n_jobs, retries) as pool,
@@ -172,6 +183,7 @@ def run(
         "made by": "otmoe run",
         "target": asked.target,
         **({} if formula is None else {"formula": formula}),
+        **({} if offset is None else {"offset": offset}),
         "method": method,
         **({"chosen": est.aggregation_.method} if est.aggregation_.candidates else {}),
         "refine rounds": 0 if refined is None else refined.rounds,

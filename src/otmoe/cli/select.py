@@ -30,6 +30,7 @@ the number that was chosen.""",
 @data
 @options.target()
 @options.weight
+@options.offset
 @options.site_column
 @options.spec
 @options.columns
@@ -54,6 +55,7 @@ def select(
     data: tuple[str, ...],
     target: str,
     weight: str | None,
+    offset: str | None,
     site_column: str | None,
     spec: str | None,
     columns: list[str] | None,
@@ -84,7 +86,7 @@ def select(
     options.check_where(site_column, cut, executor, address)
     features = options.features_of(spec, columns)
     shards = options.shards_of(
-        data, target, features, weight, site_column, cut, missing, max_levels, sep
+        data, target, features, weight, offset, site_column, cut, missing, max_levels, sep
     )
     with (
         open_executor(executor, address, n_jobs, retries) as pool,

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from otmoe.data.features import FeatureSpec
 from otmoe.data.shards.files import find, named, names_for
-from otmoe.data.shards.gathering import target_values, weights
+from otmoe.data.shards.gathering import offsets, target_values, weights
 from otmoe.data.shards.sources import open_source
 from otmoe.data.tables import labels
 from otmoe.data.tally import Tally
@@ -59,6 +59,8 @@ def evaluate_files(
     site_column: str | None = None,
     missing: Literal["error", "drop"] = "error",
     progress: Progress | None = None,
+    offset: str | None = None,
+    sep: str | None = None,
 ) -> Evaluation:
     """Evaluate a model on the rows of some files; memory does not grow with their number.
 
@@ -77,19 +79,23 @@ def evaluate_files(
         What to do about rows with missing values.
     progress : callable, optional
         Called as progress(files done, files in all, name of the one that has just ended).
+    offset : str, optional
+        Column of the known part of the linear predictors, if the model was fitted with one.
+    sep : str, optional
+        What separates columns of CSV files; by default as their headers have it.
 
     Returns
     -------
     Evaluation
     """
-    columns = _Columns(model, spec_of(model, features), target, weight, site_column)
+    columns = _Columns(model, spec_of(model, features), target, weight, site_column, offset)
     files = find(data)
     scores: dict[str, Score] = {}
     read, gaps = 0, Counter[str]()
     for i, (file, name) in enumerate(zip(files, names_for(files), strict=True)):
         with named(name):
             tally = Tally()
-            for batch in open_source(file).batches(columns.names, columns.texts):
+            for batch in open_source(file, sep).batches(columns.names, columns.texts):
                 for place, score in columns.scores(batch, tally):
                     scores[place] = scores[place] + score if place in scores else score
             tally.check(missing, columns.spec.unknown)
@@ -113,10 +119,11 @@ class _Columns:
     target: str
     weight: str | None
     site: str | None
+    offset: str | None = None
 
     @property
     def names(self) -> list[str]:
-        roles = [self.target, self.weight, self.site]
+        roles = [self.target, self.weight, self.site, self.offset]
         return list(dict.fromkeys([*self.spec.names, *(name for name in roles if name)]))
 
     @property
@@ -149,6 +156,15 @@ class _Columns:
             place, absent = labels(batch.column(self.site), self.site)
             tally.missing[self.site] += int(absent.sum())
             keep &= ~absent
+        known = None
+        if self.offset is not None:
+            known = offsets(batch.column(self.offset), self.offset, tally)
+            keep &= np.isfinite(known)
         for name in np.unique(place[keep]).tolist():
             here = keep & (place == name)
-            yield name, score_rows(self.model, X[here], y[here], w[here])
+            yield (
+                name,
+                score_rows(
+                    self.model, X[here], y[here], w[here], None if known is None else known[here]
+                ),
+            )

@@ -13,6 +13,7 @@ import pyarrow as pa
 from otmoe.arrays.numerics import Floats
 from otmoe.data.features import FeatureSpec
 from otmoe.data.shards.files import find, named, names_for
+from otmoe.data.shards.gathering import offsets
 from otmoe.data.shards.sources import open_source
 from otmoe.data.shards.writing import write_batches
 from otmoe.data.tally import Tally
@@ -52,6 +53,10 @@ class Predictor:
     missing : {"error", "keep"}
         What to do about rows in which a feature is missing: refuse, or leave their prediction
         empty.
+    offset : str, optional
+        Column of the known part of the linear predictors, if the model was fitted with one.
+    sep : str, optional
+        What separates columns of CSV files; by default as their headers have it.
 
     Examples
     --------
@@ -68,6 +73,8 @@ class Predictor:
     proba: bool = False
     keep: Sequence[str] = ()
     missing: Literal["error", "keep"] = "error"
+    offset: str | None = None
+    sep: str | None = None
 
     def __post_init__(self) -> None:
         labelled = self.model.classes is not None
@@ -104,24 +111,25 @@ class Predictor:
             *(("expert",) if self.expert else ()),
         )
 
-    def predict(self, X: Floats) -> dict[str, Floats]:
+    def predict(self, X: Floats, offset: Floats | None = None) -> dict[str, Floats]:
         """Return what is predicted at rows without gaps, by column.
 
         Parameters
         ----------
         X : ndarray of shape (n, d)
+        offset : ndarray of shape (n,), optional
         """
         model = replace(self.model, feature_names=None)  # X has no names
         if model.classes is not None:
             classifier = MoEClassifier.from_model(model)
-            found = [classifier.predict(X)]
+            found = [classifier.predict(X, offset=offset)]
             if self.proba:
-                found += list(classifier.predict_proba(X).T)
+                found += list(classifier.predict_proba(X, offset=offset).T)
         else:
             regressor = MoERegressor.from_model(model)
-            found = [regressor.predict(X)]
+            found = [regressor.predict(X, offset=offset)]
             if len(self.quantiles):
-                found += list(regressor.predict_quantile(X, self.quantiles).T)
+                found += list(regressor.predict_quantile(X, self.quantiles, offset=offset).T)
         if self.expert:
             found.append(np.argmax(model.gate_prob(X), axis=1))
         return dict(zip(self.columns, found, strict=True))
@@ -146,7 +154,7 @@ class Predictor:
         files = find(data)
         names = names_for(files)
         with named(names[0]):
-            source = open_source(files[0])
+            source = open_source(files[0], self.sep)
             fields = source.fields(list(self.keep), self._texts)
         types = {field.name: _plain(field.type) for field in fields}
         types |= {name: pa.array(v).type for name, v in self.predict(self._any_row).items()}
@@ -170,17 +178,25 @@ class Predictor:
         """Columns that are read as text."""
         spec = self.spec
         categories = [column.name for column in spec.columns if column.kind == "category"]
-        return categories + [name for name in self.keep if name not in spec.names]
+        numbers = {*spec.names, *self._known}
+        return categories + [name for name in self.keep if name not in numbers]
+
+    @property
+    def _known(self) -> list[str]:
+        return [] if self.offset is None else [self.offset]
 
     def _batches(self, file: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         spec, tally, wrong = self.spec, Tally(), False
-        columns = list(dict.fromkeys([*spec.names, *self.keep]))
-        for batch in open_source(file).batches(columns, self._texts):
+        columns = list(dict.fromkeys([*spec.names, *self.keep, *self._known]))
+        for batch in open_source(file, self.sep).batches(columns, self._texts):
             X = np.empty((batch.num_rows, len(spec.feature_names)))
             spec.encode_batch(batch, tally, X)
+            offset = None
+            if self.offset is not None:
+                offset = offsets(batch.column(self.offset), self.offset, tally)
             wrong = wrong or not self._fine(tally)
             if not wrong:  # else the rest is only counted, for the error
-                yield self._predicted(batch, X, schema)
+                yield self._predicted(batch, X, offset, schema)
         tally.check(self.missing, spec.unknown)
 
     def _fine(self, tally: Tally) -> bool:
@@ -190,12 +206,19 @@ class Predictor:
             return False
         return True
 
-    def _predicted(self, batch: pa.RecordBatch, X: Floats, schema: pa.Schema) -> pa.RecordBatch:
+    def _predicted(
+        self, batch: pa.RecordBatch, X: Floats, offset: Floats | None, schema: pa.Schema
+    ) -> pa.RecordBatch:
         arrays = [batch.column(name).cast(schema.field(name).type) for name in self.keep]
         there = np.isfinite(X).all(axis=1)
+        if offset is not None:
+            there &= np.isfinite(offset)
+            offset = offset[there]
         if there.any():
             rows = pa.array(np.cumsum(there) - 1, mask=~there)
-            arrays += [pa.array(found).take(rows) for found in self.predict(X[there]).values()]
+            arrays += [
+                pa.array(found).take(rows) for found in self.predict(X[there], offset).values()
+            ]
         else:
             arrays += [pa.nulls(len(X), schema.field(name).type) for name in self.columns]
         return pa.RecordBatch.from_arrays(arrays, schema=schema)

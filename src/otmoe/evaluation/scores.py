@@ -157,7 +157,13 @@ def goodness(score: Score) -> dict[str, float]:
     return {name: float(value) for name, value in found.items() if np.isfinite(value)}
 
 
-def score_rows(model: MoE, X: Floats, y: Floats, weight: Floats | None = None) -> Score:
+def score_rows(
+    model: MoE,
+    X: Floats,
+    y: Floats,
+    weight: Floats | None = None,
+    offset: Floats | None = None,
+) -> Score:
     """Return what some rows say about a model.
 
     Parameters
@@ -166,7 +172,8 @@ def score_rows(model: MoE, X: Floats, y: Floats, weight: Floats | None = None) -
     X : ndarray of shape (n, d)
     y : ndarray of shape (n,)
         Labels where the model has `classes`, class numbers where it has none.
-    weight : ndarray of shape (n,), optional
+    weight, offset : ndarray of shape (n,), optional
+        The null model knows no offset.
 
     Examples
     --------
@@ -181,9 +188,9 @@ def score_rows(model: MoE, X: Floats, y: Floats, weight: Floats | None = None) -
     """
     w = np.ones(len(y)) if weight is None else weight
     y = Target.of(model).numbers(np.asarray(y))
-    prediction, total = model.predict(X), float(w.sum())
+    prediction, total = model.predict(X, offset), float(w.sum())
     experts = model.experts
-    found = {"log_likelihood": model.log_density(X, y), **experts.scores(y, prediction)}
+    found = {"log_likelihood": model.log_density(X, y, offset), **experts.scores(y, prediction)}
     sums = {name: float(w @ values) for name, values in found.items()}
     sums["base"] = float(w @ np.broadcast_to(np.asarray(experts.log_base(y)), y.shape))
     if not experts.classifies:

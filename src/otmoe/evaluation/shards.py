@@ -31,7 +31,7 @@ class Scoring:
 def score_local(task: Scoring) -> Score:
     """Read one shard and return what its rows say about the model."""
     rows = read(task.shard)
-    return score_rows(task.model, rows.X, rows.y, rows.weight)
+    return score_rows(task.model, rows.X, rows.y, rows.weight, rows.offset)
 
 
 def score_shards(model: MoE, shards: Sequence[Shard], workers: Workers = HERE) -> Score:
@@ -41,7 +41,6 @@ def score_shards(model: MoE, shards: Sequence[Shard], workers: Workers = HERE) -
     ----------
     model : MoE
     shards : sequence of Shard
-        They have no offset.
     workers : Workers
 
     Returns

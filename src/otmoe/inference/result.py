@@ -83,11 +83,8 @@ class Inference:
     agreement: Agreement | None = None
 
     def __repr__(self) -> str:
-        model = self.model
-        return (
-            f"Inference({model.n_experts} {model.experts.family} experts, "
-            f"{model.n_parameters} parameters, {self.n_samples:,.10g} rows, kind={self.kind!r})"
-        )
+        size = f"{self.model.n_parameters} parameters, {self.n_samples:,.10g} rows"
+        return f"Inference({self.model.called}, {size}, kind={self.kind!r})"
 
     def _repr_html_(self) -> str:
         rows = self.table()

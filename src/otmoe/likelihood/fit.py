@@ -103,6 +103,10 @@ class Fit:
     agreement: Agreement | None = None
     evidence: Evidence | None = field(default=None, repr=False)
 
+    def __repr__(self) -> str:
+        end = "converged" if self.converged else "not converged"
+        return f"Fit({self.model.called}, log-likelihood {self.log_likelihood:.10g}, {end})"
+
     @property
     def n_iter(self) -> int:
         """Number of accepted iterations on all rows."""

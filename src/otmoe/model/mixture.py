@@ -107,9 +107,16 @@ class MoE:
         )
         return ("intercept", *names)
 
+    @property
+    def called(self) -> str:
+        """Number and family of the experts, in words."""
+        return f"{self.n_experts} {self.experts.family} expert{'' if self.n_experts == 1 else 's'}"
+
+    def __repr__(self) -> str:
+        return f"MoE({self.called}, {self.n_features} feature{'' if self.n_features == 1 else 's'})"
+
     def _repr_html_(self) -> str:
-        K, family = self.n_experts, self.experts.family
-        title = f"Mixture of {K} {family} expert{'' if K == 1 else 's'}"
+        title, K = f"Mixture of {self.called}", self.n_experts
         heads = [f"expert {k}" for k in range(K)]
         tables = []
         for name, part in self.coefficients.items():

@@ -52,11 +52,12 @@ of the roster with that of other sites, by telephone say, before you send the re
     type=click.Path(path_type=Path),
     metavar="MESSAGE",
     section="Columns",
-    help="The site's message: take --target, --weight, --missing, --sep, --site and DATA from its "
-    "fit, where they are not given.",
+    help="The site's message: take DATA, --target, --site and the other options about columns and "
+    "rows from its fit, where they are not given.",
 )
 @option("--target", metavar="COLUMN", section="Columns", help="The response.")
 @options.weight
+@options.offset
 @option(
     "--groups",
     metavar="COLUMN",
@@ -103,6 +104,7 @@ def answer(
     message: Path | None,
     target: str | None,
     weight: str | None,
+    offset: str | None,
     groups: str | None,
     missing: Literal["error", "drop"] | None,
     sep: str | None,
@@ -128,7 +130,8 @@ def answer(
     if message is not None:
         known = recalled(message)
         data, target = data or known.data, target or known.target
-        weight, site, sep = weight or known.weight, site or known.site, sep or known.sep
+        weight, offset = weight or known.weight, offset or known.offset
+        site, sep = site or known.site, sep or known.sep
         missing = missing or cast(Literal["error", "drop"], known.missing)
     for lacking, value in {"DATA": data, "--target": target, "--site": site}.items():
         if not value:
@@ -157,6 +160,7 @@ def answer(
         target=target,
         features=spec_of(asked.model, asked.features),
         weight=weight,
+        offset=offset,
         missing=missing or "error",
         sep=sep,
     )

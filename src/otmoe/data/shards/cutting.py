@@ -49,6 +49,7 @@ def shards_from(
     missing: Missing = "error",
     max_levels: int = MAX_LEVELS,
     sep: str | None = None,
+    offset: str | None = None,
 ) -> list[Shard]:
     """Describe data as shards, to be read where the work is done.
 
@@ -83,6 +84,9 @@ def shards_from(
     sep : str, optional
         What separates columns of CSV files: by default comma, semicolon, tab or bar, as the header
         of a file has it.
+    offset : str, optional
+        Column of the known part of the experts' linear predictors, such as the logarithm of an
+        exposure.
 
     Returns
     -------
@@ -100,12 +104,12 @@ def shards_from(
     """
     _check_options(site_column, cut, missing)
     if isinstance(data, tuple) and not all(isinstance(d, str | os.PathLike) for d in data):
-        if (target, weight, site_column, groups) != (None, None, None, None):
+        if any(name is not None for name in (target, weight, offset, site_column, groups)):
             raise InvalidType(Error.ARRAYS_HAVE_NO_COLUMNS)
         return cut_rows(of_arrays(data, features, missing), cut)
     if target is None:
         raise InvalidType(Error.TARGET_MISSING)
-    roles = [name for name in (target, weight, site_column) if name is not None]
+    roles = [name for name in (target, weight, offset, site_column) if name is not None]
     if len(set(roles)) < len(roles):
         raise InvalidInput(Error.ROLES_SHARED, columns=roles)
     if groups is not None and groups != site_column:  # the rows of a site may be a group
@@ -113,14 +117,14 @@ def shards_from(
             raise InvalidInput(Error.ROLES_SHARED, columns=[*roles, groups])
         roles.append(groups)
     if is_table(data):
-        whole = of_table(data, target, features, weight, groups, roles, missing, max_levels)
+        whole = of_table(data, target, features, weight, groups, roles, missing, max_levels, offset)
         return (
             cut_rows(whole, cut) if site_column is None else rows_by_site(whole, data, site_column)
         )
     files = find(data)
     names = names_for(files)
     spec, labels = _looked_up(files, names, target, features, roles, max_levels, sep)
-    plan = FileShard("", (), target, spec, weight, labels, missing=missing, sep=sep)
+    plan = FileShard("", (), target, spec, weight, labels, missing=missing, sep=sep, offset=offset)
     if site_column is not None:
         return list(_by_site(plan, files, names, site_column))
     if cut == "row_group":

@@ -82,6 +82,8 @@ class Gathered:
     n_rows : int or None
     groups : str, optional
         Column of labels to be read with the target.
+    offset : str, optional
+        Column of the known part of the linear predictors.
     """
 
     def __init__(
@@ -92,6 +94,7 @@ class Gathered:
         layout: Layout,
         n_rows: int | None,
         groups: str | None = None,
+        offset: str | None = None,
     ) -> None:
         self.target, self.weight_name, self.as_text = target, weight, as_text
         self.layout, self.n_features, self.n_rows = layout, layout.n_features, n_rows
@@ -100,7 +103,7 @@ class Gathered:
         # Without a number, every batch has an array of its own.
         self.blocks = [np.empty((0 if n_rows is None else n_rows, self.n_features))]
         self.y = [np.empty(0, dtype=str if as_text else np.float64)]
-        self.weight = [np.empty(0)]
+        self.weight, self.offset, self.offset_name = [np.empty(0)], [np.empty(0)], offset
         self.absent = [np.empty(0, dtype=bool)]
         self.groups_name = groups
         self.groups, self.ungrouped = [np.empty(0, dtype=str)], [np.empty(0, dtype=bool)]
@@ -131,6 +134,10 @@ class Gathered:
             weight = weights(batch.column(self.weight_name), self.weight_name, self.tally)
             absent = absent | np.isnan(weight)
             self.weight.append(weight)
+        if self.offset_name is not None:
+            offset = offsets(batch.column(self.offset_name), self.offset_name, self.tally)
+            absent = absent | np.isnan(offset)
+            self.offset.append(offset)
         if self.groups_name is not None:
             found, missing = labels(batch.column(self.groups_name), self.groups_name)
             self.groups.append(found)
@@ -161,6 +168,7 @@ class Gathered:
         X = self.blocks[0] if self.n_rows is not None else np.concatenate(self.blocks)
         y = np.concatenate(self.y)
         weight = None if self.weight_name is None else np.concatenate(self.weight)
+        offset = None if self.offset_name is None else np.concatenate(self.offset)
         keep = ~np.concatenate(self.absent)
         for some in row_blocks(len(X), self.n_features):
             self.layout.derive(X[some])
@@ -170,10 +178,10 @@ class Gathered:
             found, absent = np.concatenate(self.groups), np.concatenate(self.ungrouped)
             groups = kept_labels(found, absent, keep, self.groups_name)
         if keep.all():
-            return ShardRows(X, y, weight, groups=groups)
+            return ShardRows(X, y, weight, offset=offset, groups=groups)
         left = int((~keep).sum())
-        weight = None if weight is None else weight[keep]
-        rows = ShardRows(_kept(X, keep), y[keep], weight, left, groups=groups)
+        weight, offset = (None if a is None else a[keep] for a in (weight, offset))
+        rows = ShardRows(_kept(X, keep), y[keep], weight, left, offset, groups)
         return replace(rows, missing=self.tally.missing)
 
     def _check_number(self) -> None:
@@ -236,3 +244,10 @@ def weights(column: pa.Array, name: str, tally: Tally) -> Floats:
     tally.add(name, weight)
     tally.negative[name] += int((weight < 0).sum())
     return weight
+
+
+def offsets(column: pa.Array, name: str, tally: Tally) -> Floats:
+    """Return n offsets, and count those that are missing or infinite."""
+    offset = numbers(column, name)
+    tally.add(name, offset)
+    return offset

@@ -136,6 +136,7 @@ def of_table(
     roles: list[str],
     missing: Missing,
     max_levels: int = MAX_LEVELS,
+    offset: str | None = None,
 ) -> ArrayShard:
     """Return a table with named columns as one shard."""
     with named("rows"):
@@ -146,12 +147,15 @@ def of_table(
             y = texts(column, target).to_numpy(zero_copy_only=False)
         else:
             y = numbers(column, target)
-        w = None if weight is None else numbers(array(table.column(weight), weight), weight)
+        w, known = (
+            None if name is None else numbers(array(table.column(name), name), name)
+            for name in (weight, offset)
+        )
         beside = {}
         if groups is not None:
             found = texts(array(table.column(groups), groups), groups)
             beside[groups] = found.to_numpy(zero_copy_only=False)
-    return ArrayShard("rows", X, y, w, spec, missing, beside)
+    return ArrayShard("rows", X, y, w, spec, missing, beside, offset=known)
 
 
 def _encoded(
@@ -192,12 +196,13 @@ def rows_by_site(whole: ArrayShard, data: Any, site: str) -> list[Shard]:
 
 
 def _part(shard: ArrayShard, rows: Any, name: str) -> ArrayShard:
-    weight = None if shard.weight is None else shard.weight[rows]
+    weight, offset = (None if a is None else a[rows] for a in (shard.weight, shard.offset))
     return replace(
         shard,
         name=checked(name),
         X=shard.X[rows],
         y=shard.y[rows],
         weight=weight,
+        offset=offset,
         beside={column: values[rows] for column, values in shard.beside.items()},
     )

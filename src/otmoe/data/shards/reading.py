@@ -18,6 +18,7 @@ from otmoe.data.shards.gathering import (
     Gathered,
     ShardRows,
     kept_labels,
+    offsets,
     target_values,
     weights,
 )
@@ -75,6 +76,8 @@ class ArrayShard:
         Other columns, by name, that are no features.
     groups : str, optional
         Column of labels to be read with the rows: one of those beside, or of a frame X.
+    offset : array of shape (n,), optional
+        Known part of the experts' linear predictors.
     """
 
     name: str
@@ -85,6 +88,7 @@ class ArrayShard:
     missing: Missing = "error"
     beside: Mapping[str, Any] = field(default_factory=dict, repr=False)
     groups: str | None = None
+    offset: Any = field(default=None, repr=False)
 
     @property
     def n_rows(self) -> int:
@@ -103,24 +107,27 @@ class ArrayShard:
             X = self._features(tally)
             column = array(self.y, "y")
             y, absent = target_values(column, "y", tally, is_text(column.type))
-            weight = None
+            weight = offset = None
             if self.weight is not None:
                 weight = weights(array(self.weight, "weight"), "weight", tally)
-            for name, values in (("y", y), ("weight", weight)):
+            if self.offset is not None:
+                offset = offsets(array(self.offset, "offset"), "offset", tally)
+            for name, values in (("y", y), ("weight", weight), ("offset", offset)):
                 if values is not None and len(values) != len(X):
                     raise InvalidInput(
                         Error.LENGTHS_DIFFER, name=name, rows=len(values), other="X", others=len(X)
                     )
-            if weight is not None:
-                absent = absent | np.isnan(weight)
+            for values in (weight, offset):
+                if values is not None:
+                    absent = absent | np.isnan(values)
             tally.check(self.missing, "error" if self.features is None else self.features.unknown)
             keep = ~(absent | np.isnan(X).any(axis=1))
             groups = self._groups(keep)
             if keep.all():
-                return ShardRows(X, y, weight, groups=groups)
+                return ShardRows(X, y, weight, offset=offset, groups=groups)
             left = int((~keep).sum())
-            weight = None if weight is None else weight[keep]
-            found = ShardRows(X[keep], y[keep], weight, left, groups=groups)
+            weight, offset = (None if a is None else a[keep] for a in (weight, offset))
+            found = ShardRows(X[keep], y[keep], weight, left, offset, groups)
             return replace(found, missing=tally.missing)
 
     def _groups(self, keep: Floats) -> Floats | None:
@@ -200,6 +207,8 @@ class FileShard:
         Column of labels to be read with the rows.
     sep : str, optional
         What separates columns of CSV files; by default as their headers have it.
+    offset : str, optional
+        Column of the known part of the experts' linear predictors.
 
     Examples
     --------
@@ -220,6 +229,7 @@ class FileShard:
     missing: Missing = "error"
     groups: str | None = None
     sep: str | None = None
+    offset: str | None = None
 
     @property
     def n_rows(self) -> int | None:
@@ -260,6 +270,7 @@ class FileShard:
                 spec.layout,
                 n_rows,
                 self.groups,
+                self.offset,
             )
             for some in self._abreast(n_rows):
                 also = [] if found.end else self._beside
@@ -273,7 +284,8 @@ class FileShard:
     @property
     def _beside(self) -> list[str]:
         """Columns that are no features."""
-        return [name for name in (self.target, self.weight, self.groups) if name is not None]
+        roles = (self.target, self.weight, self.offset, self.groups)
+        return [name for name in roles if name is not None]
 
     @property
     def _numbers(self) -> list[str]:

@@ -10,17 +10,17 @@ class Status(Sentence):
     """Statuses by code; each is the rest of a sentence about a fit or a merging."""
 
     # -- a fit
-    CONVERGED = "converged after {iterations} iterations"
+    CONVERGED = "converged at iteration {iterations}"
     CONVERGED_NEAR = (
-        "converged after {iterations} iterations, {distance:.1g} standard errors from the maximum"
+        "converged at iteration {iterations}, {distance:.1g} standard errors from the maximum"
     )
     CONVERGED_FOUND = (
-        "converged after {iterations} iterations, {distance:.1g} standard errors from the maximum; "
+        "converged at iteration {iterations}, {distance:.1g} standard errors from the maximum; "
         "{agreed} of {searches} searches ended there{gap}"
     )
     STARTED = "began at a given model, without a search, and {status}"
     OUT_OF_PASSES = "stopped after {passes} passes over the rows, before convergence"
-    STUCK = "stopped after {iterations} iterations where no step raises the likelihood any more"
+    STUCK = "stopped at iteration {iterations}, where no step raises the likelihood any more"
 
     # -- refine rounds
     NO_ROUNDS = "no round has been answered yet"
@@ -37,19 +37,19 @@ class Status(Sentence):
 
     # -- merging
     REDUCED = (
-        "converged after {iterations} iterations at R_c = {cost:.4g} nats; {same} of {starts} "
+        "converged at iteration {iterations} at R_c = {cost:.4g} nats; {same} of {starts} "
         "starts led there"
     )
     REDUCTION_STOPPED = (
-        "stopped before convergence after {iterations} iterations at R_c = {cost:.4g} nats; "
+        "stopped before convergence at iteration {iterations} at R_c = {cost:.4g} nats; "
         "{same} of {starts} starts led there"
     )
     DENSITIES_MERGED = (
-        "converged after {iterations} iterations, {lost:.3g} nats per row below what the sites' "
+        "converged at iteration {iterations}, {lost:.3g} nats per row below what the sites' "
         "own models expect of themselves"
     )
     DENSITIES_STOPPED = (
-        "stopped before convergence after {iterations} iterations, {lost:.3g} nats per row below "
+        "stopped before convergence at iteration {iterations}, {lost:.3g} nats per row below "
         "what the sites' own models expect of themselves"
     )
     MEDIAN = "medians of the parameters of {models} models, matched to that of {site}"
@@ -59,12 +59,12 @@ class Status(Sentence):
         "that of {site}"
     )
     GEOMETRIC_MEDIAN = (
-        "geometric median of the densities of {models} models, begun at that of {site}, after "
-        "{iterations} iterations"
+        "geometric median of the densities of {models} models, begun at that of {site}, at "
+        "iteration {iterations}"
     )
     GEOMETRIC_MEDIAN_STOPPED = (
         "stopped before convergence at the geometric median of the densities of {models} models, "
-        "begun at that of {site}, after {iterations} iterations"
+        "begun at that of {site}, at iteration {iterations}"
     )
     DENSITIES_GIVEN_UP = (
         "kept the reduction, since merging densities made experts narrower than any site has; "

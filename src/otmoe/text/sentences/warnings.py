@@ -218,6 +218,10 @@ class Warn(Sentence):
         "no block of parameters differs between sites, as far as this prior says{restricted}: the "
         "personal model is the mean of the sites."
     )
+    SHELL_OFFSET_UNSAID = (
+        "the model was fitted with an offset, column {column!r}, which counts as 0 here; give "
+        "--offset {column}."
+    )
     SHELL_PERSONAL_STOPPED = (
         "the fit stopped before it converged: use the common model, or --restrict intercepts."
     )
