@@ -47,6 +47,7 @@ def killed(commands, ready, seconds=10.0):
                 cwd=folder,
                 stderr=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
+                preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),  # as not by nohup
             )
         for number, driver in drivers.items():
             folder = commands[number][1]
