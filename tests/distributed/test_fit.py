@@ -323,10 +323,18 @@ def test_every_shard_sets_out_from_one_search_on_rows_of_all(monkeypatch, shards
     assert_allclose(found.start.to_vector(), whole.to_vector(), rtol=1e-4, atol=1e-4)
 
 
+def test_a_maximum_that_one_search_found_is_named():
+    data = simulate(1200, 2, 2, family="multinomial", softness=0.5, random_state=3)
+    est = DistributedMoEClassifier(2, n_shards=2, n_init=3, random_state=0)
+    with pytest.warns(FitWarning, match="1 of 3 independent searches"):
+        est.fit(data.X, data.y)
+    assert (est.agreement_.agreed, est.agreement_.searches) == (1, 3)
+
+
 def test_rows_of_a_search_stand_for_all_of_their_shard(shards):
     few = RowsShard("few", *(part[:40] for part in (shards[0].read().X, shards[0].read().y)))
     start = shared_start([few], 2, Target(), {"n_init": 1}, HERE, np.random.default_rng(0))
-    assert start.n_experts == 2
+    assert start.model.n_experts == 2
     assert shared_start([few], 41, Target(), {}, HERE, np.random.default_rng(0)) is None
 
 
@@ -491,7 +499,7 @@ def test_a_frame_keeps_its_names(data):
 def test_labels_come_back_and_a_class_that_some_shards_lack_is_known_to_all():
     data = simulate(1200, 2, 2, family="multinomial", softness=0.5, random_state=3)
     labels = np.array(["low", "mid", "high"])[data.y.astype(int)]
-    est = DistributedMoEClassifier(2, n_shards=2, **QUICK).fit(data.X, labels)
+    est = DistributedMoEClassifier(2, n_shards=2, **{**QUICK, "n_init": 1}).fit(data.X, labels)
     assert list(est.classes_) == ["high", "low", "mid"]
     assert_array_equal(est.local_models_[0].model.classes, est.classes_)
     assert set(est.predict(data.X)) <= set(labels)

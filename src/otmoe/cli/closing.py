@@ -78,6 +78,7 @@ def _model_facts(file: ModelFile) -> Iterator[tuple[str, str]]:
     import numpy as np
 
     from otmoe.evaluation.scores import EXPLAINED, LOG_LIKELIHOOD, NULL
+    from otmoe.likelihood.agreement import SEARCHES
 
     about, how = file.about, file.aggregation
     rows = float(about["rows"]) if isinstance(about.get("rows"), int | float) else np.nan
@@ -117,8 +118,10 @@ def _model_facts(file: ModelFile) -> Iterator[tuple[str, str]]:
     if unfinished:
         yield "did not converge", few(unfinished)
     doubtful = [site.site for site in how.sites if _unsure(site)]
-    told = f"disagree at {few(doubtful)}" if doubtful else "no site says that they disagree"
-    yield "starts", told
+    if doubtful:
+        yield "starts", f"disagree at {few(doubtful)}"
+    elif SEARCHES in about:
+        yield SEARCHES, str(about[SEARCHES])
     flagged = [site.site for site in how.sites if site.flagged]
     yield "stand out", few(flagged) if flagged else "no site"
     if how.left_out:

@@ -140,6 +140,7 @@ def run(
 
     from otmoe.evaluation.scores import goodness
     from otmoe.evaluation.shards import score_shards
+    from otmoe.likelihood.agreement import SEARCHES
     from otmoe.workers.gather import Workers
 
     begin = perf_counter()
@@ -190,6 +191,7 @@ def run(
         "seed": seed,
         "rows": est.n_rows_,
         "shards": len(names),
+        **({} if est.agreement_ is None else {SEARCHES: est.agreement_.searches_that_agree}),
         "sites": few(names),
         **goodness(score),
     }

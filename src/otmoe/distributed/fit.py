@@ -21,7 +21,9 @@ from otmoe.distributed.rounds import refine_shards
 from otmoe.distributed.start import searched_again, shared_start
 from otmoe.distributed.task import LocalFit, Task, fit_local
 from otmoe.documents.message import LocalModel
+from otmoe.likelihood.agreement import Agreement
 from otmoe.likelihood.ascent import Clock
+from otmoe.likelihood.fit import Fit
 from otmoe.likelihood.rows import Scaling
 from otmoe.model.experts import FAMILIES
 from otmoe.model.mixture import MoE
@@ -58,6 +60,8 @@ class DistributedFit:
         Rows in which a column is missing, by its name, where some were left out.
     empty : tuple of str
         Shards that have no rows, and were skipped.
+    agreement : Agreement, optional
+        How sure the search for the start is of its maximum; None where there was no search.
     timings : dict
         Seconds on the clock by stage: `search`, `fits`, `aggregation`, `refine`, and `total`.
     """
@@ -73,6 +77,7 @@ class DistributedFit:
     timings: Mapping[str, float] = field(default_factory=dict, repr=False)
     missing: Mapping[str, int] = field(default_factory=dict, repr=False)
     empty: tuple[str, ...] = ()
+    agreement: Agreement | None = None
 
 
 def fit_shards(
@@ -146,7 +151,9 @@ def fit_shards(
 
     # 1) where the maximum is
     own = np.random.default_rng(int(rng.integers(2**31)))  # so that later draws do not hang on it
-    start = plan.options.get("init") or plan.start(shards, own)
+    start, search = plan.options.get("init"), None
+    if start is None and (search := plan.search(shards, own)) is not None:
+        start = search.model
     ridge = plan.ridge.shared(len(shards))
     local = {"init": start, "alpha": ridge.gate, "expert_alpha": ridge.experts}
     tasks = [replace(task, options={**task.options, **local}) for task in tasks]
@@ -192,6 +199,7 @@ def fit_shards(
         {**clock.laps, "total": sum(clock.laps.values())},
         sum((Counter(fit.missing) for fit in fits), Counter()),
         empty,
+        None if search is None else search.agreement,
     )
 
 
@@ -236,7 +244,7 @@ class _Plan:
     def run(self, tasks: Sequence[Task]) -> list[LocalFit | None]:
         return self.gather(tasks)[0]
 
-    def start(self, shards: Sequence[Shard], rng: np.random.Generator) -> MoE | None:
+    def search(self, shards: Sequence[Shard], rng: np.random.Generator) -> Fit | None:
         return shared_start(shards, self.n_experts, self.target, self.options, self.workers, rng)
 
     def maximised(self, shards: Sequence[Shard], start: MoE, **bounds: Any) -> Any:

@@ -12,10 +12,9 @@ from otmoe.aggregation.disagreement import THRESHOLD, likelihood_deviations
 from otmoe.arrays.numerics import Floats
 from otmoe.data.shards import Shard
 from otmoe.distributed.task import LocalFit, Task, rows_of
-from otmoe.likelihood.fit import em
+from otmoe.likelihood.fit import Fit, em
 from otmoe.likelihood.rows import Rows
 from otmoe.likelihood.starts import plan_for
-from otmoe.model.mixture import MoE
 from otmoe.model.target import Target
 from otmoe.workers.gather import Workers, gather
 
@@ -62,8 +61,8 @@ def shared_start(
     options: Mapping[str, Any],
     workers: Workers,
     rng: np.random.Generator,
-) -> MoE | None:
-    """Return the maximum of rows drawn from the shards; none where they hold too few.
+) -> Fit | None:
+    """Return the fit of rows drawn from the shards; none where they hold too few.
 
     Parameters
     ----------
@@ -97,7 +96,7 @@ def shared_start(
         offset=None if all(part[3] is None for part in parts) else np.concatenate(offsets),
         random_state=rng,
         **options,
-    ).model
+    )
 
 
 def searched_again(

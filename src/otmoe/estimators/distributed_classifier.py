@@ -71,6 +71,8 @@ class DistributedMoEClassifier(DistributedMoE, MoEClassifier):
         the site that they have not seen, and which of them is best.
     timings_ : dict
         Seconds on the clock: `search`, `fits`, `aggregation`, `refine`, `personal`, and `total`.
+    agreement_ : Agreement or None
+        How sure the search on rows of many shards is of its maximum.
     refitted_ : tuple of str
         Shards that stood out and were fitted again with more starts.
     failures_ : tuple of Failure

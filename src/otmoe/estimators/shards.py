@@ -26,6 +26,7 @@ from otmoe.documents.message import LocalModel
 from otmoe.estimators.base import BaseMoE, FitWarning
 from otmoe.estimators.personal import PersonalMoE
 from otmoe.inference import Inference, Kind
+from otmoe.likelihood.checks import found_once
 from otmoe.likelihood.grouped import as_labels
 from otmoe.likelihood.prior import check_restriction
 from otmoe.model.gate import SoftmaxGate
@@ -296,6 +297,7 @@ class DistributedMoE(PersonalMoE, BaseMoE):
         self.refitted_ = fit.refitted
         self.timings_ = dict(fit.timings)
         self.n_rows_, self.dropped_ = fit.n_rows, fit.dropped
+        self.agreement_ = fit.agreement
         self.model_ = aggregation.model
         self.n_iter_ = max(len(aggregation.trace) - 1, 1)
         self.converged_ = aggregation.converged and all(m.converged for m in fit.local_models)
@@ -304,6 +306,8 @@ class DistributedMoE(PersonalMoE, BaseMoE):
             known.add(Warn.SITES_DIFFER.code)
         found = [w for w in aggregation.warnings if w.code not in known]
         found += trouble
+        if fit.agreement is not None:
+            found += found_once(fit.agreement)
         for failure in fit.failures:
             facts = {"name": failure.name, "cause": failure.cause}
             found.append(Warn.SHARD_FAILED(sites=(failure.name,), **facts))

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+SEARCHES = "searches that agree"
+"""What summaries and model files call it."""
+
 
 @dataclass(frozen=True)
 class Agreement:
@@ -34,9 +37,14 @@ class Agreement:
     def facts(self) -> list[tuple[str, str]]:
         """What a summary says of it."""
         return [
-            ("searches that agree", f"{self.agreed} of {self.searches}"),
+            (SEARCHES, self.searches_that_agree),
             ("next best maximum", self.runner),
         ]
+
+    @property
+    def searches_that_agree(self) -> str:
+        """How many of how many."""
+        return f"{self.agreed} of {self.searches}"
 
     @property
     def runner(self) -> str:

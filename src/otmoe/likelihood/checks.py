@@ -75,11 +75,17 @@ def degeneracies(
         for k, feature in separated(model, stage):
             term = f"x{feature}" if names is None else names[feature]
             found.append(Warn.SEPARATED(expert=k, term=term))
-    if agreement is not None and agreement.searches > 1 and agreement.agreed <= 1:
-        found.append(
-            Warn.FOUND_ONCE(agreed=agreement.agreed, searches=agreement.searches, gap=agreement.gap)
-        )
+    if agreement is not None:
+        found += found_once(agreement)
     return tuple(found)
+
+
+def found_once(agreement: Agreement) -> list[Notice]:
+    """Return a warning if of several searches one alone ended in the maximum that was taken."""
+    if agreement.searches <= 1 or agreement.agreed > 1:
+        return []
+    agreed, searches = agreement.agreed, agreement.searches
+    return [Warn.FOUND_ONCE(agreed=agreed, searches=searches, gap=agreement.gap)]
 
 
 def identical(model: MoE, stage: Stage) -> list[tuple[int, int]]:

@@ -116,15 +116,14 @@ class MoE:
         return f"MoE({self.called}, {self.n_features} feature{'' if self.n_features == 1 else 's'})"
 
     def _repr_html_(self) -> str:
-        title, K = f"Mixture of {self.called}", self.n_experts
-        heads = [f"expert {k}" for k in range(K)]
+        heads = [f"expert {k}" for k in range(self.n_experts)]
         tables = []
         for name, part in self.coefficients.items():
             rows = [[term, *(f"{v:.4g}" for v in row)] for term, row in part.items()]
             left = len(rows) - _SHOWN
             more = f"and {left:,} more" if left > 0 else ""
             tables.append(html_table([name, *heads], rows[:_SHOWN], more))
-        return html_lines(title) + "".join(tables)
+        return html_lines(f"Mixture of {self.called}") + "".join(tables)
 
     # -- densities ----------------------------------------------------------------------------
 
