@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from otmoe.aggregation.contribution import Contribution
+from otmoe.aggregation.dependence import GateDependence
 from otmoe.documents.aggregation import AggregationRecord
 from otmoe.documents.message import LocalModel
 from otmoe.inference import refined_inference
@@ -78,7 +79,7 @@ def refined_document(
     """
     known = refinement_document(state)
     before = record.model_dump(
-        exclude_unset=True, exclude={"refinement", "inference", "no_inference"}
+        exclude_unset=True, exclude={"gate", "refinement", "inference", "no_inference"}
     )
     old = () if record.inference is None else record.inference.warnings
     doubts = known["inference"]["warnings"] if state.converged and "inference" in known else []
@@ -130,6 +131,15 @@ def site_document(record: Contribution, message: LocalModel) -> dict[str, Any]:
         "influence": finite(record.influence),
         "sent": message.sizes,
         "versions": message.versions,
+    }
+
+
+def dependence_document(found: GateDependence) -> dict[str, Any]:
+    """Return what a column does to the gate as it stands in a model file."""
+    return {
+        "first": found.first,
+        "values": None if found.values is None else found.values.tolist(),
+        "prob": np.minimum(found.prob, 1.0).tolist(),
     }
 
 

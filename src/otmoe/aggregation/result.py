@@ -11,8 +11,17 @@ from typing import Any
 import numpy as np
 
 from otmoe.aggregation.contribution import Candidate, Communication, Contribution, Covariates
-from otmoe.aggregation.record import ended, finite, refinement_document, site_document, told, words
-from otmoe.arrays.numerics import Array, Floats
+from otmoe.aggregation.dependence import GateDependence, gate_dependence
+from otmoe.aggregation.record import (
+    dependence_document,
+    ended,
+    finite,
+    refinement_document,
+    site_document,
+    told,
+    words,
+)
+from otmoe.arrays.numerics import Array, Floats, to_numpy
 from otmoe.data.features import FeatureSpec
 from otmoe.documents.message import LocalModel
 from otmoe.documents.model_file import save_model
@@ -21,6 +30,7 @@ from otmoe.inference.between import Between
 from otmoe.likelihood.fit import Fit
 from otmoe.likelihood.rounds import Refinement
 from otmoe.likelihood.rows import take_rows
+from otmoe.model.gate import SoftmaxGate
 from otmoe.model.mixture import MoE
 from otmoe.text.errors import InferenceError
 from otmoe.text.html import html_lines, html_table
@@ -180,6 +190,13 @@ class Aggregation:
         return Covariates.of(np.asarray(take_rows(self.support, index), np.float64))
 
     @cached_property
+    def gate_dependence(self) -> tuple[GateDependence, ...]:
+        """What each column does to the gate, averaged over the support points, if any are known."""
+        if self.support is None or not isinstance(self.model.gate, SoftmaxGate):
+            return ()
+        return gate_dependence(self.model, to_numpy(self.support), self.messages[0].features)
+
+    @cached_property
     def communication(self) -> Communication:
         """What was sent: floats, bytes, support rows."""
         messages = sum(sum(message.sizes.values()) for message in self.messages)
@@ -281,6 +298,7 @@ class Aggregation:
             ]
         if self.covariates is not None:
             part["covariates"] = {k: v.tolist() for k, v in vars(self.covariates).items()}
+            part["gate"] = [dependence_document(found) for found in self.gate_dependence]
         state = self.refinement
         if state is None or state.best is None:
             part["no_inference"] = told(one_round_refusal(self.method, len(self.sites)).notice)

@@ -78,7 +78,7 @@ PARTS = {
     "aggregation": (
         "how it was merged",
         "names of the sites, their rows, weights, what they sent; mean, spread and middle 95 % of "
-        "every feature at the support points; for `otmoe report`",
+        "every feature at the support points, what each does to the gate there; for `otmoe report`",
     ),
 }
 """Parts of a file that are told apart, by their field: what they are called, what they reveal."""

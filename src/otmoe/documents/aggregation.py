@@ -81,6 +81,14 @@ class CovariatesRecord(Record):
     high: Row
 
 
+class GateDependenceRecord(Record):
+    """Mean probability of each expert as one column takes other values at the support points."""
+
+    first: Count
+    values: Row | None = None
+    prob: List[List[Share]]
+
+
 class MissedRecord(Record):
     """A round that a site did not answer."""
 
@@ -123,6 +131,7 @@ class AggregationRecord(Record):
     n_support: Count
     candidates: List[CandidateRecord] = []
     covariates: CovariatesRecord | None = None
+    gate: List[GateDependenceRecord] = []
     refinement: RefinementRecord | None = None
     inference: InferenceRecord | None = None
     no_inference: Told | None = None
@@ -161,6 +170,18 @@ def check_aggregation(
             if low > high:
                 at = f"aggregation.covariates.low[{j}]"
                 fail(source, at, Error.LOW_ABOVE_HIGH, low=shown(low), high=shown(high))
+    for i, effect in enumerate(record.gate):
+        place = f"aggregation.gate[{i}]"
+        if effect.first >= n_features:
+            known = {"feature": effect.first, "last": n_features - 1}
+            fail(source, f"{place}.first", Error.FEATURE_INDEX, **known)
+        if effect.values is not None and len(effect.values) != len(effect.prob):
+            sizes = {"length": len(effect.values), "wanted": len(effect.prob)}
+            fail(source, f"{place}.values", Error.LENGTH, **sizes)
+        for v, row in enumerate(effect.prob):
+            if len(row) != n_experts:
+                sizes = {"length": len(row), "wanted": n_experts}
+                fail(source, f"{place}.prob[{v}]", Error.LENGTH_OF_EXPERTS, **sizes)
     if record.inference is not None:
         errors = record.inference.standard_errors
         _check_length(errors, n_parameters, "inference.standard_errors", source)

@@ -76,11 +76,21 @@ def test_the_gate_has_one_panel_for_a_category(visit, pages, width):
     chrome = visit("winds")
     chromium.size(chrome, width)
     assert sorted(texts(chrome, "#gate .multiples h3")) == ["speed", "wet", "wind"]
-    model = pages["winds"][0].model
-    at = np.tile(pages["winds"][0].covariates.mean, (4, 1))
+    result = pages["winds"][0]
+    script = "effectOfCategory(model.categories[0], gateAround()).prob"
+    averages = []
+    for level in np.vstack([np.zeros(3), np.eye(3)]):
+        rows = np.array(result.support)
+        rows[:, :3] = level
+        averages.append(result.model.gate_prob(rows).mean(axis=0))
+    np.testing.assert_allclose(chrome.execute_script(f"return {script}"), averages, rtol=1e-9)
+    at = np.tile(result.covariates.mean, (4, 1))  # without averages, at the means
     at[:, :3] = np.vstack([np.zeros(3), np.eye(3)])
-    found = chrome.execute_script("return effectOfCategory(model.categories[0], gateAround()).prob")
-    np.testing.assert_allclose(found, model.gate_prob(at), rtol=1e-9, atol=1e-12)
+    alone = (
+        f"const k = merged.gate; merged.gate = []; const p = {script}; merged.gate = k; return p"
+    )
+    found = chrome.execute_script(alone)
+    np.testing.assert_allclose(found, result.model.gate_prob(at), rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("width", [1280, 390])

@@ -73,8 +73,15 @@ function along(j, n, around) {
     return { values, two, prob: values.map((v) => around(moved(j, v))) };
 }
 
+// Return what a column does on average over the support points, where the file knows it.
+const averaged = (first, number) =>
+    ((merged && merged.gate) || []).find((e) => e.first === first && !!e.values === number);
+
 function effectOf(j, around) {
-    const { values, two, prob } = along(j, 41, around);
+    const known = averaged(j, true);
+    const { values, two, prob } = known
+        ? { values: known.values, two: known.values.length === 2, prob: known.prob }
+        : along(j, 41, around);
     const names = [values[0], values[values.length - 1]].map((v) => num(raw(j, v), 3));
     return { j, title: model.terms[j + 1], values, bars: two, prob, names, size: sizeOf(prob) };
 }
@@ -89,14 +96,15 @@ function sizeOf(prob) {
 // Return the same of a category: its levels side by side, the reference first.
 function effectOfCategory(category, around) {
     const names = [category.reference, ...category.levels];
-    const prob = names.map((_, i) =>
+    const known = averaged(category.first - 1, false);
+    const at = (i) =>
         around(
             Object.fromEntries([
                 ...category.levels.map((_, l) => [category.first - 1 + l, l + 1 === i ? 1 : 0]),
                 ...Object.entries(category.others).map(([j, values]) => [j, values[i]]),
             ]),
-        ),
-    );
+        );
+    const prob = known ? known.prob : names.map((_, i) => at(i));
     return { j: null, title: category.name, bars: true, prob, names, size: sizeOf(prob) };
 }
 
@@ -293,7 +301,7 @@ function gateSection() {
             "p",
             { class: "quiet" },
             known
-                ? "The probability of each expert as one feature goes through the middle 95 % of its values, or a category through its levels, the others at their means; the strongest first."
+                ? `The probability of each expert as one feature goes through the middle 95 % of its values, or a category through its levels, ${(merged.gate || []).length ? "averaged over the support points (partial dependence)" : "the others at their means"}; the strongest first.`
                 : "Where the rows lie is not known: a feature goes from -2 to 2 here, the others are 0.",
         ),
     );
