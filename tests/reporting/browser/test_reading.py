@@ -87,7 +87,7 @@ def test_the_gate_has_one_panel_for_a_category(visit, pages, width):
     at = np.tile(result.covariates.mean, (4, 1))  # without averages, at the means
     at[:, :3] = np.vstack([np.zeros(3), np.eye(3)])
     alone = (
-        f"const k = merged.gate; merged.gate = []; const p = {script}; merged.gate = k; return p"
+        f"const g = merged.gate; merged.gate = []; const p = {script}; merged.gate = g; return p"
     )
     found = chrome.execute_script(alone)
     np.testing.assert_allclose(found, result.model.gate_prob(at), rtol=1e-9, atol=1e-12)
