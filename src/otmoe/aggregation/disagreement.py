@@ -205,7 +205,7 @@ def divergences(
         Half the sum of KL(f_u || f_r) and KL(f_r || f_u), the mean over the points, from one draw
         of y at each. NaN for a model and itself, and where the two share too few points.
     overlap : ndarray of shape (U, R)
-        From 0 to 1: how alike the places are in which the two have a say.
+        From 0 to 1: how alike the places are at which the two contribute.
     """
     chosen = references(len(models))
     share = np.ones((len(X), len(models))) if share is None else share
@@ -235,7 +235,7 @@ def divergences(
 
     apply = map if pool is None else pool.map
     cost = np.concatenate(list(apply(compared, range(0, len(models), group))))
-    both = share.T @ share[:, chosen]  # points that two share, each as much as both have a say
+    both = share.T @ share[:, chosen]  # points that two share, each as much as both contribute
     enough = both**2 >= _COMPARABLE * ((share**2).T @ share[:, chosen] ** 2)
     enough &= (both > 0) & (np.arange(len(models))[:, None] != chosen)
     size = np.sqrt(np.sum(share**2, axis=0))

@@ -22,7 +22,7 @@ from otmoe.model.mixture import MoE
 # Halved and doubled by `python -m benchmarks constants`; docs/benchmarks.md has the table.
 _ARRAYS = 8  # numbers of a pseudo-row that a block holds at once, at least
 _AT_ONCE = 1024  # covariates of which pseudo-rows are made at once
-_SLIGHT = 1e-4  # of a gate below which an expert has no say
+_SLIGHT = 1e-4  # of a gate below which an expert is left out
 _FAR = 1e300  # nats, where numbers end
 _RARE = 1e-5  # of the rows of an x, below which a pseudo-row is left out
 
@@ -244,7 +244,7 @@ def _of_block(
             copies, y, weight = nodes
             own = np.asarray(model.posterior(Z, experts.observe(y), copies=copies).log_density)
             return copies, y, weight, own
-    # where an expert has no say, another takes its place, so that the grid need not reach there
+    # where an expert is left out, another takes its place, so that the grid need not reach there
     main = np.take_along_axis(eta, gate.argmax(axis=1).reshape(-1, *[1] * (eta.ndim - 1)), axis=1)
     silent = (gate < _SLIGHT).reshape(*gate.shape, *[1] * (eta.ndim - 2))
     y, width = experts.grid(np.where(silent, main, eta))

@@ -109,7 +109,7 @@ def greedy_labels(sources: Sources, n_experts: int) -> tuple[Floats, Experts]:
     now = parts(sources)
     L = len(now.weight)
     alive = now.weight > 0
-    if alive.sum() < n_experts:  # experts of sites that have no say anywhere: some stay as they are
+    if alive.sum() < n_experts:  # experts of sites that contribute nowhere: some stay as they are
         alive[np.flatnonzero(~alive)[: n_experts - int(alive.sum())]] = True
     cost = np.full((L, L), np.inf)
     for first in np.flatnonzero(alive).tolist() if alive.sum() > n_experts else []:

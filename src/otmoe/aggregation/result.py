@@ -175,7 +175,7 @@ class Aggregation:
         """Share of the mixture that each expert has, (K,); None for the ensemble."""
         parts = [s.weight * s.mass.sum(axis=0) for s in self.sites if s.mass is not None]
         if not parts:
-            return None  # a site without mass has no say at any support point
+            return None  # a site without mass contributes at no support point
         total = np.sum(parts, axis=0)
         return np.asarray(total / total.sum())
 

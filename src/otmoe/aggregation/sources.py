@@ -179,7 +179,7 @@ class Sources:
         """What the weights of sites at the support points follow from; None if they are constant.
 
         lambda_m(x) where it takes time to work out, and not too much space to keep, (S, M);
-        otherwise the log weight of all sites that have a say, (S,).
+        otherwise the log weight of all sites that contribute, (S,).
         """
         gate = self.ensemble.gate
         if not gate.varies:

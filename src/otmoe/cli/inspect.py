@@ -125,7 +125,7 @@ names the place, and exit code 1.""",
     metavar="FILE",
     envvar="OTMOE_POLICY",
     section="What to show",
-    help="The policy a message is held against; by default policy.json in this folder, if it is "
+    help="The policy that a message is checked by; by default policy.json in this folder, if it is "
     "there, or what is built in.",
 )
 @option(

@@ -49,7 +49,7 @@ max_levels = option(
     default=known.MAX_LEVELS,
     show_default=True,
     section="Columns",
-    help="Refuse a column of text with more values; --features knows better.",
+    help="Refuse a column of text with more values; --features sets no limit.",
 )
 sep = option(
     "--sep",

@@ -120,12 +120,12 @@ class PooledGate:
         return namespace(X).stack([log_density(at) for log_density in self.density]).T + weight
 
     def _log_votes(self, X: Array, weight: Array) -> Array:
-        """Return these log weights, minus infinity where a site has no say, (n, M)."""
+        """Return these log weights, minus infinity where a site does not contribute, (n, M)."""
         contributes = self.contributes(X)
         return weight if contributes is None else namespace(X).where(contributes, weight, -np.inf)
 
     def log_total(self, X: Array) -> Array:
-        """Return the log of the weight of all sites that have a say at each row, (n,)."""
+        """Return the log of the weight of all sites that contribute at each row, (n,)."""
         return log_sum(self._log_votes(X, self._log_weight(X)))
 
     def site_prob(self, X: Array) -> Array:
@@ -186,7 +186,7 @@ class PooledGate:
         return self.shared(X, self.site_prob(X))
 
     def logits(self, X: Array) -> Array:
-        """Return the log of :meth:`prob`, (n, L); minus infinity for sites that have no say."""
+        """Return the log of :meth:`prob`, (n, L); minus infinity for sites that do not contribute."""
         xp = namespace(X)
         share = self.site_prob(X)
         some = share > 0

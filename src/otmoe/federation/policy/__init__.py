@@ -1,1 +1,1 @@
-"""What may leave a site: its policy, the figures that are held against it, the verdict."""
+"""What may leave a site: its policy, the figures that it limits, the verdict."""

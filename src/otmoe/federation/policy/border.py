@@ -1,4 +1,4 @@
-"""The border of a site: what leaves is held against policy and ledger, what is asked as well."""
+"""The border of a site: policy and ledger check what leaves, and what is asked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the parameters of a model rest on: figures to be held against a policy (docs/policy.md)."""
+"""What the parameters of a model rest on: figures that a policy limits (docs/policy.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A message on its way out: held against the site's policy, and rounded."""
+"""A message on its way out: checked by the site's policy, and rounded."""
 
 from __future__ import annotations
 

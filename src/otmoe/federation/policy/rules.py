@@ -118,7 +118,7 @@ class Policy(Record):
 
 @dataclass(frozen=True)
 class Measure:
-    """One figure held against one rule.
+    """One figure checked by one rule.
 
     Attributes
     ----------
@@ -139,7 +139,7 @@ class Measure:
 
 @dataclass(frozen=True)
 class Verdict:
-    """All figures held against a policy.
+    """All figures checked by a policy.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Figures held against a policy: what passes, what is refused, and in which words."""
+"""Figures checked by a policy: what passes, what is refused, and in which words."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ _LARGEST_DRAWN = 1e15  # NumPy draws no counts beyond 1e18; from here on they ar
 
 
 def slopes(n_columns: int) -> Floats:
-    """Return how much of a ridge each coefficient bears: the intercept hardly any, (p,)."""
+    """Return how much of a ridge each coefficient bears: the intercept almost none, (p,)."""
     share = np.ones(n_columns)
     share[0] = _OF_INTERCEPT
     return share

@@ -20,7 +20,7 @@ class Finding(Sentence):
         "explain that, but weight times disagreement is {cost:.2g} nats per row"
     )
     NOT_COMPARABLE = (
-        "it has a say at too few points of the other sites to be compared with them, so that "
+        "it contributes at too few points of the other sites to be compared with them, so that "
         "nothing is known against it or for it"
     )
     UNLIKE_ITS_MODEL = (
