@@ -186,7 +186,7 @@ class PooledGate:
         return self.shared(X, self.site_prob(X))
 
     def logits(self, X: Array) -> Array:
-        """Return the log of :meth:`prob`, (n, L); minus infinity for sites that do not contribute."""
+        """Return the log of :meth:`prob`, (n, L); minus infinity where a site is left out."""
         xp = namespace(X)
         share = self.site_prob(X)
         some = share > 0
