@@ -169,7 +169,7 @@ def test_the_whole_route_ends_at_the_fit_of_all_rows(both, rules, near):
     assert report["status"]["code"] == "at_maximum"
     errors = np.array(after["inference"]["standard_errors"], dtype=float)
     assert_allclose(np.array(shown["inference"]["standard_errors"], dtype=float), errors)
-    changed = {"refinement", "inference", "no_inference", "status", "warnings"}
+    changed = {"refinement", "inference", "no_inference", "status", "warnings", "gate"}
     for key in before.keys() - changed:
         assert after[key] == before[key]
     assert after.keys() ^ before.keys() == {"refinement", "inference", "no_inference"}
