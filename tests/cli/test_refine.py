@@ -172,7 +172,7 @@ def test_the_whole_route_ends_at_the_fit_of_all_rows(both, rules, near):
     changed = {"refinement", "inference", "no_inference", "status", "warnings", "gate"}
     for key in before.keys() - changed:
         assert after[key] == before[key]
-    assert after.keys() ^ before.keys() == {"refinement", "inference", "no_inference"}
+    assert after.keys() ^ before.keys() == {"refinement", "inference", "no_inference", "gate"}
 
 
 def test_a_step_makes_the_next_request_and_says_how_far_it_is(inbox):
