@@ -54,8 +54,8 @@ def degeneracies(
     found = []
     if rank < p:
         found.append(Warn.RANK_DEFICIENT(columns=p, rank=rank))
-    elif n_rows < model.n_parameters:
-        found.append(Warn.FEW_ROWS(rows=n_rows, parameters=model.n_parameters))
+    elif n_rows < model.n_free:
+        found.append(Warn.FEW_ROWS(rows=n_rows, parameters=model.n_free))
     lost = np.flatnonzero(run.mass < least_mass(total, model))
     if len(lost):
         found.append(
@@ -63,7 +63,8 @@ def degeneracies(
         )
     elif np.any(run.mass < rows_needed(model, total)):
         k = int(np.argmin(run.mass - rows_needed(model, total)))
-        found.append(Warn.EXPERT_BY_CHANCE(expert=k, rows=run.mass[k], coefficients=p))
+        coefficients = len(model.expert_columns[k])
+        found.append(Warn.EXPERT_BY_CHANCE(expert=k, rows=run.mass[k], coefficients=coefficients))
     variance = model.experts.dispersion
     if variance is not None:
         floor = np.flatnonzero(variance <= VARIANCE_FLOOR * (1 + 1e-6))
@@ -114,21 +115,21 @@ def separated(model: MoE, stage: Stage) -> list[tuple[int, int]]:
     best = np.argmax(mean, axis=-1) if mean.ndim == 3 else (mean > 0.5).astype(int)
     found = []
     for k in range(model.n_experts):
-        mine = (r[:, k] >= 0.5) & (stage.weight > 0)
+        mine, seen = (r[:, k] >= 0.5) & (stage.weight > 0), model.expert_columns[k]
         if (
             mine.sum() < 2
-            or stage.block.X.shape[1] < 2
+            or len(seen) < 2
             or np.mean(best[mine, k] == y[mine]) < _SEPARABLE
         ):
             continue
-        X = stage.block.X[mine]
+        X = stage.block.X[np.ix_(mine, seen)]
         for c in np.unique(y[mine]):
             sign = np.where(y[mine] == c, 1.0, -1.0)
             if np.all(sign > 0):
                 continue  # one class alone: its intercept is held, no slope runs off
             plane = _plane(X * sign[:, None])
             if plane is not None:
-                found.append((k, int(np.argmax(np.abs(plane[1:])))))
+                found.append((k, seen[1 + int(np.argmax(np.abs(plane[1:])))] - 1))
                 break
     return found
 

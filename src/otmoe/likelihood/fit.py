@@ -23,6 +23,7 @@ from otmoe.likelihood.statistics import RowPasses, on_floor
 from otmoe.model.experts import FAMILIES, Experts
 from otmoe.model.mixture import MoE, reordering
 from otmoe.model.ridge import Ridge
+from otmoe.model.structure import Structure
 from otmoe.text.notices import Notice
 from otmoe.text.sentences import Status
 
@@ -121,6 +122,7 @@ def em(
     family: str = "gaussian",
     init: MoE | None = None,
     gate_columns: tuple[int, ...] | None = None,
+    structure: Structure | None = None,
     alpha: float | None = None,
     expert_alpha: float | None = None,
     n_init: int | None = None,
@@ -153,6 +155,9 @@ def em(
         those of the fit.
     gate_columns : tuple of int, optional
         Columns of the design that the gate uses; 0 is the intercept, j is feature j - 1. None: all.
+    structure : Structure, optional
+        What experts see and what they share, in columns of the design; by default, every
+        coefficient is free. A start has its own.
     alpha, expert_alpha : float, optional
         Ridges of the gate and of the experts' slopes, on standardised features (maths 3 and 8); by
         default those of the family.
@@ -203,8 +208,11 @@ def em(
             start = scaling.from_user(init)
         else:
             fewer = None if smaller is None else scaling.from_user(smaller)
+            within = None
+            if structure is not None and structure.restricts(X.shape[1] + 1):
+                within = structure.at(scaling.transform[:, 0])
             start, agreement, known = searched(
-                rows, blank, gate_columns, ridge, n_init, rng, report("starts"), fewer
+                rows, blank, gate_columns, ridge, n_init, rng, report("starts"), fewer, within
             )
             warm_up = FEW
         clock.lap("starts")
@@ -260,12 +268,13 @@ def finished(
     feature_names : tuple of str, optional
         For warnings.
     """
-    order = np.argsort(-run.mass, kind="stable")
+    structure = run.model.structure or Structure()
+    order = structure.order(run.mass)
     model = _minimum_norm(run.model.take(order), correlation)
     total = search.total_weight
     ordered = replace(run, model=run.model.take(order), mass=run.mass[order])
     return Fit(
-        model=scaling.to_user(model),
+        model=within(scaling.to_user(model)),
         log_likelihood=run.log_likelihood + base,
         trace=np.array(run.trace) + base,
         n_samples=total,
@@ -297,24 +306,47 @@ def _evidence(run: Run, ridge: Ridge, order: Floats, scaling: Scaling) -> Eviden
     return Evidence(information, ridge.matrix(run.model.take(order)), scaling)
 
 
+def within(model: MoE) -> MoE:
+    """Return a model on the user's scale without what rounding adds to its structure."""
+    if model.structure is None:
+        return model
+    return replace(model, experts=model.structure.projected(model.experts))
+
+
 def _minimum_norm(model: MoE, correlation: Floats) -> MoE:
     """Drop the part of the coefficients that no row can see (constant or collinear columns)."""
+    gate, experts, K = model.gate, model.experts, model.n_experts
+    columns = list(range(len(correlation))) if gate.columns is None else list(gate.columns)
+    seen = correlation[np.ix_(columns, columns)]
+    blind = _blind(seen)
+    coef = gate.coef.copy()
+    coef[:, columns] -= (coef[:, columns] @ blind) @ blind.T
+    gate = replace(gate, coef=coef)
+    if model.structure is None:
+        blind = _blind(correlation)
+        coef = experts.coef - (experts.coef @ blind) @ blind.T
+        return replace(model, gate=gate, experts=replace(experts, coef=coef))
+    C, gram = _free_moments(model, correlation)
+    hidden, vector = C @ _blind(gram), np.array(experts.to_vector())
+    size = K * experts.n_linear * experts.n_columns
+    if hidden.shape[1]:
+        vector[:size] -= hidden @ np.linalg.lstsq(hidden, vector[:size])[0]
+    return replace(model, gate=gate, experts=experts.with_vector(vector))
 
-    def project(coef: Floats, columns: list[int]) -> Floats:
-        values, vectors = linalg.eigh(correlation[np.ix_(columns, columns)])
-        blind = vectors[:, values <= RANK_TOLERANCE * values[-1]]
-        coef = coef.copy()
-        coef[..., columns] -= (coef[..., columns] @ blind) @ blind.T
-        return coef
 
-    everything = list(range(len(correlation)))
-    gate = model.gate
-    gate_columns = everything if gate.columns is None else list(gate.columns)
-    return replace(
-        model,
-        gate=replace(gate, coef=project(gate.coef, gate_columns)),
-        experts=replace(model.experts, coef=project(model.experts.coef, everything)),
-    )
+def _blind(moments: Floats) -> Floats:
+    """Return an orthonormal basis of what no row can see, given second moments of what is seen."""
+    values, vectors = linalg.eigh(moments)
+    return np.asarray(vectors[:, values <= RANK_TOLERANCE * values[-1]])
+
+
+def _free_moments(model: MoE, correlation: Floats) -> tuple[Floats, Floats]:
+    """Return C of the experts' coefficients, and the second moments of what psi multiplies."""
+    experts = model.experts
+    K, Q, p = model.n_experts, experts.n_linear, experts.n_columns
+    C = (model.structure or Structure()).coefficients(K, Q, p)
+    each = C.reshape(K * Q, p, -1)
+    return C, np.einsum("kiq,ij,kjr->qr", each, correlation, each, optimize=True)
 
 
 def _rank(model: MoE, correlation: Floats) -> int:
@@ -326,8 +358,10 @@ def _rank(model: MoE, correlation: Floats) -> int:
 
     gate = slice(None) if model.gate.columns is None else list(model.gate.columns)
     K = model.n_experts
-    lost = (K - 1) * blind(gate) + K * model.experts.n_linear * blind(slice(None))
-    return model.n_parameters - lost
+    lost = (K - 1) * blind(gate)
+    if model.structure is None:
+        return model.n_parameters - lost - K * model.experts.n_linear * blind(slice(None))
+    return model.n_free - lost - _blind(_free_moments(model, correlation)[1]).shape[1]
 
 
 def _status(run: Run, max_iter: int, agreement: Agreement | None) -> Notice:

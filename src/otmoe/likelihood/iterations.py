@@ -17,7 +17,7 @@ from otmoe.likelihood.statistics import (
     m_step,
     on_floor,
 )
-from otmoe.model.mixture import MoE
+from otmoe.model.mixture import Free, MoE
 from otmoe.model.ridge import Ridge
 
 Report = Callable[[int, float], None]
@@ -135,39 +135,43 @@ def run_newton(
     """Maximise the penalised log-likelihood by damped Newton steps, one pass over the rows each.
 
     Where the information is about `known`, first steps need the score alone: a fifth of a pass.
+    Under a structure, theta = C psi, steps are in psi (maths 21).
     """
-    penalty = ridge.matrix(model)
+    penalty, free = ridge.matrix(model), Free.of(model)
     floor = min(VARIANCE_FLOOR, model.experts.smallest_dispersion) * (1 - 1e-9)
 
-    def evaluate(theta: Floats, near: NewtonPoint | None = None) -> NewtonPoint:
+    def evaluate(psi: Floats, near: NewtonPoint | None = None) -> NewtonPoint:
+        theta = free.theta(psi)
         with np.errstate(over="ignore"):  # a variance that overflows is refused
             at = model.with_vector(theta)
         if not (at.experts.smallest_dispersion >= floor and np.all(np.isfinite(at.to_vector()))):
-            return NewtonPoint(-np.inf, theta, penalty)
+            return NewtonPoint(-np.inf, psi, free.matrix(penalty))
         found = passes.information(at, matrix=near is None)
+        if near is not None:
+            found = replace(found, matrix=known if near.detail is None else near.detail.matrix)
         return NewtonPoint(
             found.log_likelihood - 0.5 * float(theta @ penalty @ theta),
-            found.score - penalty @ theta,
-            found.matrix + penalty if near is None else near.information,
+            free.score(found.score - penalty @ theta),
+            free.matrix(found.matrix + penalty) if near is None else near.information,
             found,
         )
 
     end = newton(
         evaluate,
-        model.to_vector(),
+        free.psi(model.to_vector()),
         tol=tol,
         max_iter=max_iter,
         report=report,
         glance=evaluate,
-        known=None if known is None else known + penalty,
+        known=None if known is None else free.matrix(known + penalty),
     )
     at_end: Information = end.point.detail
     return Run(
-        model.with_vector(end.theta),
+        model.with_vector(free.theta(end.theta)),
         at_end.log_likelihood,
         at_end.mass,
         end.trace,
         end.converged,
         end.decrement,
-        replace(at_end, matrix=end.point.information - penalty),
+        at_end,
     )

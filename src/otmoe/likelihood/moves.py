@@ -13,11 +13,12 @@ from otmoe.arrays.numerics import Floats
 from otmoe.likelihood.iterations import Run
 from otmoe.likelihood.rows import Block, Rows
 from otmoe.likelihood.stage import Stage
-from otmoe.likelihood.starts import model_from_labels
+from otmoe.likelihood.starts import model_from_labels, structured
 from otmoe.likelihood.statistics import VARIANCE_FLOOR
 from otmoe.model.experts import Experts
 from otmoe.model.gate import SoftmaxGate
 from otmoe.model.mixture import MoE, Posterior
+from otmoe.model.structure import Structure
 
 # By `python -m benchmarks search` and `python -m benchmarks constants`. A spread is the standard
 # deviation of a row's log-likelihood, summed over the rows: what is much in nats depends on family
@@ -72,7 +73,7 @@ def splits(
     """
     p = model.experts.n_columns
     mine = np.flatnonzero(share > 0.02 * stage.weight)
-    if share[mine].sum() < 4 * p:
+    if share[mine].sum() < 4 * len(model.expert_columns[expert]):
         return []
     size = _SPLIT_ROWS if model.experts.informative_response else 3 * _SPLIT_ROWS
     if len(mine) > size:
@@ -80,13 +81,16 @@ def splits(
     some = stage.rows.take(mine)
     part = Stage(Rows(some.X, some.y, share[mine], some.offset), stage.ridge)
     factor = share.sum() / share[mine].sum()
-    one = MoE(SoftmaxGate.blank(1, p, model.gate.columns), model.experts.take([expert]))
+    structure = model.structure and model.structure.take([expert])
+    gate = SoftmaxGate.blank(1, p, model.gate.columns)
+    one = MoE(gate, model.experts.take([expert]), structure=structure)
     alone = part.em(one, 1).trace[-1]
     blank = one.experts.take([0, 0]).neutral()
     runs = []
     for upper in labelings(part.block, one.experts, rng):
         if 0 < upper.sum() < len(upper):
-            start = model_from_labels(blank, part.block, upper.astype(int), model.gate.columns)
+            labels = upper.astype(int)
+            start = model_from_labels(blank, part.block, labels, model.gate.columns, structure)
             runs.append(part.em(start, _LABELLED))
     best = sorted(runs, key=_height, reverse=True)[: most + 1]
     best = sorted((part.em(run.model, _CHOSEN, tol=0.2) for run in best), key=_height, reverse=True)
@@ -113,7 +117,9 @@ def labelings(block: Block, expert: Experts, rng: np.random.Generator) -> Iterat
         yield values > _quantile(values, weight, at)
 
 
-def divided(stage: Stage, model: MoE, split: Split, share: Floats) -> MoE:
+def divided(
+    stage: Stage, model: MoE, split: Split, share: Floats, structure: Structure | None = None
+) -> MoE:
     """Return the model with one expert replaced by its children, which come last.
 
     Parameters
@@ -124,6 +130,8 @@ def divided(stage: Stage, model: MoE, split: Split, share: Floats) -> MoE:
         Of an expert of this model.
     share : ndarray of shape (n, K)
         Responsibilities of its experts.
+    structure : Structure, optional
+        Of the result; its experts are then in the order of their columns.
     """
     k, two = split.expert, split.children
     rest = [j for j in range(model.n_experts) if j != k]
@@ -140,7 +148,10 @@ def divided(stage: Stage, model: MoE, split: Split, share: Floats) -> MoE:
         tol=1.0,
     )
     experts = type(model.experts).concat([model.experts.take(rest), two.experts])
-    return MoE(gate, experts.floored(VARIANCE_FLOOR))
+    found = MoE(gate, experts.floored(VARIANCE_FLOOR))
+    if structure is None:
+        return found
+    return structured(found, stage.block, target * stage.weight[:, None], structure)
 
 
 def grown(stage: Stage, run: Run, rng: np.random.Generator, tries: int = 2) -> list[Run]:
@@ -153,7 +164,8 @@ def grown(stage: Stage, run: Run, rng: np.random.Generator, tries: int = 2) -> l
         for split in splits(stage, model, k, share[:, k] * stage.weight, rng)
     ]
     best = sorted(found, key=lambda split: split.gain, reverse=True)[:tries]
-    runs = [stage.em(divided(stage, model, split, share), _GROWN) for split in best]
+    more = [divided(stage, model, split, share, model.structure) for split in best]
+    runs = [stage.em(start, _GROWN) for start in more]
     runs = [stage.at_maximum(run.model) for run in runs]
     return sorted(runs, key=lambda run: (stage.value(run), run.trace[-1]), reverse=True) or [run]
 
@@ -206,7 +218,7 @@ def least_loss(stage: Stage, model: MoE) -> float:
     """
     losses = [without.loss for without in _dropped(stage, model, stage.posterior(model))]
     spread = stage.spread(model)
-    least = min(losses) - model.n_parameters / model.n_experts
+    least = min(losses) - model.n_free / model.n_experts
     return float(least / spread) if spread > 0 else 0.0
 
 
@@ -276,7 +288,8 @@ def _promising(
         if rank >= _ALWAYS and promise < -_PROMISING * unit - _SLACK:
             return
         moved = replace(split, expert=split.expert - (split.expert > j))
-        yield partial(divided, stage, without[j].rest, moved, without[j].responsibilities)
+        rest, theirs = without[j].rest, without[j].responsibilities
+        yield partial(divided, stage, rest, moved, theirs, model.structure)
 
 
 def _height(run: Run) -> float:

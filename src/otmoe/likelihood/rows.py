@@ -89,13 +89,17 @@ class Scaling:
         """Return a model of the standardised rows on the user's scale."""
         if self.x_center is None:
             return model
-        return model.rescaled(self.transform, self.y_center, self.y_scale)
+        structure = model.structure and model.structure.at(None)
+        there = model.rescaled(self.transform, self.y_center, self.y_scale)
+        return replace(there, structure=structure)
 
     def from_user(self, model: MoE) -> MoE:
         """Return a model of the user's rows on the standardised scale."""
         if self.x_center is None:
             return model
-        return model.rescaled(self.inverse, -self.y_center / self.y_scale, 1 / self.y_scale)
+        structure = model.structure and model.structure.at(self.transform[:, 0])
+        there = model.rescaled(self.inverse, -self.y_center / self.y_scale, 1 / self.y_scale)
+        return replace(there, structure=structure)
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,12 @@ from otmoe.likelihood.moves import grown, improved, least_loss, led_on
 from otmoe.likelihood.rows import Rows
 from otmoe.likelihood.shaking import shaken
 from otmoe.likelihood.stage import Stage
-from otmoe.likelihood.starts import Plan, plan_for, start_from
+from otmoe.likelihood.starts import Plan, plan_for, start_from, structured
 from otmoe.model.experts import Experts
 from otmoe.model.gate import SoftmaxGate
 from otmoe.model.mixture import MoE
 from otmoe.model.ridge import Ridge
+from otmoe.model.structure import Structure
 
 # `python -m benchmarks constants` halves and doubles these.
 _GROWTH, _LEAP = 3, 7  # times as many rows in each stage; the same where all searches agree
@@ -63,6 +64,7 @@ def searched(
     rng: np.random.Generator,
     report: Report | None = None,
     smaller: MoE | None = None,
+    structure: Structure | None = None,
 ) -> tuple[MoE, Agreement, Floats | None]:
     """Return the best maximum, approached on all rows, and how sure that is.
 
@@ -86,6 +88,8 @@ def searched(
         Called as report(searches done, best penalised log-likelihood, as for all rows).
     smaller : MoE, optional
         A standardised model with fewer experts, from which one more search grows.
+    structure : Structure, optional
+        Of the experts, on the same scale.
 
     Returns
     -------
@@ -95,7 +99,7 @@ def searched(
         About the information of all rows, where a sample has led so close that it will do.
     """
     plan, K = plan_for(blank), blank.n_experts
-    ground = _Ground(rows, blank, columns, ridge, plan, smaller)
+    ground = _Ground(rows, blank, columns, ridge, plan, smaller, structure)
     few = ground.stage(plan.few, rng)
     if n_init is None:
         n_init = plan.n_init * (2 if few.whole else 1)
@@ -119,7 +123,7 @@ def searched(
     n_searches = i + 1
 
     # 2) if not, moves from what each finds
-    stage, size = few, max(plan.some, _PER_PARAMETER * found[0].run.model.n_parameters)
+    stage, size = few, max(plan.some, _PER_PARAMETER * found[0].run.model.n_free)
     if not settled and few.whole:
         found = _shaken(few, _contenders(few, _improved(few, found, rng, plan.moves)), rng)
     elif not settled:
@@ -169,6 +173,7 @@ class _Ground:
     ridge: Ridge
     plan: Plan
     smaller: MoE | None
+    structure: Structure | None = None
 
     def stage(self, size: int, rng: np.random.Generator, there: bool = False) -> Stage:
         """Return so many rows in memory and standardised, or all where these are not many more.
@@ -191,18 +196,37 @@ class _Ground:
         return _MOST_ROWS / _GROWTH <= len(stage) < _MOST_ROWS
 
     def begun(self, i: int, n: int, stage: Stage, rng: np.random.Generator) -> Run:
-        """Begin the i-th of n searches: one grows from fewer experts, the others have labels."""
-        if i == (min(2, n - 1) if self.smaller is None else 0):
-            one = MoE(
-                SoftmaxGate.blank(1, self.blank.n_columns, self.columns), self.blank.take([0])
-            )
-            run = _more(stage, self.smaller or one, self.blank.n_experts, rng)
-            if run.model.n_experts == self.blank.n_experts:  # else none has rows to be split
-                return run
-        ways = range(_LABELS)
-        starts = [start_from(self.blank, stage.block, self.columns, rng, way) for way in ways]
-        runs = [stage.em(start, WARM_UP, tol=0.1) for start in starts]
-        return stage.at_maximum(max(runs, key=lambda run: run.trace[-1]).model)
+        """Begin the i-th of n searches: one grows from fewer experts, the others have labels.
+
+        Experts with columns of their own set out with those of all, and are then told apart.
+        """
+        structure = self.structure and self.structure.relaxed()
+        run = self._grown(stage, structure, rng) if i == self._grows(n) else None
+        if run is None:
+            ways = range(_LABELS)
+            starts = [
+                start_from(self.blank, stage.block, self.columns, rng, way, structure)
+                for way in ways
+            ]
+            runs = [stage.em(start, WARM_UP, tol=0.1) for start in starts]
+            run = stage.at_maximum(max(runs, key=lambda run: run.trace[-1]).model)
+        if self.structure is None or not self.structure.labelled:
+            return run
+        share = np.asarray(stage.posterior(run.model).responsibilities) * stage.weight[:, None]
+        return stage.at_maximum(structured(run.model, stage.block, share, self.structure))
+
+    def _grows(self, n: int) -> int:
+        """Return which of n searches grows from fewer experts."""
+        return min(2, n - 1) if self.smaller is None else 0
+
+    def _grown(
+        self, stage: Stage, structure: Structure | None, rng: np.random.Generator
+    ) -> Run | None:
+        """Return a maximum reached by splitting experts; none where they have no rows to split."""
+        gate = SoftmaxGate.blank(1, self.blank.n_columns, self.columns)
+        one = self.smaller or MoE(gate, self.blank.take([0]))
+        run = _more(stage, replace(one, structure=structure), self.blank.n_experts, rng)
+        return run if run.model.n_experts == self.blank.n_experts else None
 
 
 def _streams(rng: np.random.Generator, n: int) -> list[np.random.Generator]:

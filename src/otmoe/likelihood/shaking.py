@@ -35,7 +35,7 @@ def shaken(stage: Stage, run: Run, rng: np.random.Generator, patience: int) -> R
     Run
         At least as high; the same where no try ended higher.
     """
-    size = min(_PER_PARAMETER * run.model.n_parameters, len(stage) // 2)
+    size = min(_PER_PARAMETER * run.model.n_free, len(stage) // 2)
     unit = stage.spread(run.model)
     tried = failed = 0
     while failed < patience and tried < _MOST * patience:

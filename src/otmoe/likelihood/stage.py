@@ -139,9 +139,11 @@ def rows_needed(model: MoE, total: float) -> Floats:
     variance = model.experts.dispersion
     if variance is not None:
         factor += _PER_FACTOR * np.log(variance.max() / np.maximum(variance, 1e-300))
-    return np.minimum(factor * model.experts.n_columns, _OF_SHARE * total / model.n_experts)
+    coefficients = np.array([len(seen) for seen in model.expert_columns])
+    return np.minimum(factor * coefficients, _OF_SHARE * total / model.n_experts)
 
 
 def least_mass(total: float, model: MoE) -> float:
     """Rows below which an expert counts as lost: twice its coefficients, if there are as many."""
-    return min(2.0 * model.experts.n_columns, total / (5 * model.n_experts))
+    coefficients = max(len(seen) for seen in model.expert_columns)
+    return min(2.0 * coefficients, total / (5 * model.n_experts))

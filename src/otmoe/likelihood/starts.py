@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.optimize import linear_sum_assignment
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 
@@ -16,6 +17,7 @@ from otmoe.likelihood.statistics import VARIANCE_FLOOR
 from otmoe.model.experts import Experts
 from otmoe.model.gate import SoftmaxGate
 from otmoe.model.mixture import MoE
+from otmoe.model.structure import Structure
 
 _CONFIDENCE = 0.98
 _RIDGE = 1.0  # first gates and experts only point the way; hard labels would separate them
@@ -49,7 +51,11 @@ class Plan:
 
 
 def k_planes(
-    experts: Experts, block: Block, labels: Floats, n_sweeps: int
+    experts: Experts,
+    block: Block,
+    labels: Floats,
+    n_sweeps: int,
+    structure: Structure | None = None,
 ) -> tuple[Experts, Floats]:
     """Alternate between fitting an expert to its rows and giving each row to its best expert.
 
@@ -61,6 +67,8 @@ def k_planes(
     labels : ndarray of int of shape (n,)
         First assignment.
     n_sweeps : int
+    structure : Structure, optional
+        Of the experts.
 
     Returns
     -------
@@ -70,7 +78,7 @@ def k_planes(
     response = experts.observe(block.y)
     for _ in range(n_sweeps):
         weight = scaled(_one_hot(labels, experts.n_experts), block.weight)
-        experts = _roughly_fitted(experts, block, weight).neutral()
+        experts = roughly_fitted(experts, block, weight, structure).neutral()
         eta = experts.predictor(block.X, block.offset)
         previous, labels = labels, np.argmax(experts.expected_log_prob(eta, response), axis=1)
         if np.array_equal(previous, labels):
@@ -111,17 +119,21 @@ def region_labels(experts: Experts, block: Block, rng: np.random.Generator) -> F
 
 
 def model_from_labels(
-    experts: Experts, block: Block, labels: Floats, columns: tuple[int, ...] | None
+    experts: Experts,
+    block: Block,
+    labels: Floats,
+    columns: tuple[int, ...] | None,
+    structure: Structure | None = None,
 ) -> MoE:
     """Return a model whose experts and gate are fitted to softened labels."""
     K = experts.n_experts
     rest = (1 - _CONFIDENCE) / max(K - 1, 1)
     soft = rest + (1 - rest * K) * _one_hot(labels, K)
     weight = scaled(soft, block.weight)
-    experts = _roughly_fitted(experts.neutral(), block, weight)
+    experts = roughly_fitted(experts.neutral(), block, weight, structure)
     gate = SoftmaxGate.blank(K, block.X.shape[1], columns)
     gate = gate.step(gate.statistics(block.X, weight), alpha=_RIDGE)
-    return MoE(gate, experts.floored(VARIANCE_FLOOR))
+    return MoE(gate, experts.floored(VARIANCE_FLOOR), structure=structure)
 
 
 # A number or a count tells its expert, so rows can be handed from plane to plane, and EM soon
@@ -153,23 +165,67 @@ def start_from(
     columns: tuple[int, ...] | None,
     rng: np.random.Generator,
     attempt: int,
+    structure: Structure | None = None,
 ) -> MoE:
     """Return a model of first labels, made in one of the ways of the plan."""
     ways = plan_for(blank).ways
     first_labels, n_sweeps = ways[attempt % len(ways)]
-    experts, labels = k_planes(blank, block, first_labels(blank, block, rng), n_sweeps)
-    return model_from_labels(experts, block, labels, columns)
+    experts, labels = k_planes(blank, block, first_labels(blank, block, rng), n_sweeps, structure)
+    return model_from_labels(experts, block, labels, columns, structure)
 
 
-def _roughly_fitted(experts: Experts, block: Block, weight: Floats) -> Experts:
-    return experts.fit(
-        block.X,
-        experts.observe(block.y),
-        weight,
-        offset=block.offset,
-        ridge=_RIDGE,
-        tol=1e-2,
-    )
+def roughly_fitted(
+    experts: Experts, block: Block, weight: Floats, structure: Structure | None
+) -> Experts:
+    """Return experts fitted to weighted rows, as well as a start needs it."""
+    response = experts.observe(block.y)
+    if structure is not None:
+        how = {"offset": block.offset, "ridge": _RIDGE}
+        return structure.fit(experts, block.X, response, weight, **how)
+    return experts.fit(block.X, response, weight, offset=block.offset, ridge=_RIDGE, tol=1e-2)
+
+
+def structured(model: MoE, block: Block, weight: Floats, structure: Structure) -> MoE:
+    """Return a model within a structure, its experts refitted to the rows that they have.
+
+    Where experts see columns of their own, each comes to the place where its rows lose least.
+
+    Parameters
+    ----------
+    model : MoE
+        Of any structure, or none.
+    block : Block
+    weight : ndarray of shape (n, K)
+        Responsibilities of its experts, times the weights of the rows.
+    structure : Structure
+    """
+    if structure.labelled:
+        order = _places(model.experts, block, weight, structure)
+        model, weight = replace(model, structure=None).take(order), weight[:, order]
+    experts = roughly_fitted(model.experts, block, weight, structure)
+    return replace(model, experts=experts.floored(VARIANCE_FLOOR), structure=structure)
+
+
+def _places(experts: Experts, block: Block, weight: Floats, structure: Structure) -> Floats:
+    """Return the expert that belongs to each place of a structure, (K,)."""
+    response, K = experts.observe(block.y), experts.n_experts
+    height = np.empty((K, K))  # place, expert
+    for place in range(K):
+        same = [other for other in range(place) if _alike(structure, other, place)]
+        if same:
+            height[place] = height[same[0]]
+            continue
+        own = structure.take([place])
+        for k in range(K):
+            mine = weight[:, [k]]
+            one = roughly_fitted(experts.take([k]), block, mine, own)
+            eta = one.predictor(block.X, block.offset)
+            height[place, k] = np.sum(mine * one.expected_log_prob(eta, response))
+    return np.asarray(linear_sum_assignment(-np.nan_to_num(height, nan=-1e300))[1])
+
+
+def _alike(structure: Structure, place: int, other: int) -> bool:
+    return structure.take([place]).columns == structure.take([other]).columns
 
 
 def _one_hot(labels: Floats, n_experts: int) -> Floats:

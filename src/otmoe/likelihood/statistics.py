@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from otmoe.arrays.numerics import (
@@ -82,10 +82,12 @@ def _block_statistics(model: MoE, block: Block) -> Statistics:
 
 def m_step(model: MoE, statistics: Statistics, ridge: Ridge) -> MoE:
     """Return the model after one step of the experts and one Newton step of the gate."""
-    return MoE(
-        model.gate.step(statistics.gate, ridge.gate),
-        model.experts.step(statistics.experts, floor=VARIANCE_FLOOR, ridge=ridge.held),
-    )
+    experts, bounds = model.experts, {"floor": VARIANCE_FLOOR, "ridge": ridge.held}
+    if model.structure is None:
+        experts = experts.step(statistics.experts, **bounds)
+    else:
+        experts = model.structure.step(experts, statistics.experts, **bounds)
+    return replace(model, gate=model.gate.step(statistics.gate, ridge.gate), experts=experts)
 
 
 def on_floor(model: MoE) -> bool:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Self
 
 import numpy as np
+from scipy import linalg
 from scipy.optimize import elementwise, linear_sum_assignment
 
 from otmoe.arrays.numerics import (
@@ -26,6 +27,7 @@ from otmoe.arrays.numerics import (
 )
 from otmoe.model.experts import Experts, Response
 from otmoe.model.gate import SoftmaxGate
+from otmoe.model.structure import Structure
 from otmoe.text.errors import InvalidInput
 from otmoe.text.html import html_lines, html_table
 from otmoe.text.names import visible
@@ -67,6 +69,8 @@ class MoE:
         Names of the d columns of X.
     classes : ndarray of shape (C,), optional
         Class labels of a classifier; class c of the experts is ``classes[c]``.
+    structure : Structure, optional
+        What the experts see and what they share; None where every coefficient is free.
 
     Examples
     --------
@@ -83,6 +87,7 @@ class MoE:
     experts: Experts
     feature_names: tuple[str, ...] | None = None
     classes: Floats | None = None
+    structure: Structure | None = None
 
     @property
     def n_experts(self) -> int:
@@ -96,8 +101,30 @@ class MoE:
 
     @property
     def n_parameters(self) -> int:
-        """Number of free parameters."""
+        """Length of the parameter vector; without a structure, that many are free."""
         return self.gate.n_parameters + self.experts.n_parameters
+
+    @property
+    def n_free(self) -> int:
+        """Number of free parameters: those of a structure are fewer than the vector is long."""
+        basis = self.basis
+        return self.n_parameters if basis is None else int(basis.shape[1])
+
+    @property
+    def basis(self) -> Floats | None:
+        """The matrix C of theta = C psi, (P, q); None where every parameter is free (maths 21)."""
+        if self.structure is None:
+            return None
+        gate = np.eye(self.gate.n_parameters)
+        return np.asarray(linalg.block_diag(gate, self.structure.basis(self.experts)))
+
+    @property
+    def expert_columns(self) -> list[list[int]]:
+        """Columns of the design that each expert sees."""
+        p = self.experts.n_columns
+        if self.structure is None:
+            return [list(range(p))] * self.n_experts
+        return [list(self.structure.seen(k, p)) for k in range(self.n_experts)]
 
     @property
     def terms(self) -> tuple[str, ...]:
@@ -290,7 +317,13 @@ class MoE:
 
     def take(self, order: Any) -> Self:
         """Return the model with its experts in another order."""
-        return replace(self, gate=self.gate.take(order), experts=self.experts.take(order))
+        structure = None if self.structure is None else self.structure.take(order)
+        return replace(
+            self,
+            gate=self.gate.take(order),
+            experts=self.experts.take(order),
+            structure=structure,
+        )
 
     def rescaled(self, T: Floats, center: float = 0.0, scale: float = 1.0) -> Self:
         """Return the model for x and ``center + scale * y``, given this one for ``T @ x`` and y."""
@@ -318,8 +351,46 @@ class MoE:
             xp = namespace(X)
             return (xp.sum(there, axis=0) + xp.sum(back, axis=0).T)[None, :, :]
 
-        cost = to_numpy(self._rowwise(block, X)).sum(axis=0) / X.shape[0]
-        return np.asarray(linear_sum_assignment(np.log1p(cost))[1])
+        cost = np.log1p(to_numpy(self._rowwise(block, X)).sum(axis=0) / X.shape[0])
+        mine, theirs = self.expert_columns, reference.expert_columns
+        if sorted(mine) == sorted(theirs):  # experts that see the same columns, where these differ
+            other = [[one != own for own in mine] for one in theirs]
+            cost = cost + np.where(other, 1e3 + len(cost) * cost.max(), 0.0)
+        return np.asarray(linear_sum_assignment(cost)[1])
+
+
+@dataclass(frozen=True)
+class Free:
+    """The free parameters psi of a structure, theta = C psi; theta itself where there is none.
+
+    Attributes
+    ----------
+    basis : ndarray of shape (P, q), optional
+        C; None for the identity.
+    """
+
+    basis: Floats | None = None
+
+    @classmethod
+    def of(cls, model: MoE) -> Self:
+        """Return those of a model."""
+        return cls(model.basis)
+
+    def theta(self, psi: Floats) -> Floats:
+        """Return the parameters, (P,)."""
+        return psi if self.basis is None else self.basis @ psi
+
+    def psi(self, theta: Floats) -> Floats:
+        """Return what is free in parameters (P,), (q,); their projection if they lack it."""
+        return theta if self.basis is None else np.linalg.lstsq(self.basis, theta)[0]
+
+    def score(self, score: Floats) -> Floats:
+        """Return a gradient in theta as one in psi, (q,)."""
+        return score if self.basis is None else self.basis.T @ score
+
+    def matrix(self, matrix: Floats) -> Floats:
+        """Return a quadratic form in theta as one in psi, (q, q)."""
+        return matrix if self.basis is None else self.basis.T @ matrix @ self.basis
 
 
 def reordering(model: MoE, order: Any) -> Floats:

@@ -228,6 +228,38 @@ class Experts(Family):
         )
 
 
+    def moved(
+        self,
+        statistics: FitStatistics,
+        increment: Floats,
+        *,
+        floor: float = 0.0,
+        common: bool = False,
+    ) -> Self:
+        """Return the experts with coefficients moved, and dispersions fitted to the same sums.
+
+        Parameters
+        ----------
+        statistics : FitStatistics
+            Sums over rows at these experts.
+        increment : ndarray of shape (K, Q, p)
+        floor : float
+            Bounds dispersions from below.
+        common : bool
+            Whether the experts share their dispersion.
+        """
+        size = increment.size
+        vector = np.array(self.to_vector())
+        if self.n_constant:
+            logs = self.step(statistics, floor=floor).to_vector()[size:].reshape(-1, self.n_experts)
+            if common and statistics.weight.sum() > 0:
+                mean = np.average(logs, axis=1, weights=statistics.weight)
+                logs = np.broadcast_to(mean[:, None], logs.shape)
+            vector[size:] = logs.ravel()
+        vector[:size] += increment.ravel()
+        return self.with_vector(vector)
+
+
 def _panels(mean: Floats, sd: Floats) -> tuple[Floats, Floats]:
     """Return Gauss's rule of two points between neighbouring edges of any expert, (n, Q)."""
     edges = np.sort((mean[:, :, None] + sd[:, :, None] * _EDGES).reshape(len(mean), -1), axis=1)

@@ -139,13 +139,34 @@ class GaussianExperts(Experts):
         # paper's rule for s2 loses the dispersion between sites; see maths 2.)
         score, information = statistics.score[:, 0], statistics.information[:, 0, 0]
         increment = solve_psd(information, score)
+        squares = self._squares(statistics, np.sum(score * increment, axis=1))
         n = statistics.weight
-        spread = 2 * statistics.dispersion[:, 0] + n - np.sum(score * increment, axis=1)
         some = n > 0
         return type(self)(
             np.where(some[:, None], self.coef + increment, self.coef),
-            np.where(some, np.maximum(self.var * spread / np.where(some, n, 1.0), floor), self.var),
+            np.where(some, np.maximum(squares / np.where(some, n, 1.0), floor), self.var),
         )
+
+    def moved(
+        self,
+        statistics: FitStatistics,
+        increment: Floats,
+        *,
+        floor: float = 0.0,
+        common: bool = False,
+    ) -> Self:
+        # The variance is exact around any mean, and so is that of all experts together.
+        d, G = increment[:, 0], statistics.information[:, 0, 0]
+        fall = 2 * np.sum(d * statistics.score[:, 0], axis=1) - np.einsum("ki,kij,kj->k", d, G, d)
+        squares, n = self._squares(statistics, fall), statistics.weight
+        if common:
+            squares, n = np.full_like(squares, squares.sum()), np.full_like(n, n.sum())
+        var = np.where(n > 0, np.maximum(squares / np.where(n > 0, n, 1.0), floor), self.var)
+        return type(self)(self.coef + d, var)
+
+    def _squares(self, statistics: FitStatistics, fall: Floats) -> Floats:
+        """Return the weighted squares around new means, (K,), in variances `fall` less than now."""
+        return np.asarray(self.var * (2 * statistics.dispersion[:, 0] + statistics.weight - fall))
 
     def fit(
         self,
