@@ -52,7 +52,7 @@ def title_of(file: ModelFile | LocalModel) -> str:
     """Return what the model is, in a line."""
     model = file.model
     experts = f"{model.n_experts} {model.experts.family} expert{'s' * (model.n_experts > 1)}"
-    return f"{experts}, {model.n_features} features, {model.n_parameters} parameters"
+    return f"{experts}, {model.n_features} features, {model.n_free} parameters"
 
 
 def facts_of(file: ModelFile | LocalModel) -> list[tuple[str, str]]:

@@ -283,7 +283,7 @@ def _of_model(model: MoE) -> dict[str, Any]:
         "family": model.experts.family,
         "classes": None if classes is None else np.asarray(classes).tolist(),
         "experts": model.n_experts,
-        "parameters": model.n_parameters,
+        "parameters": model.n_free,
         "features": list(model.terms[1:]),
     }
 

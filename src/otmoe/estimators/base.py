@@ -18,12 +18,14 @@ from otmoe.data.formula import Formula
 from otmoe.data.identifiers import shared_ids
 from otmoe.data.shards import shards_from
 from otmoe.data.tables import array, as_arrow
+from otmoe.estimators.columns import Columns
 from otmoe.estimators.fitted import FittedMoE
 from otmoe.estimators.frames import encoded, has_words
 from otmoe.federation.policy.figures import Figures, figures_of
 from otmoe.likelihood.fit import Fit, em
 from otmoe.likelihood.rows import Rows
 from otmoe.model.mixture import MoE
+from otmoe.model.structure import Structure
 from otmoe.model.target import Target
 from otmoe.text.arguments import (
     check_offset,
@@ -54,7 +56,7 @@ class BaseMoE(FittedMoE):
 
     def _fit(self, X: Array, y: Array, sample_weight: Any, offset: Any, target: Target) -> Self:
         """Fit to validated X and encoded y."""
-        columns = self._gate_columns()
+        columns, structure = self._gate_columns(), self._structure(target)
         weight = check_weight(sample_weight, X)
         self._check_enough(X, weight)
         totals = {"starts": self.n_init, "em": self.max_iter, "newton": self.max_iter}
@@ -65,8 +67,9 @@ class BaseMoE(FittedMoE):
                 self.n_experts,
                 family=target.family,
                 n_classes=target.n_classes,
-                init=self._warm_model(target, columns),
+                init=self._warm_model(target, columns, structure),
                 gate_columns=columns,
+                structure=structure,
                 alpha=self.alpha,
                 expert_alpha=self.expert_alpha,
                 n_init=self.n_init,
@@ -156,46 +159,34 @@ class BaseMoE(FittedMoE):
         self._encoded_by = FeatureSpec.from_sample(X)
         return encoded(X, self._encoded_by)
 
+    def _columns(self) -> Columns:
+        """Return what arguments about features may name."""
+        names = [str(name) for name in getattr(self, "feature_names_in_", [])]
+        return Columns(self.n_features_in_, names, getattr(self, "features_", None))
+
     def _gate_columns(self) -> tuple[int, ...] | None:
         """Translate `gate_features` to columns of the design."""
-        features = self.gate_features
-        if features is None:
-            return None
-        if isinstance(features, str):
-            if features == "intercept":
-                return (0,)
-            raise InvalidInput(Error.GATE_FEATURES_TEXT, value=features)
-        names = [str(name) for name in getattr(self, "feature_names_in_", [])]
-        columns = {0}
-        for feature in features:
-            if isinstance(feature, str):
-                if not names:
-                    raise InvalidInput(Error.GATE_FEATURE_UNNAMED, name=feature)
-                spec = getattr(self, "features_", None)
-                if spec is not None and feature in spec.names and feature not in names:
-                    column = spec.columns[spec.names.index(feature)]
-                    columns |= {names.index(name) + 1 for name in column.feature_names}
-                    continue
-                if feature not in names:
-                    raise InvalidInput(Error.GATE_FEATURE_NAME, name=feature, columns=names)
-                columns.add(names.index(feature) + 1)
-            elif isinstance(feature, int | np.integer) and 0 <= feature < self.n_features_in_:
-                columns.add(int(feature) + 1)
-            else:
-                raise InvalidInput(
-                    Error.GATE_FEATURE_INDEX, value=feature, last=self.n_features_in_ - 1
-                )
-        return tuple(sorted(columns))
+        return self._columns().of(self.gate_features, "gate_features")
 
-    def _warm_model(self, target: Target, columns: tuple[int, ...] | None) -> MoE | None:
+    def _structure(self, target: Target) -> Structure | None:
+        """Translate `expert_features`, `common` and `common_variance`."""
+        asked = self.expert_features, self.common, self.common_variance
+        return self._columns().structure(target.kind, self.n_experts, *asked)
+
+    def _warm_model(
+        self, target: Target, columns: tuple[int, ...] | None, structure: Structure | None
+    ) -> MoE | None:
         """Return the model to start from, if there is one of the shape that is asked for."""
         model = getattr(self, "model_", None)
         if not self.warm_start or model is None:
             return None
         blank = target.blank(self.n_experts, self.n_features_in_ + 1)
         same = type(model.experts) is type(blank) and model.experts.coef.shape == blank.coef.shape
-        if not same or model.gate.columns == columns:
-            return model if same else None
+        if not same:
+            return None
+        model = replace(model, structure=structure).tidied()
+        if model.gate.columns == columns:
+            return model
         keep = np.arange(model.gate.coef.shape[1])
         coef = np.where(np.isin(keep, keep if columns is None else columns), model.gate.coef, 0.0)
         return replace(model, gate=replace(model.gate, coef=coef, columns=columns))
@@ -251,8 +242,7 @@ class BaseMoE(FittedMoE):
         gaps: Literal["error", "drop"] = "drop" if missing == "drop" else "error"
         rows = shards_from(given, features=spec, missing=gaps)[0].read()
         y = rows.y.astype(int) if pa.types.is_integer(column.type) else rows.y
-        if parsed.expert_features(spec) is not None:
-            raise InvalidInput(Error.FORMULA_GATE_ALONE)
+        options.setdefault("expert_features", parsed.expert_features(spec))
         estimator = cls(n_experts, gate_features=parsed.gate_features(spec), **options)
         estimator._encoded_by = spec
         return estimator.fit(rows.X, y, sample_weight=rows.weight)

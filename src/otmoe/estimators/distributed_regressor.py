@@ -50,7 +50,7 @@ class DistributedMoERegressor(DistributedMoE, MoERegressor):
         Runs the local fits: an executor, or a function without arguments that makes one, so that
         one whose worker died can be replaced. By default `n_jobs` processes, or this one if that
         is 1. Clones share it, saved estimators lack it.
-    family, gate_features, alpha, expert_alpha, n_init, max_iter, tol, random_state, verbose
+    family, gate_features, expert_features, common, common_variance, alpha, expert_alpha, n_init, max_iter, tol, random_state, verbose
         As in :class:`MoERegressor`.
     n_jobs : int, optional
         Processes for the local fits and threads for the aggregation; None means 1, -1 all cores.
@@ -116,6 +116,9 @@ class DistributedMoERegressor(DistributedMoE, MoERegressor):
         executor: Any = None,
         family: str = "gaussian",
         gate_features: Any = None,
+        expert_features: Any = None,
+        common: Any = None,
+        common_variance: bool = False,
         alpha: float | None = None,
         expert_alpha: float | None = None,
         n_init: int | None = None,
@@ -135,6 +138,9 @@ class DistributedMoERegressor(DistributedMoE, MoERegressor):
         self.executor = executor
         self.family = family
         self.gate_features = gate_features
+        self.expert_features = expert_features
+        self.common = common
+        self.common_variance = common_variance
         self.alpha = alpha
         self.expert_alpha = expert_alpha
         self.n_init = n_init

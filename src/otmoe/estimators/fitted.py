@@ -133,7 +133,7 @@ class FittedMoE(BaseEstimator):
     def _rank(self) -> int:
         """Return the number of parameters that rows can determine."""
         fit = getattr(self, "fit_", None)
-        return self.model_.n_parameters if fit is None else int(fit.rank)
+        return self.model_.n_free if fit is None else int(fit.rank)
 
     def _log_likelihood(
         self, X: Any, y: Any, sample_weight: Any, offset: Any

@@ -37,6 +37,15 @@ class MoERegressor(RegressorMixin, BaseMoE):
         other in :data:`otmoe.model.experts.FAMILIES`.
     gate_features : None, "intercept" or list of str or int, default=None
         Features the gate sees: all, none (constant gate), or some by name or index.
+    expert_features : None, "intercept", list of str or int, or one for each expert, default=None
+        Features the experts see: all, none (experts that are constants), some for all experts, or,
+        as a list of lists or a mapping of names, those of each expert. Then experts stay in that
+        order.
+    common : list of str or int, optional
+        Features whose coefficient is the same in every expert that sees them; "intercept" among
+        them is the intercept.
+    common_variance : bool, default=False
+        Whether Gaussian experts share their variance.
     alpha : float, optional
         Centred ridge on the gate, ``alpha / 2 * sum_k |A_k - mean A|^2``, taken from the summed
         log-likelihood on standardised features; it keeps a separated gate finite. 0 for plain
@@ -93,6 +102,9 @@ class MoERegressor(RegressorMixin, BaseMoE):
         *,
         family: str = "gaussian",
         gate_features: Any = None,
+        expert_features: Any = None,
+        common: Any = None,
+        common_variance: bool = False,
         alpha: float | None = None,
         expert_alpha: float | None = None,
         n_init: int | None = None,
@@ -106,6 +118,9 @@ class MoERegressor(RegressorMixin, BaseMoE):
         self.n_experts = n_experts
         self.family = family
         self.gate_features = gate_features
+        self.expert_features = expert_features
+        self.common = common
+        self.common_variance = common_variance
         self.alpha = alpha
         self.expert_alpha = expert_alpha
         self.n_init = n_init

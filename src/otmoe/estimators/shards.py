@@ -73,7 +73,7 @@ class DistributedMoE(PersonalMoE, BaseMoE):
         return {**super().__getstate__(), "executor": None}
 
     def _fit(self, X: Array, y: Array, sample_weight: Any, offset: Any, target: Target) -> Self:
-        columns = self._gate_columns()
+        columns, structure = self._gate_columns(), self._structure(target)
         weight, offset = check_weight(sample_weight, X), check_offset(offset, X)
         n_rows = self._check_enough(X, weight)
         rng = generator(self.random_state)
@@ -81,10 +81,11 @@ class DistributedMoE(PersonalMoE, BaseMoE):
         blank = MoE(
             SoftmaxGate.blank(self.n_experts, p, columns),
             target.blank(self.n_experts, p),
+            structure=structure,
         )
         rows = np.arange(X.shape[0]) if weight is None else np.flatnonzero(to_numpy(weight) > 0)
         if self._sites is None:
-            parts = split(n_rows, self.n_shards, blank.n_parameters, rng)
+            parts = split(n_rows, self.n_shards, blank.n_free, rng)
             names = numbered(len(parts))
         else:
             labels = as_labels(self._sites, X.shape[0])[rows]
@@ -128,6 +129,7 @@ class DistributedMoE(PersonalMoE, BaseMoE):
                 n_support=self.n_support,
                 options={
                     "gate_columns": columns,
+                    "structure": self._structure(target),
                     "alpha": self.alpha,
                     "expert_alpha": self.expert_alpha,
                     "n_init": self.n_init,

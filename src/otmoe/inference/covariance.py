@@ -31,6 +31,7 @@ NEITHER = 1e6
 
 _ONE_ROW = 0.72  # information that rows must hold where the ridge is a prior: about one row's
 _BLIND = 1e-12  # what rows know of a direction that they say nothing about: its inverse is finite
+_ROUNDING = 1e-12  # of a combination of fixed parameters
 _HELD = 0.5  # part of a parameter's variance from such directions that makes it one of them
 _NEAR = 0.1  # standard errors from the maximum, where coverage is 0.949 in place of 0.95 (maths 15)
 
@@ -41,17 +42,17 @@ class Covariance:
 
     Attributes
     ----------
-    basis : ndarray of shape (P, P)
+    basis : ndarray of shape (P, q)
         Columns are directions, uncorrelated both for the rows and for the ridge, about which rows
-        and ridge together hold information 1.
-    share : ndarray of shape (P,)
+        and ridge together hold information 1; there are as many as free parameters.
+    share : ndarray of shape (q,)
         The part of that information which is not the rows'; `NEITHER` where there is none.
-    core : ndarray of shape (P, P)
+    core : ndarray of shape (q, q)
         The covariance is ``basis @ core @ basis.T``.
     pull : ndarray of shape (P,)
         What the ridge has taken from the parameters: the maximum without it is, to first order,
         at the parameters plus this.
-    limit : ndarray of shape (P,)
+    limit : ndarray of shape (q,)
         Share from which on the ridge holds a direction, and the rows do not determine it.
     """
 
@@ -61,6 +62,13 @@ class Covariance:
     pull: Floats
     limit: Floats
 
+    def _along(self, combinations: Floats) -> Floats:
+        """Return linear combinations (m, P) in terms of the basis, (m, q); 0 for what is fixed."""
+        parts = combinations @ self.basis
+        largest = np.max(np.abs(combinations) @ np.abs(self.basis), axis=1, initial=0.0)
+        rounding = np.max(np.abs(parts), axis=1, initial=0.0) <= _ROUNDING * largest
+        return np.where(rounding[:, None], 0.0, parts)
+
     def held_part(self, combinations: Floats) -> Floats:
         """Return how much of a variance comes from directions that the ridge holds; (m,).
 
@@ -69,7 +77,7 @@ class Covariance:
         combinations : ndarray of shape (m, P)
             Linear combinations of the parameters, one per row.
         """
-        parts = (combinations @ self.basis) ** 2 * _variance(self.share, self.limit, 1 / _BLIND)
+        parts = self._along(combinations) ** 2 * _variance(self.share, self.limit, 1 / _BLIND)
         total = parts.sum(axis=1)
         return np.asarray(parts @ (self.share > self.limit) / np.where(total > 0, total, 1.0))
 
@@ -79,7 +87,7 @@ class Covariance:
 
     def of(self, combinations: Floats) -> Floats:
         """Return the covariance of linear combinations (m, P), (m, m); NaN where not determined."""
-        parts = combinations @ self.basis
+        parts = self._along(combinations)
         found = parts @ self.core @ parts.T
         unknown = ~self.determined(combinations)
         found[unknown] = found[:, unknown] = np.nan
@@ -87,7 +95,7 @@ class Covariance:
 
     def standard_errors(self, combinations: Floats) -> Floats:
         """Return the standard errors of linear combinations (m, P), (m,); NaN if not determined."""
-        parts = combinations @ self.basis
+        parts = self._along(combinations)
         variance = np.sum((parts @ self.core) * parts, axis=1)
         known = self.determined(combinations)
         return np.sqrt(np.where(known, np.maximum(variance, 0.0), np.nan))
@@ -95,7 +103,7 @@ class Covariance:
     @property
     def matrix(self) -> Floats:
         """Covariance of the parameters themselves, (P, P); NaN where the rows do not determine."""
-        return self.of(np.eye(len(self.share)))
+        return self.of(np.eye(len(self.basis)))
 
 
 def parameter_covariance(
@@ -125,15 +133,15 @@ def parameter_covariance(
         From :func:`otmoe.likelihood.information.score_outer`.
     """
     # 1) directions about which rows and ridge together hold information 1, if they hold any
-    unit = _units(model, information)
-    values, vectors, blind = _spectrum((information.matrix + penalty) * unit[:, None] * unit)
+    scaled = _scaled_basis(model, information, scaling)
+    values, vectors, blind = _spectrum(scaled.T @ (information.matrix + penalty) @ scaled)
     root = vectors / np.sqrt(np.where(blind, 1.0, values))
-    ridge = root.T @ (penalty * unit[:, None] * unit) @ root
+    ridge = root.T @ (scaled.T @ penalty @ scaled) @ root
     ridge[blind] = ridge[:, blind] = 0.0
     ridge[blind, blind] = NEITHER
     # 2) turned so that the ridge's part of each is separate
     share, turn = np.linalg.eigh(ridge)
-    basis = unit[:, None] * (root @ turn)
+    basis = scaled @ (root @ turn)
     limit = _limits(model, penalty, basis)
 
     # 3) in that basis the rows' information is diagonal
@@ -201,12 +209,22 @@ def distance_to_maximum(
     model, information, penalty, scaling
         As in :func:`parameter_covariance`.
     """
-    theta, unit = scaling.from_user(model).to_vector(), _units(model, information)
-    values, vectors, blind = _spectrum((information.matrix + penalty) * unit[:, None] * unit)
+    theta, scaled = scaling.from_user(model).to_vector(), _scaled_basis(model, information, scaling)
+    values, vectors, blind = _spectrum(scaled.T @ (information.matrix + penalty) @ scaled)
     if np.any(values < -1e3 * RANK_TOLERANCE * np.max(values, initial=0.0)):
         return np.inf
-    along = vectors.T @ (unit * (information.score - penalty @ theta))
+    along = vectors.T @ (scaled.T @ (information.score - penalty @ theta))
     return float(np.sqrt(np.sum(along[~blind] ** 2 / values[~blind])))
+
+
+def _scaled_basis(model: MoE, information: Information, scaling: Scaling) -> Floats:
+    """Return C with columns in units in which information is comparable, (P, q) (maths 21)."""
+    unit = _units(model, information)
+    C = scaling.from_user(model).basis
+    if C is None:
+        return np.diag(unit)
+    # what several parameters have in common is known as well as the best known of them
+    return np.asarray(C * np.min(np.where(C != 0, unit[:, None], np.inf), axis=0))
 
 
 def _units(model: MoE, information: Information) -> Floats:

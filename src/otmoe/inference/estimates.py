@@ -14,6 +14,7 @@ from otmoe.text.errors import InvalidInput
 from otmoe.text.sentences import Error
 
 NOT_IDENTIFIED = "not identified"
+FIXED = "fixed"
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,9 @@ class Estimate(Parameter):
     @property
     def note(self) -> str:
         """What is to be said about it; empty if nothing."""
-        return NOT_IDENTIFIED if np.isnan(self.se) else ""
+        if np.isnan(self.se):
+            return NOT_IDENTIFIED
+        return FIXED if self.se == 0 else ""
 
 
 @dataclass(frozen=True)

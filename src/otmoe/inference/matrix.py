@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from otmoe.arrays.numerics import Floats
-from otmoe.inference.parameters import Parameter, parameters
+from otmoe.inference.parameters import Parameter, parameters, unseen
 from otmoe.inference.readout import Readout
 from otmoe.model.mixture import MoE
 from otmoe.text.html import html_lines, html_table
@@ -101,7 +101,7 @@ class Matrix:
             Standard errors of the free parameters, in the order of :meth:`MoE.to_vector`; None or
             NaN where one is not known.
         """
-        about, values = parameters(model), model.to_vector()
+        about, values = parameters(model), np.where(unseen(model), np.nan, model.to_vector())
         unknown = np.full(len(values), np.nan)
         known = unknown if errors is None else np.array(errors, dtype=np.float64)  # None: NaN
         logs = np.array([row.block == "variance" for row in about], dtype=bool)
@@ -115,7 +115,11 @@ class Matrix:
         K = model.n_experts
         blocks = []
         for kind, label in order:
-            terms = found[kind, label]
+            terms = {
+                term: where
+                for term, where in found[kind, label].items()
+                if not np.all(np.isnan(values[list(where.values())]))
+            }
             experts = tuple(range(K - 1 if kind == "gate" else K))
             places = np.array([[terms[term].get(k, -1) for k in experts] for term in terms])
             estimates, error = (np.where(places >= 0, a[places], np.nan) for a in (values, known))

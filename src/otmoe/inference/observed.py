@@ -16,7 +16,7 @@ from otmoe.inference.covariance import (
     distance_to_maximum,
     parameter_covariance,
 )
-from otmoe.inference.parameters import parameters
+from otmoe.inference.parameters import parameters, unseen
 from otmoe.inference.result import Inference, Kind
 from otmoe.likelihood.fit import Fit
 from otmoe.likelihood.grouped import Scatter, score_scatter
@@ -251,12 +251,13 @@ def _warnings(
     everything = np.eye(len(names))
     known = covariance.determined(everything)
     unknown = [name for name, fine in zip(names, known, strict=True) if not fine]
+    seen = [name for name, hidden in zip(names, unseen(model), strict=True) if not hidden]
     found = []
 
     # 1) columns that are of no use to any expert
     terms = [name.term for name in unknown if name.block == "expert"]
-    times = K * model.experts.n_linear
-    columns = [term for term in dict.fromkeys(terms) if terms.count(term) == times]
+    at_all = [name.term for name in seen if name.block == "expert"]
+    columns = [term for term in dict.fromkeys(terms) if terms.count(term) == at_all.count(term)]
     if columns:
         found.append(Warn.COLUMNS_UNDETERMINED(terms=listed(columns)))
     # 2) what else is not determined, by gate row and expert
@@ -284,6 +285,6 @@ def _warnings(
             )
         )
     # 4) scores that add up to zero, so that G of them span G - 1 dimensions at most
-    if n_groups is not None and n_groups <= len(names):
-        found.append(Warn.FEW_GROUPS(groups=n_groups, parameters=len(names)))
+    if n_groups is not None and n_groups <= model.n_free:
+        found.append(Warn.FEW_GROUPS(groups=n_groups, parameters=model.n_free))
     return tuple(found)

@@ -71,6 +71,14 @@ def parameters(model: MoE) -> tuple[Parameter, ...]:
     )
 
 
+def unseen(model: MoE) -> Floats:
+    """Say which parameters are zero because an expert does not see their column, (P,)."""
+    basis = model.basis
+    if basis is None:
+        return np.zeros(model.n_parameters, dtype=bool)
+    return np.asarray(~np.any(basis != 0, axis=1))
+
+
 def _labels(model: MoE) -> list[Any]:
     """Return the classes that an expert's coefficients are about; [None] if there are none."""
     Q = model.experts.n_linear

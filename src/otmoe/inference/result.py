@@ -13,6 +13,7 @@ from otmoe.arrays.newton import RANK_TOLERANCE
 from otmoe.arrays.numerics import Array, Floats, design, like, row_blocks
 from otmoe.inference.covariance import Covariance
 from otmoe.inference.estimates import (
+    FIXED,
     Estimate,
     MeanInterval,
     StandardErrors,
@@ -83,7 +84,7 @@ class Inference:
     agreement: Agreement | None = None
 
     def __repr__(self) -> str:
-        size = f"{self.model.n_parameters} parameters, {self.n_samples:,.10g} rows"
+        size = f"{self.model.n_free} parameters, {self.n_samples:,.10g} rows"
         return f"Inference({self.model.called}, {size}, kind={self.kind!r})"
 
     def _repr_html_(self) -> str:
@@ -342,7 +343,7 @@ class Inference:
         plural = "" if K == 1 else "s"
         facts = [
             ("rows", f"{self.n_samples:.12g}"),
-            ("parameters", str(self.model.n_parameters)),
+            ("parameters", str(self.model.n_free)),
             ("standard errors", "cluster-robust" if self.n_groups else self.kind),
             *([("groups", str(self.n_groups))] if self.n_groups else []),
         ]
@@ -356,6 +357,8 @@ class Inference:
             facts += self.agreement.facts
         sections: dict[str, list[Estimate]] = {}
         for row in self.table(level):
+            if row.note == FIXED and row.estimate == 0:
+                continue  # a column that the expert does not see
             share = None if self.mass is None else float(self.mass[row.expert]) / self.n_samples
             sections.setdefault(heading(row, self.model, share), []).append(row)
         return render(

@@ -45,7 +45,12 @@ def wald_test(gap: Floats, covariance: Floats) -> WaldTest:
     """Test that m numbers with this covariance (m, m) are zero."""
     if not np.all(np.isfinite(covariance)):
         return WaldTest(np.nan, len(gap), np.nan)
-    unit = 1 / np.sqrt(np.diagonal(covariance))
+    variance = np.diagonal(covariance)
+    free = variance > 0  # the others are fixed: equal by the structure, or left out
+    if not np.any(free):
+        return WaldTest(np.nan, 0, np.nan)
+    gap, covariance = gap[free], covariance[np.ix_(free, free)]
+    unit = 1 / np.sqrt(variance[free])
     values, vectors = np.linalg.eigh(covariance * unit[:, None] * unit)
     live = values > 1e-9 * values[-1]  # a combination may have been given twice
     statistic = float(np.sum((vectors.T @ (unit * gap))[live] ** 2 / values[live]))
@@ -84,6 +89,8 @@ def term_tests(
             if mine:
                 matrix = np.eye(len(value))[mine]
                 test = wald_test(value[mine], covariance.of(matrix))
+                if test.df == 0:
+                    continue
                 tests.append(
                     TermTest(
                         section.block,

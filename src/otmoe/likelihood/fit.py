@@ -274,7 +274,7 @@ def finished(
     total = search.total_weight
     ordered = replace(run, model=run.model.take(order), mass=run.mass[order])
     return Fit(
-        model=within(scaling.to_user(model)),
+        model=scaling.to_user(model).tidied(),
         log_likelihood=run.log_likelihood + base,
         trace=np.array(run.trace) + base,
         n_samples=total,
@@ -304,13 +304,6 @@ def _evidence(run: Run, ridge: Ridge, order: Floats, scaling: Scaling) -> Eviden
         found.mass[order],
     )
     return Evidence(information, ridge.matrix(run.model.take(order)), scaling)
-
-
-def within(model: MoE) -> MoE:
-    """Return a model on the user's scale without what rounding adds to its structure."""
-    if model.structure is None:
-        return model
-    return replace(model, experts=model.structure.projected(model.experts))
 
 
 def _minimum_norm(model: MoE, correlation: Floats) -> MoE:

@@ -331,6 +331,12 @@ class MoE:
             self, gate=self.gate.rescaled(T), experts=self.experts.rescaled(T, center, scale)
         )
 
+    def tidied(self) -> Self:
+        """Return the model without what rounding, or an average, has added to its structure."""
+        if self.structure is None:
+            return self
+        return replace(self, experts=self.structure.projected(self.experts))
+
     def aligned_to(self, reference: MoE, X: Array) -> Self:
         """Return the model with its experts in the order of those of `reference` (maths 6)."""
         return self.take(self.order_like(reference, X))

@@ -139,9 +139,10 @@ class Structure:
         for j in self.common:
             here = sees[:, j]
             if np.any(here) and (j > 0 or self.origin is None):
-                coef[here, :, j] = coef[here, :, j].mean(axis=0)
+                coef[here, :, j] = _one(coef[here, :, j])
         if self.common_variance:
-            logs[:] = np.log(np.mean(np.exp(logs), axis=1, keepdims=True))
+            with np.errstate(over="ignore"):
+                logs[:] = np.log(_one(np.exp(logs.T))).T
         return experts.with_vector(vector)
 
     # -- weighted fits ------------------------------------------------------------------------
@@ -232,6 +233,12 @@ class Structure:
                 return found if there >= height else experts
             experts, height = found, there
         return experts
+
+
+def _one(values: Floats) -> Floats:
+    """Return the mean over the first axis, and what is the same already bit by bit."""
+    same = np.all(values == values[0], axis=0)
+    return np.asarray(np.where(same, values[0], values.mean(axis=0)))
 
 
 @cache

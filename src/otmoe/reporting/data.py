@@ -170,7 +170,7 @@ def _model(
         "family": model.experts.family,
         "terms": list(model.terms),
         "n_experts": model.n_experts,
-        "n_parameters": model.n_parameters,
+        "n_parameters": model.n_free,
         "gate": np.asarray(model.gate.coef).tolist(),
         "gate_columns": list(range(len(model.terms)))
         if model.gate.columns is None

@@ -110,7 +110,7 @@ class Candidate:
     def n_parameters(self) -> int:
         """Number of free parameters, less those that no row can determine."""
         fit = getattr(self.estimator, "fit_", None)
-        return self.model.n_parameters if fit is None else int(fit.rank)
+        return self.model.n_free if fit is None else int(fit.rank)
 
     @property
     def degenerate(self) -> bool:
@@ -155,5 +155,5 @@ class Candidate:
         known = self.expectation
         if known is None:
             return np.nan
-        penalty = self.model.n_parameters * float(np.log(known.n_samples))
+        penalty = self.model.n_free * float(np.log(known.n_samples))
         return 2 * known.n_samples * known.apart + penalty

@@ -204,9 +204,6 @@ class Error(Sentence):
     FORMULA_OTHER_FEATURES = (
         "{name!r} is in the {who} alone; make the file of features from the same formula."
     )
-    FORMULA_GATE_ALONE = (
-        "the formula has columns after the bar that experts do not see; name them before it too."
-    )
     FORMULA_TARGET_TWICE = (
         "the formula has the response {column!r} among the features; leave it out there."
     )
@@ -348,6 +345,8 @@ class Error(Sentence):
     )
     EMPTY = "is empty; give coefficients."
     GATE_COLUMN = "is {value}; columns go from 0 to {last}."
+    STRUCTURE_COUNT = "has {length} entries for {experts} experts; give one, or one for each."
+    NOT_COMMON = "differs between experts, though `{field}` says it is the same; give one number."
     NOT_A_FEATURE = "is no feature of the model; use the names of the model."
     LENGTH_FOR_EACH = "has {length} numbers; give {wanted}, one for each {what}."
     TRIANGLE = "has {length} numbers; the upper triangle of {size} x {size} has {wanted}."
@@ -395,6 +394,10 @@ class Error(Sentence):
     NAMES_DIFFER = (
         "{who} has the features {extra} where {other} has {missing}: fit all sites to the same "
         "columns."
+    )
+    STRUCTURE_DIFFERS = (
+        "{who} and {other} were fitted with other restrictions ({what}); fit all sites with the "
+        "same expert_features, common and common_variance."
     )
     ENCODING_DIFFERS = (
         "{who} has {what} than {other}, so their coefficients cannot be compared: fit all sites "
@@ -860,7 +863,7 @@ class Error(Sentence):
         "or ask for fewer experts."
     )
     GATE_FEATURES_TEXT = (
-        "gate_features is {value!r}; give None (all features), 'intercept', or a list of feature "
+        "{argument} is {value!r}; give None (all features), 'intercept', or a list of feature "
         "names or indices."
     )
     NO_FIT_TO_SEND = (
@@ -869,9 +872,18 @@ class Error(Sentence):
     )
     X_MISSING = "X is missing: rows are not kept after fit, so give them once more."
     NEGATIVE = "{name} is {value!r}; give a number that is zero or positive."
-    GATE_FEATURE_NAME = "gate_features names {name!r}, but the columns are {columns}."
-    GATE_FEATURE_UNNAMED = "gate_features names {name!r}, but X came without column names."
-    GATE_FEATURE_INDEX = "gate_features has {value!r}; indices go from 0 to {last}."
+    GATE_FEATURE_NAME = "{argument} names {name!r}, but the columns are {columns}."
+    GATE_FEATURE_UNNAMED = "{argument} names {name!r}, but X came without column names."
+    GATE_FEATURE_INDEX = "{argument} has {value!r}; indices go from 0 to {last}."
+    EXPERT_FEATURES_COUNT = (
+        "expert_features has features for {sets} experts, but n_experts={experts}; give one set "
+        "for each expert, or one list for all."
+    )
+    COMMON_TEXT = "common is {value!r}; give a list of feature names or indices."
+    COMMON_UNSEEN = "common has {name!r}, which no expert sees; add it to expert_features."
+    NO_COMMON_VARIANCE = (
+        "common_variance=True asks for one variance, but {family} experts have none; leave it out."
+    )
     ONE_CLASS_IN_Y = (
         "y has one class only ({label!r}): a classifier needs at least two; where these rows "
         "lack some, declare all with classes=[...]."
