@@ -44,7 +44,7 @@ def auto(problem: Problem, rng: np.random.Generator) -> Outcome:
     lost = {name: expected_losses(problem, outcome.model) for name, outcome in found.items()}
     start = min(found, key=lambda name: problem.mean(lost[name]))
     more = {"kl": by_densities(problem, found[start])}
-    if problem.n_experts > 1:
+    if problem.n_experts > 1 and not (problem.structure and problem.structure.labelled):
         more["one_expert"] = one_expert(problem)
     lost |= {name: expected_losses(problem, outcome.model) for name, outcome in more.items()}
     found |= more
@@ -91,7 +91,7 @@ def sites_that_differ(problem: Problem, lost: Floats) -> tuple[Notice, ...]:
     if len(problem.models) < 2:
         return ()
     level = 1 - _LEVEL / len(problem.models)
-    bounds = stats.chi2.ppf(level, [model.n_parameters for model in problem.models])
+    bounds = stats.chi2.ppf(level, [model.n_free for model in problem.models])
     differ: dict[str, float] = {}
     for u, (bound, nats) in enumerate(zip(bounds, lost, strict=True)):
         members = [problem.messages[int(m)] for m in np.flatnonzero(problem.which == u)]

@@ -11,7 +11,7 @@ from otmoe.arrays.newton import solve_psd
 from otmoe.arrays.numerics import Floats, design
 from otmoe.likelihood.grams import Grams
 from otmoe.likelihood.rows import Scaling
-from otmoe.model.mixture import MoE
+from otmoe.model.mixture import Free, MoE
 
 # Halved and doubled by `python -m benchmarks constants`; docs/benchmarks.md has the table.
 _FARTHEST = 1.0  # squared distance in standard errors, for every parameter, from which it is none
@@ -58,7 +58,8 @@ def corrected(problem: Problem, scaling: Scaling, model: MoE, matrix: Floats) ->
     else:
         unit = experts.dispersion
         score[free] = np.concatenate([(slope / unit[:, None]).ravel(), 0.5 * spread / unit])
-    step = solve_psd(matrix, score)
+    free = Free.of(model)
+    step = free.theta(solve_psd(free.matrix(matrix), free.score(score)))
     away = float(score @ step)
     if not away <= _FARTHEST * len(score):
         return model, 0.0

@@ -19,7 +19,7 @@ from otmoe.likelihood.information import Information
 from otmoe.likelihood.iterations import Run, newton_serves
 from otmoe.likelihood.statistics import RowPasses
 from otmoe.model.gate import SoftmaxGate
-from otmoe.model.mixture import MoE
+from otmoe.model.mixture import Free, MoE
 from otmoe.model.ridge import Ridge
 from otmoe.text.sentences import Status
 
@@ -77,7 +77,8 @@ def one_expert(problem: Problem) -> Outcome:
     rows, some = problem.expected_rows, problem.models[0]
     experts = type(some.experts).blank(1, some.n_features + 1, _classes(some))
     gate = SoftmaxGate.blank(1, some.n_features + 1, None)
-    blank = replace(some, gate=gate, experts=experts)
+    structure = problem.structure and problem.structure.relaxed().at(rows.scaling.transform[:, 0])
+    blank = replace(some, gate=gate, experts=experts, structure=structure)
     run = _led(rows, blank)
     end = _lost(rows, run)[-1:]
     model = on_users_scale(rows, run, some)
@@ -123,11 +124,12 @@ def _secants(passes: RowPasses, model: MoE, matrix: Floats) -> Run:
         Standardised.
     matrix : ndarray of shape (P, P)
     """
+    free = Free.of(model)
     at = passes.information(model, matrix=False)
     trace, last, decrement, fresh = [at.log_likelihood], np.inf, np.inf, False
     tol, near = (bound * len(matrix) for bound in (_TOL, _NEAR))
     for _ in range(_SECANTS):
-        step = solve_psd(matrix, at.score)
+        step = free.theta(solve_psd(free.matrix(matrix), free.score(at.score)))
         decrement = float(at.score @ step)
         if decrement <= tol:
             break
@@ -154,8 +156,11 @@ def _risen(
     passes: RowPasses, model: MoE, at: Information, matrix: Floats, *, damped: bool
 ) -> tuple[MoE, Floats, Information] | None:
     """Return a step that gains and the model there, of more and more damped ones; or none."""
+    free = Free.of(model)
+    inside, score = free.matrix(matrix), free.score(at.score)
     for damping in _DAMPING if damped else (0.0,):
-        step = solve_psd(matrix + damping * np.diag(np.abs(np.diag(matrix))), at.score)
+        step = solve_psd(inside + damping * np.diag(np.abs(np.diag(inside))), score)
+        step = free.theta(step)
         there = model.with_vector(model.to_vector() + step)
         if np.all(np.isfinite(there.to_vector())):
             found = passes.information(there, matrix=False)
@@ -174,7 +179,7 @@ def _narrowest(problem: Problem) -> float:
 
 def on_users_scale(rows: PseudoRows, run: Run, like: MoE) -> MoE:
     """Return where a run has ended, with features and classes named as in another model."""
-    model = rows.scaling.to_user(run.model)
+    model = rows.scaling.to_user(run.model).tidied()
     return replace(model, feature_names=like.feature_names, classes=like.classes)
 
 

@@ -14,13 +14,19 @@ from otmoe.arrays.numerics import Array, Floats, namespace, take, to_numpy
 from otmoe.model.experts import Experts
 from otmoe.model.gate import SoftmaxGate
 from otmoe.model.mixture import MoE
+from otmoe.model.structure import Structure
 
 _ABSENT = 40.0  # logits below the others of an expert without mass: e^-40 is lost beside 1
 # Maths 11 says what it saves; `python -m benchmarks constants` halves and doubles it.
 _PATIENCE = 10.0  # times its mean cost that a source bears before it leaves its main target
 
 
-def gated(sources: Sources, experts: Experts, labels: Floats | None = None) -> MoE:
+def gated(
+    sources: Sources,
+    experts: Experts,
+    labels: Floats | None = None,
+    structure: Structure | None = None,
+) -> MoE:
     """Return the model with these experts and the gate that follows from what they receive.
 
     Parameters
@@ -30,6 +36,8 @@ def gated(sources: Sources, experts: Experts, labels: Floats | None = None) -> M
         Targets on the standardised scale.
     labels : ndarray of int of shape (L,), optional
         The target of each source; by default the nearest at each point.
+    structure : Structure, optional
+        Of the experts, on the user's scale.
 
     Returns
     -------
@@ -54,8 +62,8 @@ def gated(sources: Sources, experts: Experts, labels: Floats | None = None) -> M
     if len(live) < len(mass):
         gate = _with_absent(gate, live, len(mass), Z)
     ensemble = sources.ensemble
-    model = MoE(gate, experts, ensemble.feature_names, ensemble.classes)
-    return sources.scaling.to_user(model)
+    model = MoE(gate, experts, ensemble.feature_names, ensemble.classes, structure)
+    return sources.scaling.to_user(model).tidied()
 
 
 def _mean_gate(sources: Sources, experts: Experts, labels: Floats) -> SoftmaxGate:

@@ -14,8 +14,9 @@ from otmoe.aggregation.sources import flows
 from otmoe.aggregation.starts import FEW
 from otmoe.arrays.newton import solve_psd
 from otmoe.arrays.numerics import Floats, design, namespace
-from otmoe.model.experts import Experts
+from otmoe.model.experts import Experts, FitStatistics
 from otmoe.model.mixture import MoE
+from otmoe.model.structure import Structure
 from otmoe.text.errors import InvalidInput
 from otmoe.text.sentences import Error, Status
 
@@ -45,7 +46,7 @@ def pooled_by_grams(problem: Problem, first: Outcome, rng: np.random.Generator) 
     reference = first.model
     targets, aligned = matched(problem, reference, rng)
     experts = _pooled(problem, reference.experts, targets)
-    model = replace(reference, experts=experts)
+    model = replace(reference, experts=experts).tidied()
     if len(aligned) < len(problem.models):
         gate = Status.GATE_UNEQUAL()
     elif not is_sharp(problem, reference):
@@ -130,7 +131,10 @@ def _pooled(problem: Problem, reference: Experts, targets: list[Floats]) -> Expe
         np.add.at(v, k, np.einsum("kij,kj->ki", matrices, away))
         np.add.at(n, k, counts)
         parts.append((k, matrices, counts, away, experts.dispersion))
-    step = solve_psd(T @ G @ T.T, v @ T.T) @ T
+    if problem.structure is None:
+        step = solve_psd(T @ G @ T.T, v @ T.T) @ T
+    else:
+        step = _within(problem.structure, reference, G, v, n)
     vector = reference.to_vector()
     vector[: there.size] += step.ravel()
     pooled = reference.with_vector(vector)
@@ -140,8 +144,22 @@ def _pooled(problem: Problem, reference: Experts, targets: list[Floats]) -> Expe
     for k, matrices, counts, away, dispersion in parts:
         gap = away - step[k]
         np.add.at(spread, k, counts * dispersion + np.einsum("ki,kij,kj->k", gap, matrices, gap))
+    if problem.structure is not None and problem.structure.common_variance:
+        spread, n = np.full(K, spread.sum()), np.full(K, n.sum())
     var = np.where(n > 0, spread / np.where(n > 0, n, 1.0), reference.dispersion)
     return pooled.with_vector(np.concatenate([vector[: there.size], np.log(var)]))
+
+
+def _within(
+    structure: Structure, experts: Experts, grams: Floats, slope: Floats, counts: Floats
+) -> Floats:
+    """Return the step (K, Q p) that solves all normal equations together, within a structure."""
+    K, Q, p = experts.n_experts, experts.n_linear, experts.n_columns
+    unit = np.ones(K) if experts.dispersion is None else experts.dispersion
+    information = (grams / unit[:, None, None]).reshape(K, Q, p, Q, p).swapaxes(2, 3)
+    score = (slope / unit[:, None]).reshape(K, Q, p)
+    sums = FitStatistics(counts, score, information, np.zeros((K, experts.n_constant)))
+    return coefficients(structure.step(experts, sums)) - coefficients(experts)
 
 
 def coefficients(experts: Experts) -> Floats:

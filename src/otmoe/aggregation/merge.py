@@ -36,6 +36,7 @@ from otmoe.documents.message import LocalModel
 from otmoe.documents.model import ModelRecord, check_model, model_document
 from otmoe.model.ensemble import Ensemble
 from otmoe.model.mixture import MoE
+from otmoe.model.structure import Structure
 from otmoe.text.arguments import generator
 from otmoe.text.errors import InvalidInput, MessageError
 from otmoe.text.notices import OtmoeWarning
@@ -195,6 +196,8 @@ def merged(
         known = perf_counter()
         with _merging(problem):
             outcome = METHODS[method](problem, rng)
+            if not isinstance(outcome.model, Ensemble):
+                outcome = replace(outcome, model=outcome.model.tidied())
             _check_saveable(outcome.model)
             done = perf_counter()
             lost = expected_losses(problem, outcome.model) if outcome.lost is None else outcome.lost
@@ -282,7 +285,7 @@ def _records(
     mass, cost = np.zeros((len(owner), 0)), np.zeros(len(owner))
     if not kept:
         mass, cost = flows(sources, sources.scaling.from_user(model).experts)
-        order = np.argsort(-mass.sum(axis=0), kind="stable")
+        order = (model.structure or Structure()).order(mass.sum(axis=0))
         model, mass = model.take(order), mass[:, order]
     total = np.bincount(owner, weights=sources.mass, minlength=n_models) * len(sources)
     spent = np.bincount(owner, weights=cost, minlength=n_models)

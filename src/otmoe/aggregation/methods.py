@@ -16,6 +16,7 @@ from otmoe.aggregation.sources import costs
 from otmoe.aggregation.starts import FEW, search
 from otmoe.arrays.numerics import Floats, design
 from otmoe.model.divergence import kl, transport_costs
+from otmoe.model.experts import Experts
 from otmoe.model.gate import SoftmaxGate
 from otmoe.model.mixture import MoE
 from otmoe.text.errors import InvalidInput
@@ -38,12 +39,17 @@ def reduction(problem: Problem, rng: np.random.Generator) -> Outcome:
     """Minimise the relaxed transport divergence to f^W by MM (the paper's R; maths 11)."""
     clock = {}
     begin = perf_counter()
-    sources, K = problem.sources, problem.n_experts
-    runs = search(sources.few(FEW, rng), K, rng)
+    sources, K, labels = problem.sources, problem.n_experts, None
+    structure = problem.structure_here
+    if structure is not None and structure.labelled:  # who is who is known
+        labels, start = by_columns(problem, rng)
+        runs = [descend(sources.few(FEW, rng), start, labels, structure=structure)]
+    else:
+        runs = search(sources.few(FEW, rng), K, rng, structure)
     clock["starts"] = perf_counter() - begin
-    run = descend(sources, runs[0].experts)
+    run = descend(sources, runs[0].experts, labels, structure=structure)
     clock["mm"] = perf_counter() - begin - clock["starts"]
-    model = gated(sources, run.experts)
+    model = gated(sources, run.experts, labels, problem.structure)
     clock["gate"] = perf_counter() - begin - clock["starts"] - clock["mm"]
 
     empty = int(np.sum(run.mass <= EMPTY))
@@ -56,19 +62,35 @@ def reduction(problem: Problem, rng: np.random.Generator) -> Outcome:
     return Outcome(model, status, run.trace, run.converged, warnings, clock)
 
 
+def by_columns(problem: Problem, rng: np.random.Generator) -> tuple[Floats, Experts]:
+    """Return the target of each source where experts have columns of their own, and a start.
+
+    An expert is matched to the one that sees the same columns at the site of most weight; among
+    several of these, to the nearest.
+    """
+    reference = problem.models[int(np.argmax(problem.weight))]
+    X = problem.sources.few(FEW, rng).X
+    labels = np.concatenate(
+        [np.argsort(model.order_like(reference, X)) for model in problem.models]
+    )
+    return labels, problem.sources.scaling.from_user(reference).experts
+
+
 def greedy(problem: Problem, rng: np.random.Generator, most: int = GREEDY_LIMIT) -> Outcome:
     """Merge experts two at a time, the cheapest merger first (Runnalls; maths 11)."""
     sources, K = problem.sources, problem.n_experts
-    L = sources.experts.n_experts
+    L, structure = sources.experts.n_experts, problem.structure_here
     if L > most:
         raise InvalidInput(Error.GREEDY_TOO_MANY, experts=L)
-    if L <= K:
+    if structure is not None and structure.labelled:
+        labels, experts = by_columns(problem, rng)
+    elif L <= K:
         labels, experts = np.arange(L), sources.experts.take(np.arange(K) % L)
     else:
         labels, experts = greedy_labels(sources.few(2000, rng), K)
-    run = descend(sources, experts, labels)
+    run = descend(sources, experts, labels, structure=structure)
     status = Status.GREEDILY_MERGED(sources=L, experts=K, cost=run.trace[-1])
-    return Outcome(gated(sources, run.experts, labels), status)
+    return Outcome(gated(sources, run.experts, labels, problem.structure), status)
 
 
 def middle(problem: Problem, rng: np.random.Generator, n_problems: int = PROBLEMS) -> Outcome:
@@ -222,4 +244,4 @@ def averaged_parameters(problem: Problem, models: list[MoE]) -> MoE:
         models[0],
         gate=SoftmaxGate(mean([model.gate.coef for model in models]), columns),
         experts=replace(experts, coef=mean([m.experts.coef for m in models]), **others),
-    )
+    ).tidied()

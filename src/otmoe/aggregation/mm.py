@@ -9,6 +9,7 @@ import numpy as np
 from otmoe.aggregation.sources import Assignment, Sources, assign
 from otmoe.arrays.numerics import FAR, Floats
 from otmoe.model.experts import Experts
+from otmoe.model.structure import Structure
 
 # Halved and doubled by `python -m benchmarks constants`; docs/benchmarks.md has the table.
 _LEAP = 5.0  # how far a Newton step may move an expert, in predictors at standardised x
@@ -53,6 +54,7 @@ def descend(
     experts: Experts,
     labels: Floats | None = None,
     *,
+    structure: Structure | None = None,
     max_iter: int = 200,
     tol: float = 1e-7,
 ) -> Descent:
@@ -70,6 +72,8 @@ def descend(
         Where to begin, on the standardised scale. Directions that the support does not span stay.
     labels : ndarray of int of shape (L,), optional
         Send source l to target ``labels[l]`` at every point instead of to the nearest.
+    structure : Structure, optional
+        Of the targets, on the standardised scale; those that begin without it are refitted first.
     max_iter : int
     tol : float
         Relative to R_c. What is exact to 1e-12 nats is not improved further.
@@ -82,13 +86,24 @@ def descend(
         seen = assign(sources, experts, labels)
         return seen, max(float(seen.cost.sum()) / n, 0.0)  # rounding may leave -1e-17
 
+    def stepped(experts: Experts, seen: Assignment) -> Experts:
+        if structure is None:
+            return _no_leap(experts, experts.step(seen.statistics, floor=floor))
+        whole = structure.step(experts, seen.statistics, floor=floor)
+        return _no_leap(experts, whole, together=True)
+
     here, value = at(experts)
+    if structure is not None:
+        experts = structure.projected(stepped(experts, here))
+        here, value = at(experts)
     trace = [value]
     converged = value <= _EXACT
     while len(trace) <= max_iter and not converged:
-        candidate = _no_leap(experts, experts.step(here.statistics, floor=floor))
+        candidate = stepped(experts, here)
         if labels is None:
             candidate = _reseeded(candidate, here, sources, _EXACT * n)
+            if structure is not None:
+                candidate = structure.projected(candidate)
         there, candidate_value = at(candidate)
         # R_c is flat at its minimum: a step whose gain is lost in rounding still doubles the right
         # digits of the parameters, so that they do not depend on the rounding.
@@ -112,8 +127,8 @@ def _halfway(a: Experts, b: Experts) -> Experts:
     return a.with_vector(0.5 * (a.to_vector() + b.to_vector()))
 
 
-def _no_leap(a: Experts, b: Experts) -> Experts:
-    """Shorten Newton steps from where there is hardly curvature, expert by expert.
+def _no_leap(a: Experts, b: Experts, *, together: bool = False) -> Experts:
+    """Shorten Newton steps from where there is hardly curvature, expert by expert or together.
 
     From log-odds of 40 the undamped step is of order 1e17, and one such expert would hold up all.
     """
@@ -121,6 +136,7 @@ def _no_leap(a: Experts, b: Experts) -> Experts:
         return b
     move = np.clip(b.coef - a.coef, -FAR, FAR)
     length = np.sqrt(np.sum(move**2, axis=tuple(range(1, move.ndim)), keepdims=True))
+    length = np.max(length, keepdims=True) if together else length
     return replace(a, coef=a.coef + move * (_LEAP / np.maximum(length, _LEAP)))
 
 

@@ -35,6 +35,7 @@ from otmoe.documents.message import LocalModel
 from otmoe.likelihood.rows import Scaling, take_rows
 from otmoe.model.ensemble import Constant, Ensemble, pool
 from otmoe.model.mixture import MoE
+from otmoe.model.structure import Structure
 from otmoe.text.arguments import check_whole, generator
 from otmoe.text.errors import InvalidInput
 from otmoe.text.notices import Notice
@@ -124,6 +125,17 @@ class Problem:
         """Whether all sites sent Grams, and weigh the same at every x."""
         return not self.without_grams and self.ensemble.gate.density is None
 
+    @property
+    def structure(self) -> Structure | None:
+        """What experts of all models see and share, on the user's scale."""
+        return self.models[0].structure
+
+    @property
+    def structure_here(self) -> Structure | None:
+        """The same on the standardised scale of the support."""
+        scaling, found = self.sources.scaling, self.structure
+        return None if found is None else found.at(scaling.transform[:, 0])
+
     def mean(self, values: Floats) -> float:
         """Return the mean of values of the distinct models (U,) by weight, where they are known."""
         known = ~np.isnan(values)
@@ -132,6 +144,8 @@ class Problem:
     @property
     def n_parameters(self) -> int:
         """Number of free parameters of a model with as many experts as are asked for."""
+        if self.structure is not None:
+            return max(model.n_free for model in self.models)
         experts, p = self.ensemble.experts, self.ensemble.n_features + 1
         each = experts.n_linear * p + experts.n_constant
         return (self.n_experts - 1) * p + self.n_experts * each

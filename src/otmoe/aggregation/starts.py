@@ -15,6 +15,7 @@ from otmoe.aggregation.mm import Descent, descend
 from otmoe.aggregation.sources import Sources, costs
 from otmoe.arrays.numerics import Floats
 from otmoe.model.experts import Experts
+from otmoe.model.structure import Structure
 
 # Halved and doubled by `python -m benchmarks constants`; docs/benchmarks.md has the table.
 FEW = 500
@@ -28,7 +29,12 @@ _GREEDY_LIMIT = 160  # experts up to which greedy merging is worth its time here
 _SHORT = 30  # iterations of MM that rank the starts
 
 
-def search(sources: Sources, n_experts: int, rng: np.random.Generator) -> list[Descent]:
+def search(
+    sources: Sources,
+    n_experts: int,
+    rng: np.random.Generator,
+    structure: Structure | None = None,
+) -> list[Descent]:
     """Run MM from every start on the given (few) points; the lowest R_c first.
 
     Parameters
@@ -36,9 +42,11 @@ def search(sources: Sources, n_experts: int, rng: np.random.Generator) -> list[D
     sources : Sources
     n_experts : int
     rng : Generator
+    structure : Structure, optional
+        Of the result, the same for all experts.
     """
     runs = [
-        descend(sources, start, max_iter=_SHORT, tol=1e-4)
+        descend(sources, start, structure=structure, max_iter=_SHORT, tol=1e-4)
         for start in candidates(sources, n_experts, rng)
     ]
     return sorted(runs, key=lambda run: run.trace[-1])

@@ -9,6 +9,7 @@ import numpy as np
 
 from otmoe.data.features import FeatureSpec
 from otmoe.model.mixture import MoE
+from otmoe.model.structure import Structure
 from otmoe.text.errors import InvalidInput
 from otmoe.text.sentences import Error
 
@@ -47,6 +48,9 @@ def check_compatible(
     if classes != others or model.experts.coef.shape[1:] != reference.experts.coef.shape[1:]:
         names |= {"classes": brief(classes), "wanted": brief(others)}
         raise InvalidInput(Error.CLASSES_DIFFER, **names)
+    if model.structure != reference.structure:
+        what = _restriction(model.structure, reference.structure)
+        raise InvalidInput(Error.STRUCTURE_DIFFERS, what=what, who=who, other=other)
 
 
 def _check_names(
@@ -83,6 +87,16 @@ def _difference(ours: FeatureSpec | None, wanted: FeatureSpec | None) -> str:
         return "another word on unknown levels"
     pairs = zip(ours.columns, wanted.columns, strict=False)
     return f"column {next(a.name for a, b in pairs if a != b)!r} encoded otherwise"
+
+
+def _restriction(ours: Structure | None, wanted: Structure | None) -> str:
+    """Return what two structures say differently."""
+    ours, wanted = ours or Structure(), wanted or Structure()
+    if ours.columns != wanted.columns or ours.names != wanted.names:
+        return "experts see other columns"
+    if ours.common != wanted.common:
+        return "other coefficients in common"
+    return "a common variance at one of them"
 
 
 def _labels(model: MoE) -> list[Any]:

@@ -18,6 +18,13 @@ from pydantic import AfterValidator, create_model
 
 from otmoe.arrays.numerics import Floats
 from otmoe.data.features import FeatureSpec, FeaturesRecord, check_features
+from otmoe.documents.structure import (
+    StructureRecord,
+    check_columns,
+    check_structure,
+    structure_document,
+    structure_of,
+)
 from otmoe.model.experts import FAMILIES, Experts
 from otmoe.model.gate import SoftmaxGate
 from otmoe.model.mixture import MoE
@@ -63,6 +70,7 @@ class ModelRecord(Record):
     classes: List[Label] | None = None
     gate: GateRecord
     experts: dict[str, Any]
+    structure: StructureRecord | None = None
 
 
 def experts_record(family: str) -> type[Record]:
@@ -118,7 +126,8 @@ def _check_parts(model: ModelRecord, source: str, limits: Limits | None, at: str
         reference = np.arange(shape[1])[:, None] == shape[1] - 1
         reason = "the last class is the reference"
         _check_zero(np.array(coef), reference, f"{at}.experts.coef", reason, source)
-    _check_columns(gate.columns, p, f"{at}.gate.columns", source)
+    if gate.columns is not None:
+        check_columns(gate.columns, p, f"{at}.gate.columns", source)
     reference = np.arange(K)[:, None] == K - 1
     reason = "the last expert is the reference"
     _check_zero(np.array(gate.coef), reference, f"{at}.gate.coef", reason, source)
@@ -126,6 +135,8 @@ def _check_parts(model: ModelRecord, source: str, limits: Limits | None, at: str
         unused = ~np.isin(np.arange(p), gate.columns)
         reason = f"`{at}.gate.columns` leaves this column out"
         _check_zero(np.array(gate.coef), unused, f"{at}.gate.coef", reason, source)
+    if model.structure is not None:
+        check_structure(model.structure, model.experts, p, at, source)
     names = model.feature_names
     if names is not None:
         if len(names) != p - 1:
@@ -166,17 +177,6 @@ def _check_zero(array: Floats, where: Floats, path: str, reason: str, source: st
     for index in np.argwhere((array != 0) & where)[:1].tolist():
         place = path + "".join(f"[{i}]" for i in index)
         fail(source, place, Error.NOT_ZERO, value=shown(float(array[tuple(index)])), reason=reason)
-
-
-def _check_columns(columns: list[int] | None, p: int, path: str, source: str) -> None:
-    if columns is None:
-        return
-    for i, column in enumerate(columns):
-        if not 0 <= column < p:
-            fail(source, f"{path}[{i}]", Error.GATE_COLUMN, value=shown(column), last=p - 1)
-    check_distinct(columns, path, source)
-    if 0 not in columns:
-        fail(source, path, Error.GATE_WITHOUT_INTERCEPT)
 
 
 def _check_classes(classes: list[Any], n_classes: int, path: str, source: str) -> None:
@@ -226,6 +226,11 @@ def model_document(model: MoE) -> dict[str, Any]:
             "columns": None if gate.columns is None else [int(j) for j in gate.columns],
         },
         "experts": {f.name: np.asarray(getattr(experts, f.name)).tolist() for f in fields(experts)},
+        **(
+            {}
+            if model.structure is None
+            else {"structure": structure_document(model.structure)}
+        ),
     }
 
 
@@ -240,6 +245,7 @@ def model_of(record: ModelRecord) -> MoE:
         FAMILIES[record.family](**parameters),
         None if record.feature_names is None else tuple(record.feature_names),
         None if record.classes is None else np.array(record.classes),
+        structure_of(record.structure),
     )
 
 

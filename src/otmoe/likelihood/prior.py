@@ -17,7 +17,7 @@ from otmoe.arrays.newton import NewtonPoint, NewtonResult, newton
 from otmoe.arrays.numerics import Floats
 from otmoe.likelihood.information import Information, observed_information
 from otmoe.likelihood.rows import Rows, Scaling
-from otmoe.model.mixture import MoE
+from otmoe.model.mixture import Free, MoE
 from otmoe.text.errors import InvalidInput
 from otmoe.text.sentences import Error
 
@@ -145,7 +145,8 @@ class Prior:
         """
         here = self.here
         tau = np.array(list(self.tau.values()))[blocks_of(here)]
-        return (spread_factor(here) * tau)[:, tau > 0]
+        free, spread = Free.of(here), (spread_factor(here) * tau)[:, tau > 0]
+        return free.theta(free.psi(spread))
 
     def moved(self, model: MoE) -> dict[str, float]:
         """Return how far a model lies from the centre, in deviations between sites.
@@ -246,7 +247,7 @@ def fit_with_prior(
     found: Information = end.point.detail
     model = here.with_vector(centre + L @ end.theta)
     return PersonalFit(
-        prior.scaling.to_user(model),
+        prior.scaling.to_user(model).tidied(),
         found.log_likelihood + there.log_base(model.experts),
         rows.total_weight,
         found.mass,

@@ -18,7 +18,7 @@ from otmoe.likelihood.answers import SiteInformation, pooled_scaling
 from otmoe.likelihood.grouped import Scatter
 from otmoe.likelihood.information import Information, predictors_of
 from otmoe.likelihood.rows import Scaling
-from otmoe.model.mixture import MoE
+from otmoe.model.mixture import Free, MoE
 from otmoe.model.ridge import Ridge
 from otmoe.text.errors import InvalidInput
 from otmoe.text.notices import Notice
@@ -126,7 +126,7 @@ class Refinement:
         Where sites round their scores, a step is that long on average at the maximum itself: the
         bound is then four times its square.
         """
-        return self.decrement < max(TOL, self.model.n_parameters * self.digits**2 / 3)
+        return self.decrement < max(TOL, self.model.n_free * self.digits**2 / 3)
 
     def is_done(self, rounds: int | str) -> bool:
         """Say whether as many rounds have been answered as were asked for, or enough."""
@@ -217,11 +217,12 @@ def advance(
         digits=float(np.sqrt(sum(n * r.digits**2 for n, r in coarse) / found.n_samples)),
         slack=max(state.slack, sum(r.log_likelihood for _, r in coarse)),
     )
-    blocks = predictors_of(here)
+    free = Free.of(here)
+    blocks = _blocks(here, free)
     if best is None:
         best = found
     else:
-        before, step = _point(best, penalty), found.theta - best.theta
+        before, step = _point(best, penalty, free), free.psi(found.theta - best.theta)
         gain = _gain(best, found.theta, found.log_likelihood, penalty)
         promise = float(before.score @ step - 0.5 * step @ before.information @ step)
         slack = _slack(state, best)
@@ -234,13 +235,13 @@ def advance(
     if best is found:
         trace = (*trace, found.information.log_likelihood - _charge(found.theta, penalty))
     wide = _WIDE * np.sqrt(found.n_samples)
-    step, decrement = bounded_step(_point(best, penalty), radius, wide, blocks)
+    step, decrement = bounded_step(_point(best, penalty, free), radius, wide, blocks)
     if radius == decrement == np.inf:
         radius = wide
     names = {a.site for a in answers}
     return replace(
         state,
-        model=state.scaling.to_user(here.with_vector(best.theta + step)),
+        model=state.scaling.to_user(here.with_vector(best.theta + free.theta(step))).tidied(),
         rounds=state.rounds + 1,
         best=best,
         pooled=pooled,
@@ -287,7 +288,7 @@ def judged(state: Refinement, log_likelihood: Mapping[str, float]) -> Refinement
     if gain >= -_slack(state, state.best):
         return replace(state, kept=True)
     return replace(
-        state, kept=False, model=state.scaling.to_user(here.with_vector(state.best.theta))
+        state, kept=False, model=state.scaling.to_user(here.with_vector(state.best.theta)).tidied()
     )
 
 
@@ -303,12 +304,21 @@ def _slack(state: Refinement, best: Best) -> float:
     return state.slack + 1e-12 * (1 + abs(best.information.log_likelihood))
 
 
-def _point(best: Best, penalty: Floats) -> NewtonPoint:
+def _point(best: Best, penalty: Floats, free: Free) -> NewtonPoint:
     return NewtonPoint(
         0.0,
-        best.information.score - penalty @ best.theta,
-        best.information.matrix + penalty,
+        free.score(best.information.score - penalty @ best.theta),
+        free.matrix(best.information.matrix + penalty),
     )
+
+
+def _blocks(model: MoE, free: Free) -> Floats:
+    """Return the predictor of each free parameter, (q,); those in common are of one more."""
+    owner = predictors_of(model)
+    if free.basis is None:
+        return owner
+    own = [np.unique(owner[column != 0]) for column in free.basis.T]
+    return np.array([each[0] if len(each) == 1 else owner.max() + 1 for each in own])
 
 
 def _charge(theta: Floats, penalty: Floats) -> float:

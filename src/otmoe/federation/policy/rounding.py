@@ -125,6 +125,7 @@ def rounded_model(
         np.where(size > 0, nice(_FEW_DIGITS * np.where(size > 0, size, 1.0)), 0.0),
     )
     found = scaling.to_user(here.with_vector(rounded(theta, step)))
+    found = found.tidied()
     return found.with_vector(_tidy(found.to_vector()))
 
 
