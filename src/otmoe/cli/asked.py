@@ -24,23 +24,14 @@ class Asked:
     ----------
     target : str
     features : FeatureSpec, list of str or None
-    gate : list of str, "intercept" or None
-        What the gate sees; None for all.
+    gate, experts : list of str, "intercept" or None
+        What a formula lets them see; None for all.
     """
 
     target: str
     features: FeatureSpec | list[str] | None
     gate: list[str] | Literal["intercept"] | None = None
-
-    @property
-    def gate_columns(self) -> tuple[int, ...] | None:
-        """Columns of the design that the gate sees."""
-        from otmoe import FeatureSpec
-
-        if self.gate is None or not isinstance(self.features, FeatureSpec):
-            return None
-        names = [] if self.gate == "intercept" else self.gate
-        return (0, *(self.features.feature_names.index(name) + 1 for name in names))
+    experts: list[str] | Literal["intercept"] | None = None
 
 
 def asked_of(
@@ -78,9 +69,8 @@ def asked_of(
             raise Failed(Error.SHELL_NO_COLUMNS, file=spec)
         features = known
         parsed.check(features, sample, others)
-    if parsed.expert_features(features) is not None:
-        raise usage(Error.FORMULA_GATE_ALONE)
-    return Asked(parsed.target, features, parsed.gate_features(features))
+    seen = parsed.gate_features(features), parsed.expert_features(features)
+    return Asked(parsed.target, features, *seen)
 
 
 def labels_of_site(shard: FileShard, declared: list[str] | None) -> Floats:

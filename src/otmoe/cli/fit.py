@@ -27,6 +27,7 @@ from otmoe.cli.common import (
 from otmoe.cli.inspect import privacy, shared_rows
 from otmoe.cli.parts import parts_of, parts_table, total_of
 from otmoe.cli.remembered import Remembered, absolute
+from otmoe.cli.structure import COMMON, EXPERTS, GATE, VARIANCE, experts_of, gate_of, structure
 from otmoe.cli.words import told
 from otmoe.text.progress import fit_progress
 from otmoe.text.sentences import Error, Warn
@@ -94,6 +95,7 @@ their new messages describe the same one.""",
 )
 @options.experts_or_start
 @options.family("Fit")
+@structure
 @option(
     "--classes",
     type=Names(),
@@ -136,6 +138,10 @@ def fit(
     secure: bool,
     experts: int | None,
     family: str,
+    gate_features: list[str] | None,
+    expert_features: tuple[str, ...],
+    common: list[str] | None,
+    common_variance: bool,
     classes: list[str] | None,
     n_init: int | None,
     max_iter: int | None,
@@ -170,6 +176,7 @@ def fit(
     from otmoe.distributed.task import Task, fit_rows
     from otmoe.documents.compatible import check_compatible
     from otmoe.documents.files import load_model_file
+    from otmoe.estimators.columns import Columns
     from otmoe.evaluation.prediction import spec_of
     from otmoe.federation.keys import Key
     from otmoe.federation.policy.border import Border, release_message
@@ -195,6 +202,10 @@ def fit(
             "--columns": columns,
             "--experts": experts,
             "--classes": classes,
+            GATE: gate_features,
+            EXPERTS: expert_features or None,
+            COMMON: common,
+            VARIANCE: common_variance or None,
         }
         for word, value in {**given, "--starts": n_init}.items():
             if value is not None:
@@ -228,6 +239,11 @@ def fit(
         response = Target.of(origin.model)
     elif family == known.CLASSES:
         response = Target.of_classes(labels_of_site(shard, classes))
+    names = shard.features.feature_names
+    known_columns = Columns(len(names), names, shard.features)
+    columns_of_gate = known_columns.of(gate_of(gate_features, asked.gate), "gate_features")
+    seen = experts_of(expert_features, asked.experts)
+    within = known_columns.structure(response.kind, experts, seen, common, common_variance)
     screen = console(stderr=True)
     with fit_progress(
         screen.is_terminal and not quiet, {"em": MAX_ITER, "newton": MAX_ITER}, screen
@@ -241,7 +257,8 @@ def fit(
                 options={
                     "n_init": n_init,
                     **options.search_of(None, max_iter),
-                    "gate_columns": asked.gate_columns,
+                    "gate_columns": columns_of_gate,
+                    "structure": within,
                     "n_jobs": -1,
                     "progress": progress,
                 },

@@ -28,6 +28,7 @@ from otmoe.cli.common import (
     warn,
 )
 from otmoe.cli.executors import open_executor
+from otmoe.cli.structure import experts_of, gate_of, structure
 from otmoe.cli.tables import candidates_of, candidates_tables, listed
 from otmoe.cli.words import told, told_by_name
 from otmoe.text.notices import Notice
@@ -62,6 +63,7 @@ The same data and seed give the same model, whatever the executor and the number
 @options.sep
 @options.experts
 @options.family("Fit")
+@structure
 @options.method("Fit", more=("em",))
 @option(
     "--refine",
@@ -108,6 +110,10 @@ def run(
     sep: str | None,
     experts: int,
     family: str,
+    gate_features: list[str] | None,
+    expert_features: tuple[str, ...],
+    common: list[str] | None,
+    common_variance: bool,
     method: str,
     refine: int | str,
     personal: str | None,
@@ -166,7 +172,10 @@ def run(
         est = options.estimator_of(
             family,
             n_experts=experts,
-            gate_features=asked.gate,
+            gate_features=gate_of(gate_features, asked.gate),
+            expert_features=experts_of(expert_features, asked.experts),
+            common=common,
+            common_variance=common_variance,
             method=method,
             n_support=n_support,
             refine=refine,

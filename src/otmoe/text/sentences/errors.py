@@ -1010,6 +1010,10 @@ class Error(Sentence):
     SHELL_EXCLUDE_UNKNOWN = "--exclude {site}: no message is from that site; there are {sites}."
     SHELL_NO_TARGET = "--target is missing; name the column of the response, or give --formula."
     SHELL_FORMULA_OR = "--formula and {option} are both given; give one of them."
+    SHELL_EXPERT_FEATURES = (
+        "--expert-features is {value!r}; where it is given for each expert, write its name first "
+        "and once, as in rising=hour,month."
+    )
     SHELL_FORMULA_TARGET = (
         "--formula has the response {formula!r} and --target is {target!r}; give one of them."
     )
