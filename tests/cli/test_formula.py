@@ -92,7 +92,19 @@ def test_indicators_of_missing_values_travel(rows):
         (["run", "--experts", 1, "--formula", TEXT, "--columns", "z"], "shell_formula_or"),
         (["features", "--formula", TEXT, "--spline", "hour:3"], "shell_formula_or"),
         (["run", "--experts", 1, "--formula", TEXT, "--target", "z"], "shell_formula_target"),
-        (["run", "--experts", 1, "--formula", "y ~ hour | z"], "formula_gate_alone"),
+        (
+            ["run", "--experts", 1, "--formula", "y ~ hour | z", "--gate-features", "z"],
+            "shell_formula_or",
+        ),
+        (
+            ["run", "--experts", 1, "--formula", "y ~ hour | z", "--expert-features", "z"],
+            "shell_formula_or",
+        ),
+        (
+            ["run", "--experts", 2, "--formula", "y ~ hour + z", "--expert-features", "a=z"]
+            + ["--expert-features", "z"],
+            "shell_expert_features",
+        ),
         (["features", "--target", "y", "--spline", "hour"], "shell_spline"),
         (["features", "--target", "y", "--spline", "hour:x"], "shell_spline"),
         (["features", "--target", "y", "--interaction", "hour"], "shell_interaction"),

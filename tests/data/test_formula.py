@@ -96,7 +96,6 @@ def test_columns_that_do_not_suit_are_named(rows):
     refused("spline_of_no_number", column='"origin"').by(features, "y ~ spline(origin)")
     refused("spline_df", df=1).by(features, "y ~ spline(hour, 1)")
     refused("formula_no_target").by(MoERegressor.from_formula, "dep", rows)
-    refused("formula_gate_alone").by(MoERegressor.from_formula, "y ~ dep | hour", rows)
 
 
 def test_features_from_a_file_have_to_be_those_of_the_formula(rows):

@@ -283,7 +283,15 @@ FRAME = pd.DataFrame(X0, columns=AB)
         ({"X": FRAME, "gate_features": ["c"]}, "gate_feature_name", {"name": "c", "columns": AB}),
         ({"gate_features": [2]}, "gate_feature_index", {"value": 2, "last": 1}),
         ({"gate_features": [-1]}, "gate_feature_index", {"value": -1, "last": 1}),
-        ({"gate_features": "all"}, "gate_features_text", {"value": "all"}),
+        ({"gate_features": "all"}, "gate_features_text", {"argument": "gate_features"}),
+        ({"expert_features": "all"}, "gate_features_text", {"argument": "expert_features"}),
+        ({"expert_features": [["a"], [0]]}, "gate_feature_unnamed", {"name": "a"}),
+        ({"expert_features": [[0], [1], []]}, "expert_features_count", {"sets": 3, "experts": 2}),
+        ({"expert_features": {"a": [0]}}, "expert_features_count", {"sets": 1}),
+        ({"common": "x0"}, "common_text", {"value": "x0"}),
+        ({"common": [5]}, "gate_feature_index", {"argument": "common"}),
+        ({"common": [1], "expert_features": [0]}, "common_unseen", {"name": 1}),
+        ({"family": "poisson", "common_variance": True}, "no_common_variance", {}),
     ],
 )
 def test_a_mistake_is_named(kwargs, code, facts):

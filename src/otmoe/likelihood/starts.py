@@ -180,7 +180,7 @@ def roughly_fitted(
     """Return experts fitted to weighted rows, as well as a start needs it."""
     response = experts.observe(block.y)
     if structure is not None:
-        how = {"offset": block.offset, "ridge": _RIDGE}
+        how = {"offset": block.offset, "ridge": _RIDGE, "floor": VARIANCE_FLOOR}
         return structure.fit(experts, block.X, response, weight, **how)
     return experts.fit(block.X, response, weight, offset=block.offset, ridge=_RIDGE, tol=1e-2)
 

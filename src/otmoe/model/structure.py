@@ -119,7 +119,7 @@ class Structure:
     def dispersions(self, n_experts: int, n_constant: int) -> Floats:
         """Return the part of C for the logs of dispersions, (E K, E) or (E K, E K)."""
         each = np.ones((n_experts, 1)) if self.common_variance else np.eye(n_experts)
-        return np.kron(np.eye(n_constant), each)
+        return linalg.block_diag(np.zeros((0, 0)), *[each] * n_constant)
 
     def basis(self, experts: Experts) -> Floats:
         """Return C for the parameters of experts, in the order of their vector, (P, q)."""
@@ -140,7 +140,7 @@ class Structure:
             here = sees[:, j]
             if np.any(here) and (j > 0 or self.origin is None):
                 coef[here, :, j] = _one(coef[here, :, j])
-        if self.common_variance:
+        if self.common_variance and E:
             with np.errstate(over="ignore"):
                 logs[:] = np.log(_one(np.exp(logs.T))).T
         return experts.with_vector(vector)
@@ -193,6 +193,7 @@ class Structure:
         weight: Array,
         *,
         offset: Array | None = None,
+        floor: float = 0.0,
         ridge: float = 0.0,
         n_steps: int = 8,
     ) -> Experts:
@@ -205,7 +206,8 @@ class Structure:
         response : Response
         weight : array of shape (n, K)
         offset : array of shape (n,), optional
-        ridge : float
+        floor, ridge : float
+            As in :meth:`step`.
         n_steps : int
             At most.
         """
@@ -222,7 +224,7 @@ class Structure:
         for _ in range(n_steps):
             start = experts.to_vector()
             sums = experts.statistics(X, response, weight, offset)
-            found = self.step(experts, sums, ridge=ridge)
+            found = self.step(experts, sums, floor=floor, ridge=ridge)
             there = value(found)
             for _ in range(6):
                 if there >= height:

@@ -1,0 +1,128 @@
+"""Structures: what C says, and weighted fits within it against a general-purpose optimiser."""
+
+import numpy as np
+import pytest
+from families import FAMILIES
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.optimize import minimize
+
+from otmoe.model.experts import GaussianExperts
+from otmoe.model.gate import SoftmaxGate
+from otmoe.model.mixture import MoE
+from otmoe.model.structure import Structure
+
+STRUCTURES = {
+    "columns": Structure(columns=((0, 1),)),
+    "common": Structure(common=(2,)),
+    "common intercept": Structure(common=(0, 2)),
+    "standardised": Structure(common=(0,), origin=(1.0, 0.5, -2.0)),
+    "own": Structure(columns=((0, 1), (0, 2))),
+    "own and common": Structure(columns=((0, 1, 2), (0, 2)), common=(2,)),
+    "constants": Structure(columns=((0,),)),
+    "variance": Structure(common=(1,), common_variance=True),
+}
+
+
+@pytest.fixture(params=list(STRUCTURES))
+def structure(request):
+    return STRUCTURES[request.param]
+
+
+def drawn(family, rng, n=60):
+    experts = FAMILIES[family].make(rng, 2, 3)
+    X = np.column_stack([np.ones(n), rng.normal(size=(n, 2))])
+    y = experts.sample(experts.predictor(X), rng)[:, 0]
+    return experts, X, experts.observe(y.astype(float)), rng.uniform(0.2, 1, (n, 2))
+
+
+def test_c_has_full_rank_and_its_span_is_what_the_structure_allows(family, structure, rng):
+    experts = FAMILIES[family].make(rng, 2, 3)
+    C = structure.basis(experts)
+    assert C.shape[0] == experts.n_parameters and np.linalg.matrix_rank(C) == C.shape[1]
+    inside = experts.with_vector(C @ rng.normal(size=C.shape[1]))
+    assert_allclose(structure.projected(inside).to_vector(), inside.to_vector(), atol=1e-12)
+    once = structure.projected(experts)
+    assert_array_equal(structure.projected(once).to_vector(), once.to_vector()) if (
+        structure.origin is None
+    ) else None
+    outside = once.to_vector() - C @ np.linalg.lstsq(C, once.to_vector())[0]
+    assert np.abs(outside).max() < 1e-12
+
+
+def test_the_common_intercept_is_what_experts_predict_at_the_origin(rng):
+    structure = STRUCTURES["standardised"]
+    coef = (structure.coefficients(2, 1, 3) @ rng.normal(size=5)).reshape(2, 3)
+    at_origin = coef @ structure.origin
+    assert_allclose(at_origin[0], at_origin[1])
+    assert abs(coef[0, 0] - coef[1, 0]) > 1e-3
+
+
+def test_a_weighted_fit_is_the_maximum_over_what_is_free(family, structure, rng):
+    experts, X, response, weight = drawn(family, rng)
+    found = structure.fit(experts, X, response, weight, ridge=0.5, n_steps=200)
+    penalty = experts.penalty_matrix(0.5)
+    C = structure.basis(experts)
+
+    def loss(psi):
+        at = experts.with_vector(C @ psi)
+        log_prob = at.expected_log_prob(at.predictor(X), response)
+        theta = at.to_vector()
+        return -np.sum(weight * log_prob) + 0.5 * theta @ penalty @ theta
+
+    start = np.linalg.lstsq(C, found.to_vector())[0]
+    best = minimize(loss, start + rng.normal(0, 0.1, len(start)), method="BFGS", tol=1e-9)
+    assert loss(start) <= best.fun + 1e-2  # a fit of starts stops a thousandth of a nat below
+    assert_allclose(start, best.x, atol=0.1)
+
+
+def test_a_step_of_gaussian_experts_never_loses(structure, rng):
+    experts, X, response, weight = drawn("gaussian", rng)
+    experts, before = structure.projected(experts), -np.inf
+    for _ in range(30):
+        log_prob = experts.expected_log_prob(experts.predictor(X), response)
+        value = np.sum(weight * log_prob)
+        assert value >= before - 1e-10
+        before = value
+        experts = structure.step(experts, experts.statistics(X, response, weight))
+    if structure.common_variance:
+        assert experts.var[0] == experts.var[1]
+
+
+def test_one_step_brings_experts_into_the_structure(family, structure, rng):
+    experts, X, response, weight = drawn(family, rng)
+    found = structure.step(experts, experts.statistics(X, response, weight), ridge=0.5)
+    assert_allclose(found.to_vector(), structure.projected(found).to_vector(), atol=1e-12)
+
+
+def test_a_step_without_restrictions_is_that_of_free_experts(family, rng):
+    experts, X, response, weight = drawn(family, rng)
+    sums = experts.statistics(X, response, weight)
+    found = Structure().step(experts, sums, ridge=0.5)
+    assert_allclose(found.to_vector(), experts.step(sums, ridge=0.5).to_vector(), atol=1e-9)
+
+
+def test_orders():
+    mass = np.array([1.0, 3.0, 2.0])
+    assert Structure().order(mass).tolist() == [1, 2, 0]
+    own = Structure(columns=((0, 1), (0, 2), (0, 1)), names=("a", "b", "c"))
+    assert own.order(mass).tolist() == [2, 1, 0]  # the heavier first of those that are alike
+    assert own.labelled and not own.relaxed().labelled
+    assert own.relaxed().columns == ((0, 1, 2),)
+    assert own.take([1, 0]).columns == ((0, 2), (0, 1)) and own.take([1, 0]).names == ("b", "a")
+    assert Structure(columns=((1, 2),)).seen(5, 3) == (0, 1, 2)
+    assert not Structure(columns=((0, 1, 2),)).restricts(3)
+
+
+def test_experts_are_aligned_to_those_that_see_the_same_columns(rng):
+    X = rng.normal(size=(50, 2))
+    structure = Structure(columns=((0, 1), (0, 2)))
+    coef = np.array([[0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
+    one = MoE(SoftmaxGate.blank(2, 3), GaussianExperts(coef, np.ones(2)), structure=structure)
+    other = MoE(
+        SoftmaxGate.blank(2, 3),
+        GaussianExperts(np.array([[5.0, 1.0, 0.0], [0.0, 0.0, -1.0]]), np.ones(2)),
+        structure=structure,
+    )
+    assert other.order_like(one, X).tolist() == [0, 1]
+    assert other.take([1, 0]).order_like(one, X).tolist() == [1, 0]
+    assert one.n_free == 3 + 2 * 2 + 2 and one.n_parameters == 3 + 2 * 3 + 2
