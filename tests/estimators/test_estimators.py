@@ -291,7 +291,11 @@ FRAME = pd.DataFrame(X0, columns=AB)
         ({"common": "x0"}, "common_text", {"value": "x0"}),
         ({"common": [5]}, "gate_feature_index", {"argument": "common"}),
         ({"common": [1], "expert_features": [0]}, "common_unseen", {"name": 1}),
-        ({"family": "poisson", "common_variance": True}, "no_common_variance", {}),
+        (
+            {"family": "poisson", "common_variance": True, "y": np.arange(30) % 4},
+            "no_common_variance",
+            {},
+        ),
     ],
 )
 def test_a_mistake_is_named(kwargs, code, facts):

@@ -123,7 +123,9 @@ def test_the_fit_is_the_maximum_over_what_is_free(case, family, common_variance)
     if family == "logistic" and case in ("gate alone sees x1", "constants"):
         y[::7] = 1 - y[::7]
     ridge = {"alpha": 1e-4, "expert_alpha": 1e-4} if family == "logistic" else PLAIN
-    fit = em(X, y, 2, family=family, structure=structure, gate_columns=GATE, random_state=0, **ridge)
+    fit = em(
+        X, y, 2, family=family, structure=structure, gate_columns=GATE, random_state=0, **ridge
+    )
     assert fit.converged and np.diff(fit.trace).min() >= -1e-9
     log_likelihood = by_hand(case, family, common_variance, X, y)
     start = free_numbers(fit.model, case, common_variance)

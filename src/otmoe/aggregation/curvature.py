@@ -58,8 +58,8 @@ def corrected(problem: Problem, scaling: Scaling, model: MoE, matrix: Floats) ->
     else:
         unit = experts.dispersion
         score[free] = np.concatenate([(slope / unit[:, None]).ravel(), 0.5 * spread / unit])
-    free = Free.of(model)
-    step = free.theta(solve_psd(free.matrix(matrix), free.score(score)))
+    within = Free.of(model)
+    step = within.theta(solve_psd(within.matrix(matrix), within.score(score)))
     away = float(score @ step)
     if not away <= _FARTHEST * len(score):
         return model, 0.0

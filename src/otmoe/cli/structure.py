@@ -35,9 +35,7 @@ structure = several(
         section="Fit",
         help="Features whose coefficient is the same in every expert; `intercept` may be one.",
     ),
-    option(
-        VARIANCE, is_flag=True, section="Fit", help="Experts of numbers share their variance."
-    ),
+    option(VARIANCE, is_flag=True, section="Fit", help="Experts of numbers share their variance."),
 )
 
 

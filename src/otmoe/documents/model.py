@@ -226,11 +226,7 @@ def model_document(model: MoE) -> dict[str, Any]:
             "columns": None if gate.columns is None else [int(j) for j in gate.columns],
         },
         "experts": {f.name: np.asarray(getattr(experts, f.name)).tolist() for f in fields(experts)},
-        **(
-            {}
-            if model.structure is None
-            else {"structure": structure_document(model.structure)}
-        ),
+        **({} if model.structure is None else {"structure": structure_document(model.structure)}),
     }
 
 

@@ -64,7 +64,11 @@ class Columns:
             layout = None if self.spec is None else self.spec.layout
             known = {} if layout is None else {**layout.of_terms, **layout.of_columns}
             if feature not in known:
-                facts = {"argument": argument, "name": feature, "columns": list(self.names)}
+                facts: dict[str, Any] = {
+                    "argument": argument,
+                    "name": feature,
+                    "columns": list(self.names),
+                }
                 raise InvalidInput(Error.GATE_FEATURE_NAME, **facts)
             return [j + 1 for j in known[feature]]
         if isinstance(feature, int | np.integer) and 0 <= feature < self.n_features:
@@ -101,7 +105,7 @@ class Columns:
             expert_features = list(expert_features.values())
         if names is not None or _one_for_each(expert_features):
             if len(expert_features) != n_experts:
-                facts = {"sets": len(expert_features), "experts": n_experts}
+                facts: dict[str, Any] = {"sets": len(expert_features), "experts": n_experts}
                 raise InvalidInput(Error.EXPERT_FEATURES_COUNT, **facts)
             everything = tuple(range(self.n_features + 1))
             columns: Any = tuple(self.of(own, argument) or everything for own in expert_features)

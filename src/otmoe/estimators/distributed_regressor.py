@@ -50,7 +50,9 @@ class DistributedMoERegressor(DistributedMoE, MoERegressor):
         Runs the local fits: an executor, or a function without arguments that makes one, so that
         one whose worker died can be replaced. By default `n_jobs` processes, or this one if that
         is 1. Clones share it, saved estimators lack it.
-    family, gate_features, expert_features, common, common_variance, alpha, expert_alpha, n_init, max_iter, tol, random_state, verbose
+    family, gate_features, expert_features, common, common_variance : object
+        As in :class:`MoERegressor`.
+    alpha, expert_alpha, n_init, max_iter, tol, random_state, verbose
         As in :class:`MoERegressor`.
     n_jobs : int, optional
         Processes for the local fits and threads for the aggregation; None means 1, -1 all cores.

@@ -116,13 +116,9 @@ def separated(model: MoE, stage: Stage) -> list[tuple[int, int]]:
     found = []
     for k in range(model.n_experts):
         mine, seen = (r[:, k] >= 0.5) & (stage.weight > 0), model.expert_columns[k]
-        if (
-            mine.sum() < 2
-            or len(seen) < 2
-            or np.mean(best[mine, k] == y[mine]) < _SEPARABLE
-        ):
+        if mine.sum() < 2 or len(seen) < 2 or np.mean(best[mine, k] == y[mine]) < _SEPARABLE:
             continue
-        X = stage.block.X[np.ix_(mine, seen)]
+        X = stage.block.X[mine][:, seen]
         for c in np.unique(y[mine]):
             sign = np.where(y[mine] == c, 1.0, -1.0)
             if np.all(sign > 0):

@@ -147,8 +147,9 @@ def run_newton(
         if not (at.experts.smallest_dispersion >= floor and np.all(np.isfinite(at.to_vector()))):
             return NewtonPoint(-np.inf, psi, free.matrix(penalty))
         found = passes.information(at, matrix=near is None)
-        if near is not None:
-            found = replace(found, matrix=known if near.detail is None else near.detail.matrix)
+        if near is not None:  # that of a point close by, or what is known
+            borrowed: Floats = near.detail.matrix if near.detail else known
+            found = replace(found, matrix=borrowed)
         return NewtonPoint(
             found.log_likelihood - 0.5 * float(theta @ penalty @ theta),
             free.score(found.score - penalty @ theta),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
@@ -180,7 +181,7 @@ def roughly_fitted(
     """Return experts fitted to weighted rows, as well as a start needs it."""
     response = experts.observe(block.y)
     if structure is not None:
-        how = {"offset": block.offset, "ridge": _RIDGE, "floor": VARIANCE_FLOOR}
+        how: dict[str, Any] = {"offset": block.offset, "ridge": _RIDGE, "floor": VARIANCE_FLOOR}
         return structure.fit(experts, block.X, response, weight, **how)
     return experts.fit(block.X, response, weight, offset=block.offset, ridge=_RIDGE, tol=1e-2)
 

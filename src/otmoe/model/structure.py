@@ -1,4 +1,4 @@
-"""Which coefficients of the experts are free: columns left out, coefficients in common (maths 21)."""
+"""Which coefficients of experts are free: columns left out, coefficients in common (maths 21)."""
 
 from __future__ import annotations
 

@@ -227,7 +227,6 @@ class Experts(Family):
             xp.sum(constant, axis=0),
         )
 
-
     def moved(
         self,
         statistics: FitStatistics,
