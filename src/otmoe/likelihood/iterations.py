@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -148,7 +149,7 @@ def run_newton(
             return NewtonPoint(-np.inf, psi, free.matrix(penalty))
         found = passes.information(at, matrix=near is None)
         if near is not None:  # that of a point close by, or what is known
-            borrowed: Floats = near.detail.matrix if near.detail else known
+            borrowed: Any = near.detail.matrix if near.detail else known
             found = replace(found, matrix=borrowed)
         return NewtonPoint(
             found.log_likelihood - 0.5 * float(theta @ penalty @ theta),
