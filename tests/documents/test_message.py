@@ -31,6 +31,7 @@ from otmoe.data.terms import Interaction
 from otmoe.documents.aggregation import AggregationRecord
 from otmoe.documents.between import BetweenRecord
 from otmoe.documents.grams import GramsRecord
+from otmoe.documents.structure import StructureRecord
 from otmoe.model.experts import GaussianExperts, MultinomialExperts, PoissonExperts
 from otmoe.model.gate import SoftmaxGate
 from otmoe.text.errors import MessageError
@@ -694,4 +695,5 @@ def test_the_documentation_has_every_field():
     merging = {f"aggregation.{name}" for name in AggregationRecord.model_fields}
     differing = {f"between.{name}" for name in BetweenRecord.model_fields}
     grams = {f"grams.{name}" for name in GramsRecord.model_fields}
-    assert documented == {*paths(document), "about", *grams, *merging, *differing}
+    within = {f"model.structure.{name}" for name in StructureRecord.model_fields}
+    assert documented == {*paths(document), "about", *grams, *merging, *differing, *within}

@@ -11,7 +11,8 @@ from otmoe.arrays.newton import solve_psd
 from otmoe.arrays.numerics import Floats, design
 from otmoe.likelihood.grams import Grams
 from otmoe.likelihood.rows import Scaling
-from otmoe.model.mixture import Free, MoE
+from otmoe.model.free import Free
+from otmoe.model.mixture import MoE
 
 # Halved and doubled by `python -m benchmarks constants`; docs/benchmarks.md has the table.
 _FARTHEST = 1.0  # squared distance in standard errors, for every parameter, from which it is none

@@ -18,8 +18,9 @@ from otmoe.likelihood.ascent import Ascent
 from otmoe.likelihood.information import Information
 from otmoe.likelihood.iterations import Run, newton_serves
 from otmoe.likelihood.statistics import RowPasses
+from otmoe.model.free import Free
 from otmoe.model.gate import SoftmaxGate
-from otmoe.model.mixture import Free, MoE
+from otmoe.model.mixture import MoE
 from otmoe.model.ridge import Ridge
 from otmoe.text.sentences import Status
 

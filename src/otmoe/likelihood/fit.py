@@ -6,9 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from scipy import linalg
 
-from otmoe.arrays.newton import RANK_TOLERANCE
 from otmoe.arrays.numerics import Array, Floats
 from otmoe.arrays.threads import threads
 from otmoe.likelihood.agreement import Agreement
@@ -16,6 +14,7 @@ from otmoe.likelihood.ascent import FEW, WARM_UP, Ascent, Clock
 from otmoe.likelihood.checks import LOOKED_AT, degeneracies
 from otmoe.likelihood.information import Information
 from otmoe.likelihood.iterations import Report, Run
+from otmoe.likelihood.rank import determined, minimum_norm
 from otmoe.likelihood.rows import Rows, Scaling
 from otmoe.likelihood.search import searched
 from otmoe.likelihood.stage import Stage
@@ -270,7 +269,7 @@ def finished(
     """
     structure = run.model.structure or Structure()
     order = structure.order(run.mass)
-    model = _minimum_norm(run.model.take(order), correlation)
+    model = minimum_norm(run.model.take(order), correlation)
     total = search.total_weight
     ordered = replace(run, model=run.model.take(order), mass=run.mass[order])
     return Fit(
@@ -285,7 +284,7 @@ def finished(
         warnings=degeneracies(ordered, stage, n_rows, total, correlation, agreement, feature_names),
         timings=clock.laps,
         constant=scaling.constant,
-        rank=_rank(model, correlation),
+        rank=determined(model, correlation),
         agreement=agreement,
         evidence=_evidence(run, search.ridge, order, scaling),
     )
@@ -304,57 +303,6 @@ def _evidence(run: Run, ridge: Ridge, order: Floats, scaling: Scaling) -> Eviden
         found.mass[order],
     )
     return Evidence(information, ridge.matrix(run.model.take(order)), scaling)
-
-
-def _minimum_norm(model: MoE, correlation: Floats) -> MoE:
-    """Drop the part of the coefficients that no row can see (constant or collinear columns)."""
-    gate, experts, K = model.gate, model.experts, model.n_experts
-    columns = list(range(len(correlation))) if gate.columns is None else list(gate.columns)
-    seen = correlation[np.ix_(columns, columns)]
-    blind = _blind(seen)
-    coef = gate.coef.copy()
-    coef[:, columns] -= (coef[:, columns] @ blind) @ blind.T
-    gate = replace(gate, coef=coef)
-    if model.structure is None:
-        blind = _blind(correlation)
-        coef = experts.coef - (experts.coef @ blind) @ blind.T
-        return replace(model, gate=gate, experts=replace(experts, coef=coef))
-    C, gram = _free_moments(model, correlation)
-    hidden, vector = C @ _blind(gram), np.array(experts.to_vector())
-    size = K * experts.n_linear * experts.n_columns
-    if hidden.shape[1]:
-        vector[:size] -= hidden @ np.linalg.lstsq(hidden, vector[:size])[0]
-    return replace(model, gate=gate, experts=experts.with_vector(vector))
-
-
-def _blind(moments: Floats) -> Floats:
-    """Return an orthonormal basis of what no row can see, given second moments of what is seen."""
-    values, vectors = linalg.eigh(moments)
-    return np.asarray(vectors[:, values <= RANK_TOLERANCE * values[-1]])
-
-
-def _free_moments(model: MoE, correlation: Floats) -> tuple[Floats, Floats]:
-    """Return C of the experts' coefficients, and the second moments of what psi multiplies."""
-    experts = model.experts
-    K, Q, p = model.n_experts, experts.n_linear, experts.n_columns
-    C = (model.structure or Structure()).coefficients(K, Q, p)
-    each = C.reshape(K * Q, p, -1)
-    return C, np.einsum("kiq,ij,kjr->qr", each, correlation, each, optimize=True)
-
-
-def _rank(model: MoE, correlation: Floats) -> int:
-    """Return the number of parameters that rows can determine at all."""
-
-    def blind(columns: list[int] | slice) -> int:
-        part = correlation[columns][:, columns]
-        return len(part) - int(np.linalg.matrix_rank(part, tol=RANK_TOLERANCE, hermitian=True))
-
-    gate = slice(None) if model.gate.columns is None else list(model.gate.columns)
-    K = model.n_experts
-    lost = (K - 1) * blind(gate)
-    if model.structure is None:
-        return model.n_parameters - lost - K * model.experts.n_linear * blind(slice(None))
-    return model.n_free - lost - _blind(_free_moments(model, correlation)[1]).shape[1]
 
 
 def _status(run: Run, max_iter: int, agreement: Agreement | None) -> Notice:

@@ -19,6 +19,7 @@ from otmoe.arrays.numerics import (
 from otmoe.arrays.pairs import Form, pair_gram
 from otmoe.likelihood.rows import Block, Blocks, Rows
 from otmoe.model.experts import Derivatives
+from otmoe.model.free import Free
 from otmoe.model.mixture import MoE, Posterior
 
 
@@ -70,6 +71,15 @@ def predictors_of(model: MoE) -> Floats:
     p = experts.n_columns
     free = _free_entries(model, linear, constant)
     return np.where(free < linear * p, free // p, free - linear * (p - 1))
+
+
+def free_predictors(model: MoE, free: Free) -> Floats:
+    """Return the predictor of each free parameter, (q,); those in common are of one more."""
+    owner = predictors_of(model)
+    if free.basis is None:
+        return owner
+    own = [np.unique(owner[column != 0]) for column in free.basis.T]
+    return np.array([each[0] if len(each) == 1 else owner.max() + 1 for each in own])
 
 
 def expected_curvature(model: MoE, found: Information) -> Floats:

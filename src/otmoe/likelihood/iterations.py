@@ -18,7 +18,8 @@ from otmoe.likelihood.statistics import (
     m_step,
     on_floor,
 )
-from otmoe.model.mixture import Free, MoE
+from otmoe.model.free import Free
+from otmoe.model.mixture import MoE
 from otmoe.model.ridge import Ridge
 
 Report = Callable[[int, float], None]

@@ -17,7 +17,8 @@ from otmoe.arrays.newton import NewtonPoint, NewtonResult, newton
 from otmoe.arrays.numerics import Floats
 from otmoe.likelihood.information import Information, observed_information
 from otmoe.likelihood.rows import Rows, Scaling
-from otmoe.model.mixture import Free, MoE
+from otmoe.model.free import Free
+from otmoe.model.mixture import MoE
 from otmoe.text.errors import InvalidInput
 from otmoe.text.sentences import Error
 

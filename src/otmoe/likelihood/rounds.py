@@ -16,9 +16,10 @@ from otmoe.arrays.newton import NewtonPoint, bounded_step, length
 from otmoe.arrays.numerics import Floats
 from otmoe.likelihood.answers import SiteInformation, pooled_scaling
 from otmoe.likelihood.grouped import Scatter
-from otmoe.likelihood.information import Information, predictors_of
+from otmoe.likelihood.information import Information, free_predictors
 from otmoe.likelihood.rows import Scaling
-from otmoe.model.mixture import Free, MoE
+from otmoe.model.free import Free
+from otmoe.model.mixture import MoE
 from otmoe.model.ridge import Ridge
 from otmoe.text.errors import InvalidInput
 from otmoe.text.notices import Notice
@@ -218,7 +219,7 @@ def advance(
         slack=max(state.slack, sum(r.log_likelihood for _, r in coarse)),
     )
     free = Free.of(here)
-    blocks = _blocks(here, free)
+    blocks = free_predictors(here, free)
     if best is None:
         best = found
     else:
@@ -310,15 +311,6 @@ def _point(best: Best, penalty: Floats, free: Free) -> NewtonPoint:
         free.score(best.information.score - penalty @ best.theta),
         free.matrix(best.information.matrix + penalty),
     )
-
-
-def _blocks(model: MoE, free: Free) -> Floats:
-    """Return the predictor of each free parameter, (q,); those in common are of one more."""
-    owner = predictors_of(model)
-    if free.basis is None:
-        return owner
-    own = [np.unique(owner[column != 0]) for column in free.basis.T]
-    return np.array([each[0] if len(each) == 1 else owner.max() + 1 for each in own])
 
 
 def _charge(theta: Floats, penalty: Floats) -> float:

@@ -1,3 +1,4 @@
+# Long because MoE is the one type that everyone asks: densities, predictions, parameters.
 """MoE = gate + experts: densities, responsibilities, prediction, sampling, comparison.
 
 Gate and experts work on designs (n, p) with the intercept in column 0; an :class:`MoE` takes the
@@ -363,40 +364,6 @@ class MoE:
             other = [[one != own for own in mine] for one in theirs]
             cost = cost + np.where(other, 1e3 + len(cost) * cost.max(), 0.0)
         return np.asarray(linear_sum_assignment(cost)[1])
-
-
-@dataclass(frozen=True)
-class Free:
-    """The free parameters psi of a structure, theta = C psi; theta itself where there is none.
-
-    Attributes
-    ----------
-    basis : ndarray of shape (P, q), optional
-        C; None for the identity.
-    """
-
-    basis: Floats | None = None
-
-    @classmethod
-    def of(cls, model: MoE) -> Self:
-        """Return those of a model."""
-        return cls(model.basis)
-
-    def theta(self, psi: Floats) -> Floats:
-        """Return the parameters, (P,)."""
-        return psi if self.basis is None else self.basis @ psi
-
-    def psi(self, theta: Floats) -> Floats:
-        """Return what is free in parameters (P,), (q,); their projection if they lack it."""
-        return theta if self.basis is None else np.linalg.lstsq(self.basis, theta)[0]
-
-    def score(self, score: Floats) -> Floats:
-        """Return a gradient in theta as one in psi, (q,)."""
-        return score if self.basis is None else self.basis.T @ score
-
-    def matrix(self, matrix: Floats) -> Floats:
-        """Return a quadratic form in theta as one in psi, (q, q)."""
-        return matrix if self.basis is None else self.basis.T @ matrix @ self.basis
 
 
 def reordering(model: MoE, order: Any) -> Floats:
