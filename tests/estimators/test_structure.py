@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
+from refusals import refused
 
 from otmoe import DistributedMoERegressor, MoEClassifier, MoERegressor
 from otmoe.likelihood.fit import em
@@ -101,3 +102,8 @@ def test_classes_share_coefficients(rows):
     est = MoEClassifier(2, common=["b"], expert_features=["a", "b"], random_state=0).fit(X, y)
     coef = est.model_.experts.coef
     assert coef[0, 2] == coef[1, 2] and np.all(coef[:, 3] == 0)
+
+
+def test_models_of_single_sites_are_refused(rows):
+    est = DistributedMoERegressor(2, n_shards=3, personal="auto", common=[1], random_state=0)
+    refused("personal_structure").by(est.fit, rows[["a", "b", "c"]], rows["y"])

@@ -116,7 +116,7 @@ def free_numbers(model, case, common_variance):
     [("gaussian", False), ("gaussian", True), ("poisson", False), ("logistic", False)],
 )
 def test_the_fit_is_the_maximum_over_what_is_free(case, family, common_variance):
-    X, y = table(case, family, 1500 if family == "logistic" else 400)
+    X, y = table(case, family, 3000 if family == "logistic" else 400)
     structure = CASES[case][0]
     if common_variance:
         structure = Structure(structure.columns, structure.common, True)

@@ -32,6 +32,7 @@ from otmoe.likelihood.prior import check_restriction
 from otmoe.model.gate import SoftmaxGate
 from otmoe.model.mixture import MoE
 from otmoe.model.ridge import Ridge
+from otmoe.model.structure import Structure
 from otmoe.model.target import Target
 from otmoe.text.arguments import check_offset, check_weight, check_whole, generator
 from otmoe.text.errors import InvalidInput, InvalidType
@@ -60,6 +61,12 @@ class DistributedMoE(PersonalMoE, BaseMoE):
             )
         if self.personal is not None:
             check_restriction(self.personal, "personal")
+
+    def _structure(self, target: Target) -> Structure | None:
+        found = super()._structure(target)
+        if found is not None and self.personal is not None:
+            raise InvalidInput(Error.PERSONAL_STRUCTURE)
+        return found
 
     def __sklearn_clone__(self) -> Self:
         # An executor cannot be copied: clones share it.

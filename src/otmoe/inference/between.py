@@ -203,6 +203,8 @@ def between_sites(
     restrict : {"auto", "gate", "intercepts"}
         What may differ.
     """
+    if model.structure is not None:
+        raise InvalidInput(Error.PERSONAL_STRUCTURE)
     without = [reply.site for reply in replies if reply.scatter is None]
     if without:
         raise InvalidInput(Error.NO_SPREAD, sites=", ".join(without))

@@ -879,6 +879,10 @@ class Error(Sentence):
         "expert_features has features for {sets} experts, but n_experts={experts}; give one set "
         "for each expert, or one list for all."
     )
+    PERSONAL_STRUCTURE = (
+        "models of single sites are for experts whose coefficients are all free; leave out "
+        "expert_features, common and common_variance, or ask for the common model alone."
+    )
     COMMON_TEXT = "common is {value!r}; give a list of feature names or indices."
     COMMON_UNSEEN = "common has {name!r}, which no expert sees; add it to expert_features."
     NO_COMMON_VARIANCE = (
