@@ -210,11 +210,14 @@ def test_the_merging_is_said_as_over_an_executor(merged, merging, data, scaling,
         state = by_mail(step(state, replies_to(request_of(state), rows_of(data))))
     assert state.aggregation.model_dump(exclude_unset=True) == merging.document()
     found = refined_document(state.aggregation, state.refinement, rounds, state.sites)
-    assert found == merging.refined(state.refinement, rounds).document()
+    expected = merging.refined(state.refinement, rounds).document()
+    assert expected.pop("gate")  # the server of the rounds has no support points to average over
+    assert found == expected
 
     shards = [ArrayShard(name, part.X, part.y) for name, part in rows_of(data).items()]
     end = refine_shards(shards, merging.model, rounds, scaling=scaling)
     there = merging.refined(end, rounds).document()
+    del there["gate"]
     assert found.keys() == there.keys() and ("inference" in found) == (rounds == "auto")
     assert found["sites"] == there["sites"] and found["converged"] == there["converged"]
     assert found["refinement"]["rounds"] == there["refinement"]["rounds"]
