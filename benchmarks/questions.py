@@ -101,9 +101,7 @@ def study(name: str, folder: Path) -> str:
     silent = []
     for site, offer in offers.items():
         try:
-            messages.append(
-                message_for(request, offer.model_copy(update={"rows_per_parameter": 0}))
-            )
+            messages.append(message_for(request, offer))
         except Refused as error:
             silent.append(f"{site} ({', '.join(error.facts['rules'])})")
 

@@ -12,10 +12,9 @@ from otmoe.aggregation import METHODS
 from otmoe.aggregation.support import N_SUPPORT
 from otmoe.cli import known
 from otmoe.data.features import MAX_LEVELS
-from otmoe.data.survey import LEAST
 from otmoe.documents.message_record import MOST_SHARED
 from otmoe.federation.policy.ledger import NAME
-from otmoe.federation.policy.rules import Rule
+from otmoe.federation.policy.rules import FILE, Rule
 from otmoe.likelihood.fit import MAX_ITER
 from otmoe.likelihood.prior import RESTRICTIONS
 from otmoe.model.target import CLASSES, regression_families
@@ -69,7 +68,7 @@ def test_the_choices_of_the_help_are_those_of_the_package():
     assert known.CRITERIA == CRITERIA
     assert (known.N_SUPPORT, known.MOST_SHARED) == (N_SUPPORT, MOST_SHARED)
     assert (list(known.RULES), known.LEDGER) == (list(map(str, Rule)), NAME)
-    assert (known.LEAST, known.MAX_ITER) == (LEAST, MAX_ITER)
+    assert (known.POLICY, known.MAX_ITER) == (FILE, MAX_ITER)
     assert (known.CLASSES, known.MAX_LEVELS) == (CLASSES, MAX_LEVELS)
 
 

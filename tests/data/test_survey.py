@@ -1,6 +1,7 @@
 """Counts that may leave a site: right, and none of few rows."""
 
 from collections import Counter
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -9,7 +10,6 @@ import pytest
 from refusals import refused
 
 from otmoe.data.survey import (
-    LEAST,
     SurveyedColumn,
     SurveyedSite,
     _hidden,
@@ -18,6 +18,7 @@ from otmoe.data.survey import (
 )
 
 pytestmark = pytest.mark.usefixtures("own_folder")
+LEAST = 10
 RNG = np.random.default_rng(1)
 FRAME = pd.DataFrame(
     {
@@ -95,7 +96,7 @@ def test_nothing_small_can_be_told_from_what_is_shown(seed):
 def test_levels_and_gaps_of_few_rows_are_hidden():
     levels = Counter({"Lyon": 80, "Brest": 12, "Metz": 4, "Nice": 2})
     column = SurveyedColumn("town", "text", 2, levels, distinct=4)
-    (found,) = guarded(SurveyedSite("a", 100, (column,))).columns
+    (found,) = guarded(SurveyedSite("a", 100, (column,)), LEAST).columns
     # 4 + 2 + 2 would be 8 rows together, so that Brest has to hide them
     assert found.levels == {"Lyon": 80} and found.hidden == 3 and found.missing is None
     (found,) = guarded(SurveyedSite("a", 100, (column,)), least=1).columns
@@ -105,10 +106,42 @@ def test_levels_and_gaps_of_few_rows_are_hidden():
 @pytest.mark.parametrize("missing", [3, 97])
 def test_few_gaps_or_few_values_of_a_number_are_hidden(missing):
     column = SurveyedColumn("age", "number", missing)
-    assert guarded(SurveyedSite("a", 100, (column,))).columns[0].missing is None
+    assert guarded(SurveyedSite("a", 100, (column,)), LEAST).columns[0].missing is None
 
 
 def test_a_site_of_few_rows_tells_names_and_kinds_alone():
     column = SurveyedColumn("town", "text", 0, {"Lyon": 9}, distinct=1)
-    found = guarded(SurveyedSite("a", 9, (column,)))
+    found = guarded(SurveyedSite("a", 9, (column,)), LEAST)
     assert found == SurveyedSite("a", None, (SurveyedColumn("town", "text", None),))
+
+
+def test_counts_are_rounded_so_that_one_more_row_seldom_shows():
+    levels = {"Lyon": 83, "Brest": 12, "Metz": 13}
+    column = SurveyedColumn("town", "text", 14, levels, distinct=3)
+    found = guarded(SurveyedSite("a", 122, (column,)), LEAST, step=5)
+    assert found.n_rows == 122
+    assert found.columns[0].levels == {"Lyon": 85, "Brest": 10, "Metz": 15}
+    assert found.columns[0].missing == 15
+    (small,) = guarded(SurveyedSite("a", 100, (replace(column, missing=1),)), 1, step=5).columns
+    assert small.missing == 5  # not none
+
+
+def test_people_are_counted_where_a_column_says_whose_rows_are():
+    """As many as a loop over sets finds; of several files, too."""
+    frame = FRAME.assign(id=[f"p{i % 40}" for i in range(300)])
+    frame.to_parquet("a.parquet")
+    frame.drop(columns="town")[:7].to_parquet("b.parquet")
+    (found,) = survey(["a.parquet", "b.parquet"], id="id")
+    columns = by_name(found)
+    assert found.n_rows == 40 and "id" not in columns
+    towns = {town: len(set(rows["id"])) for town, rows in frame.groupby("town")}
+    assert columns["town"].levels == towns and columns["town"].missing == 7
+    assert columns["age"].missing == frame["id"][frame["age"].isna()].nunique()
+    frame.assign(id=frame["id"].where(frame.index > 2)).to_parquet("a.parquet")
+    refused("group_missing", count=3).by(survey, "a.parquet", id="id")
+
+
+def test_columns_that_are_not_allowed_are_not_read():
+    FRAME.to_parquet("a.parquet")
+    (found,) = survey("a.parquet", allowed=lambda name: name in ("age", "town"))
+    assert [column.name for column in found.columns] == ["age", "town"]

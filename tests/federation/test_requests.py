@@ -96,11 +96,8 @@ def test_classes_are_declared_and_may_be_numbers(folder):
 
 def test_a_site_with_too_few_rows_for_the_parameters_sends_nothing(folder):
     few = folder.parent / "few.parquet"
-    with refused("few_rows_per_parameter", rows=30, parameters=11, wanted=3):
-        message_for(request(), offer(few))
-    lenient = {"rows-per-parameter": 2}
-    refused("policy_refuses").by(message_for, request(), offer(few, **lenient))
-    lenient |= {"policy": written(folder, parameters=0.5)}
+    refused("policy_refuses", rules=["parameters"]).by(message_for, request(), offer(few))
+    lenient = {"policy": written(folder, parameters=0.5)}
     assert message_for(request(experts=1), offer(few, **lenient)).n_samples == 30
 
 

@@ -180,6 +180,7 @@ def fit(
     from otmoe.evaluation.prediction import spec_of
     from otmoe.federation.keys import Key
     from otmoe.federation.policy.border import Border, release_message
+    from otmoe.federation.policy.rules import in_force
     from otmoe.federation.policy.statement import Statement, digest_of
     from otmoe.federation.policy.statement import checked as statement_kind
     from otmoe.federation.policy.verdict import check
@@ -191,7 +192,7 @@ def fit(
     begin = perf_counter()
     if statement is not None:
         statement_kind(statement)
-    rules, source = policy.in_force(policy_file)
+    rules, source = in_force(policy_file)
     border = Border(rules, ledger, policy.set_aside(override, reason))
     asked = asked_of(data, target, formula, spec, columns, weight, offset, sep=sep)
     features = asked.features
@@ -231,7 +232,7 @@ def fit(
         max_levels=max_levels,
         sep=sep,
     )
-    shard = replace(joined(shards, name), groups=rules.id)
+    shard = replace(joined(shards, name), ids=rules.id)
     key = Key.at(key_path(output)) if secure else None
     book = border.place(find(data))
     response = Target(family)

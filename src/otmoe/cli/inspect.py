@@ -209,13 +209,14 @@ def _verdict(
     message: LocalModel, file: Path, policy_file: str | None, statement: Path | None
 ) -> tuple[dict[str, Any], list[Any]]:
     """Return what a policy says about a message, for programs and for people."""
+    from otmoe.federation.policy.rules import in_force
     from otmoe.federation.policy.statement import load_statement
     from otmoe.federation.policy.verdict import judge_message, unseen
 
     if statement is not None:
         verdict, source = load_statement(statement, file.read_bytes())
         return policy.verdict_report(verdict, source), policy.verdict_lines(verdict, source)
-    rules, source = policy.in_force(policy_file)
+    rules, source = in_force(policy_file)
     verdict = judge_message(rules, message)
     notice = unseen(verdict)
     lines = policy.verdict_lines(verdict, source)

@@ -26,7 +26,6 @@ RESTRICTIONS = ("auto", "gate", "intercepts")
 CRITERIA = ("bic", "icl", "expected_bic", "elbow")
 N_SUPPORT = 4000
 MAX_LEVELS = 50
-LEAST = 10
 MAX_ITER = 300
 RULES = (
     "rows",
@@ -42,6 +41,7 @@ RULES = (
     "question",
     "ledger",
 )
+POLICY = "policy.json"
 LEDGER = ".otmoe-ledger.json"
 MOST_SHARED = 10_000
 CLASSES = "classes"

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from otmoe.cli import known, options
+from otmoe.cli import known, options, policy
 from otmoe.cli.between import between_in
 from otmoe.cli.common import Command, check_output, data, few, option, output, say, usage, warn
 from otmoe.cli.tables import listed, table_of
@@ -18,7 +19,7 @@ from otmoe.text.sentences import Error, Warn
 
 if TYPE_CHECKING:
     from otmoe.data.features import FeatureSpec
-    from otmoe.data.shards import Shard
+    from otmoe.data.shards import FileShard
     from otmoe.likelihood.forecast import Forecast
     from otmoe.likelihood.prior import Prior
     from otmoe.likelihood.rows import Rows
@@ -37,8 +38,8 @@ Examples:
 A site with few rows gets nearly the mean of the sites, one with many nearly its own fit. A site
 that had no part in MODEL can have a personal model, too.
 
-Nothing is sent. The file that is written tells about the site's rows as its message does: `otmoe
-inspect` it before you give it away.""",
+Nothing is sent. The file that is written tells about the site's rows as its message does, with all
+digits: the verdict says whether the site's policy would let it leave.""",
 )
 @click.argument("model", type=click.Path(path_type=Path))
 @data
@@ -63,6 +64,15 @@ inspect` it before you give it away.""",
     help="What may be the site's own: all in which sites differ, or of that the gate or the "
     "intercepts alone.",
 )
+@option(
+    "--policy",
+    "policy_file",
+    metavar="FILE",
+    envvar="OTMOE_POLICY",
+    section="Policy",
+    help=f"What may be read, and what the file would be held against if it were to leave; by "
+    f"default {known.POLICY} in this folder, if it is there, or what is built in.",
+)
 @output("Model file to write, JSON.")
 def personalise(
     model: Path,
@@ -75,6 +85,7 @@ def personalise(
     sep: str | None,
     site: str | None,
     restrict: str,
+    policy_file: str | None,
     output: Path,
     force: bool,
     as_json: bool,
@@ -95,6 +106,10 @@ def personalise(
     from otmoe.distributed.task import read, rows_in
     from otmoe.documents.files import load_model_file
     from otmoe.evaluation.prediction import spec_of
+    from otmoe.federation.policy.border import Border
+    from otmoe.federation.policy.figures import figures_of
+    from otmoe.federation.policy.rules import in_force
+    from otmoe.federation.policy.verdict import judge
     from otmoe.likelihood.answers import site_log_likelihood
     from otmoe.likelihood.prior import BLOCKS, fit_with_prior
     from otmoe.model.target import Target
@@ -103,14 +118,18 @@ def personalise(
     file = load_model_file(model)
     prior = between_in(file, model).personal_prior.restricted(restrict)
     spec = spec_of(file.model, file.features)
+    rules, source = in_force(policy_file)
     shard = _shard(data, target, spec, weight, offset, site_column, missing, sep, site)
-    found = read(shard)
+    Border(rules).check_columns(shard)
+    found = read(replace(shard, ids=rules.id))
     rows = rows_in(found, Target.of(file.model), shard.name)
     if not rows.total_weight > 0:
         raise ShardError(Error.ROWS_WITHOUT_WEIGHT, where=shard.name)
     before = site_log_likelihood(file.model, prior.scaling, rows)
     fit = fit_with_prior(rows, prior)
     compared = _compared(shard.name, rows, file.model, prior, fit.model)
+    figures = figures_of(fit.model, rows, features=file.features, ids=found.ids)
+    verdict = judge(rules, figures)
     n = fit.n_samples
     moved = prior.moved(fit.model)
     about: dict[str, Any] = {
@@ -142,6 +161,7 @@ def personalise(
         "best": compared.best,
         "moved": moved,
         "converged": fit.converged,
+        **policy.verdict_report(verdict, source),
         "seconds": perf_counter() - begun,
     }
     pairs = [
@@ -159,6 +179,8 @@ def personalise(
         listed(pairs),
         *([table_of(heads, lines, {"block"})] if moved else []),
         *_comparison(compared),
+        "Were this file to leave the site, with all its digits:",
+        *policy.verdict_lines(verdict, source),
         f"written to {output}; nothing has been sent",
     )
 
@@ -173,7 +195,7 @@ def _shard(
     missing: Literal["error", "drop"],
     sep: str | None,
     site: str | None,
-) -> Shard:
+) -> FileShard:
     """Return the rows of the site: all, or those in which a column names it."""
     from otmoe import shards_from
     from otmoe.data.shards import joined
@@ -194,7 +216,7 @@ def _shard(
     own = [shard for shard in shards if shard.name == site]
     if not own:
         raise InvalidInput(Error.SITE_UNKNOWN, site=site, sites=few(s.name for s in shards))
-    return own[0]
+    return joined(own, own[0].name)
 
 
 def _compared(site: str, rows: Rows, common: MoE, prior: Prior, personal: MoE) -> Forecast:

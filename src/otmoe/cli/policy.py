@@ -15,11 +15,8 @@ from otmoe.cli.tables import table_of
 from otmoe.text.sentences import Error
 
 if TYPE_CHECKING:
-    from otmoe.federation.policy.rules import Policy, Rule, Verdict
+    from otmoe.federation.policy.rules import Rule, Verdict
 
-
-POLICY_FILE = "policy.json"
-"""Read in the working folder where no other file is given."""
 
 options: Decorator = several(
     option(
@@ -28,7 +25,7 @@ options: Decorator = several(
         metavar="FILE",
         envvar="OTMOE_POLICY",
         section="Policy",
-        help=f"What may leave this site; by default {POLICY_FILE} in this folder, if it is there, "
+        help=f"What may leave this site; by default {known.POLICY} in this folder, if it is there, "
         "or what is built in.",
     ),
     option(
@@ -61,15 +58,6 @@ ledger = option(
 def ledger_lines(path: Path | None) -> list[str]:
     """Return where the ledger is, for people."""
     return [] if path is None else [f"noted in the ledger {path}, which stays here"]
-
-
-def in_force(path: str | None) -> tuple[Policy, str]:
-    """Return the policy in force, and where it is from."""
-    from otmoe.federation.policy.rules import Policy
-
-    if path is None and Path(POLICY_FILE).is_file():
-        path = POLICY_FILE
-    return (Policy(), "built in") if path is None else (Policy.load(path), path)
 
 
 def set_aside(rules: Sequence[str], reason: str | None) -> dict[Rule, str]:

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from otmoe.cli import known, options
+from otmoe.cli import known, options, policy
 from otmoe.cli.common import Command, data, option, say, speech
 from otmoe.cli.tables import table_of
 
 if TYPE_CHECKING:
     from otmoe.data.survey import SurveyedColumn, SurveyedSite
+    from otmoe.federation.policy.surveys import ReleasedSurvey
 
 _SHOWN = 6  # levels of a column in the table; --json has all
 
@@ -26,7 +27,8 @@ Examples:
   otmoe survey data --site-column hospital
 
 For a coordinator who has to agree with sites on a file of features: columns, what they hold, their
-levels, how much is missing. Look at it before you send it.""",
+levels, how much is missing. The site's policy says which columns may be read and which counts are
+too small to be told. Look at it before you send it.""",
 )
 @data
 @option("--site", metavar="NAME", default="all rows", section="Columns", help="Name of the site.")
@@ -47,35 +49,70 @@ levels, how much is missing. Look at it before you send it.""",
 @option(
     "--least",
     type=click.IntRange(min=1),
-    default=known.LEAST,
-    show_default=True,
     section="What to count",
-    help="Hide counts of fewer rows, and values that fewer rows have; 1 hides nothing.",
+    help="Hide counts of fewer rows, and values that fewer rows have; by default what the policy "
+    "says, 10 if there is none.",
 )
 @options.sep
+@policy.options
 @speech
 def survey(
     data: tuple[str, ...],
     site: str,
     site_column: str | None,
     max_levels: int,
-    least: int,
+    least: int | None,
     sep: str | None,
+    policy_file: str | None,
+    override: tuple[str, ...],
+    reason: str | None,
     as_json: bool,
     quiet: bool,
 ) -> None:
     """Say what the columns of DATA hold: kinds, levels, missing values, as counts.
 
-    Counts of few rows are hidden, and others with them where the total would give them away.
-    Nothing is sent.
+    Counts of few rows are hidden, and others with them where the total would give them away; the
+    others are rounded to five. Nothing is sent.
     """
-    from otmoe.data.survey import guarded
-    from otmoe.data.survey import survey as count
+    from otmoe.federation.policy.border import Border
+    from otmoe.federation.policy.rules import in_force
+    from otmoe.federation.policy.surveys import release_survey
+    from otmoe.federation.policy.verdict import check
 
-    raw = count(data, site=site, site_column=site_column, max_levels=max_levels, sep=sep)
-    sites = [guarded(found, least) for found in raw]
-    report = {"command": "survey", "least": least, "sites": [_told(found) for found in sites]}
-    say(report, as_json, quiet, *_lines(sites, least))
+    rules, source = in_force(policy_file)
+    found = release_survey(
+        data,
+        Border(rules, overrides=policy.set_aside(override, reason)),
+        least=least,
+        site=site,
+        site_column=site_column,
+        max_levels=max_levels,
+        sep=sep,
+    )
+    check(found.verdict)
+    what = "people" if found.verdict.people else "rows"
+    report = {
+        "command": "survey",
+        "least": found.least,
+        "step": found.step,
+        "left_out": found.left_out,
+        "sites": [_told(site) for site in found.sites],
+        **policy.verdict_report(found.verdict, source),
+    }
+    lines = [*_lines(found.sites, what), _hidden(found, what)]
+    say(report, as_json, quiet, *lines, *policy.verdict_lines(found.verdict, source))
+
+
+def _hidden(found: ReleasedSurvey, what: str) -> str:
+    """Say what the survey does not tell."""
+    words = [f"Counts of fewer than {found.least} {what} are hidden."] if found.least > 1 else []
+    if found.step > 1:
+        words.append(f"Counts of values are rounded to multiples of {found.step}.")
+    if found.left_out:
+        words.append(
+            f"Columns that the policy does not allow, which were not read: {found.left_out}."
+        )
+    return " ".join([*words, "Nothing has been sent."])
 
 
 def _told(found: SurveyedSite) -> dict[str, Any]:
@@ -89,22 +126,21 @@ def _told(found: SurveyedSite) -> dict[str, Any]:
     }
 
 
-def _lines(sites: Iterable[SurveyedSite], least: int) -> Iterator[Any]:
+def _lines(sites: Iterable[SurveyedSite], what: str) -> Iterator[Any]:
     for found in sites:
-        yield f"{found.site}: {_count(found.n_rows, least)} rows, {len(found.columns)} columns"
+        yield f"{found.site}: {_count(found.n_rows)} {what}, {len(found.columns)} columns"
         rows = (
-            [column.name, column.kind, _count(column.missing, least), _levels(column, least)]
+            [column.name, column.kind, _count(column.missing), _levels(column)]
             for column in found.columns
         )
         yield table_of(["column", "kind", "missing", "values"], rows, {"column", "kind", "values"})
-    yield f"Counts of fewer than {least} rows are hidden. Nothing has been sent."
 
 
-def _count(n: int | None, least: int) -> str:
+def _count(n: int | None) -> str:
     return "hidden" if n is None else f"{n:,}"
 
 
-def _levels(column: SurveyedColumn, least: int) -> str:
+def _levels(column: SurveyedColumn) -> str:
     if column.levels is None:
         many = column.distinct is not None
         return f"{column.distinct:,} different values: too many for a category" if many else ""

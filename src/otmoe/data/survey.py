@@ -6,7 +6,7 @@ A coordinator who knows them can write the features that all sites share.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -22,9 +22,6 @@ from otmoe.data.tables import check_names, is_number, is_text, labels, texts
 from otmoe.text.errors import InvalidInput
 from otmoe.text.sentences import Error
 
-LEAST = 10
-"""Rows below which a count is not told."""
-
 
 @dataclass(frozen=True)
 class SurveyedColumn:
@@ -38,8 +35,8 @@ class SurveyedColumn:
     missing : int or None
         Rows without a value; None where the count is not told.
     levels : mapping of int, or None
-        Rows of each value of a text, the most frequent first; None of other kinds, and of texts
-        with too many values to be a category.
+        Rows (or people) of each value of a text, the most frequent first; None of other kinds, and
+        of texts with too many values to be a category.
     hidden : int
         Values of a text that are not told, because few rows have them.
     distinct : int or None
@@ -62,7 +59,7 @@ class SurveyedSite:
     ----------
     site : str
     n_rows : int or None
-        None where the count is not told.
+        Rows, or people where they were counted; None where the count is not told.
     columns : tuple of SurveyedColumn
     """
 
@@ -78,6 +75,8 @@ def survey(
     site_column: str | None = None,
     max_levels: int = MAX_LEVELS,
     sep: str | None = None,
+    allowed: Callable[[str], bool] | None = None,
+    id: str | None = None,
 ) -> tuple[SurveyedSite, ...]:
     """Count what the columns of files hold, site by site; :func:`guarded` hides what is small.
 
@@ -95,6 +94,11 @@ def survey(
         Values of a text above which they are counted and not listed.
     sep : str, optional
         What separates columns of CSV files; by default as their headers have it.
+    allowed : callable, optional
+        Says of a column's name whether it may be read; by default all may.
+    id : str, optional
+        Column that says whose a row is: people are counted in place of rows, and the column itself
+        is not surveyed.
 
     Returns
     -------
@@ -107,27 +111,27 @@ def survey(
     for file, name in zip(files, names_for(files), strict=True):
         with named(name):
             source = open_source(file, sep)
-            if site_column is not None:
-                check_names([site_column], source.names)
-            fields = {f.name: f.type for f in source.fields(source.names)}
+            roles = [name for name in (site_column, id) if name is not None]
+            check_names(roles, source.names)
+            used = [n for n in source.names if n in roles or allowed is None or allowed(n)]
+            fields = {f.name: f.type for f in source.fields(used)}
             for column, found in fields.items():
                 kind = _kind(found)
                 if kinds.setdefault(column, kind) != kind and found != pa.null():
                     facts = {"column": column, "kind": kind, "other": kinds[column]}
                     raise InvalidInput(Error.KINDS_DIFFER, **facts)
             words = [column for column in fields if kinds[column] == "text"]
-            for batch in source.batches(
-                source.names, [*words, *([site_column] if site_column else [])]
-            ):
+            for batch in source.batches(used, list(dict.fromkeys([*words, *roles]))):
                 for place, part in _by_site(batch, site, site_column):
-                    sites.setdefault(place, _Counts()).add(part, kinds)
+                    sites.setdefault(place, _Counts(id)).add(part, kinds)
+    surveyed = {name: kind for name, kind in kinds.items() if name not in (site_column, id)}
     return tuple(
-        SurveyedSite(place, counts.n_rows, tuple(counts.columns(kinds, site_column, max_levels)))
+        SurveyedSite(place, counts.n_rows, tuple(counts.columns(surveyed, max_levels)))
         for place, counts in sorted(sites.items())
     )
 
 
-def guarded(found: SurveyedSite, least: int = LEAST) -> SurveyedSite:
+def guarded(found: SurveyedSite, least: int, step: int = 1) -> SurveyedSite:
     """Return a survey without counts of fewer rows than `least`, nor sums that give them away.
 
     The rows of a column fall into cells: missing, and each level or any value. A cell with fewer
@@ -139,12 +143,27 @@ def guarded(found: SurveyedSite, least: int = LEAST) -> SurveyedSite:
     found : SurveyedSite
     least : int
         1 hides nothing.
+    step : int
+        Counts of levels and of missing values are rounded to multiples of this, so that the
+        difference of two surveys seldom shows one person. The number of rows is not.
     """
     if found.n_rows is None or found.n_rows < least:
         columns = tuple(SurveyedColumn(c.name, c.kind, None) for c in found.columns)
         return SurveyedSite(found.site, None if found.n_rows else 0, columns)
-    n = found.n_rows
-    return replace(found, columns=tuple(_guarded(column, n, least) for column in found.columns))
+    kept = (_guarded(column, found.n_rows, least) for column in found.columns)
+    return replace(found, columns=tuple(_rounded(column, step) for column in kept))
+
+
+def _rounded(column: SurveyedColumn, step: int) -> SurveyedColumn:
+    def rounded(n: int) -> int:
+        return max(step * round(n / step), step) if n else 0
+
+    missing, levels = column.missing, column.levels
+    return replace(
+        column,
+        missing=None if missing is None else rounded(missing),
+        levels=None if levels is None else {level: rounded(n) for level, n in levels.items()},
+    )
 
 
 def _guarded(column: SurveyedColumn, n_rows: int, least: int) -> SurveyedColumn:
@@ -198,38 +217,91 @@ def _by_site(
 
 
 @dataclass
+class _Tally:
+    """How many rows fall into each cell; or how many people do, where it is known whose they are.
+
+    A cell is a level, None where a value is missing, or True for any value of what is no text.
+    """
+
+    rows: Counter[Any] = field(default_factory=Counter)
+    people: set[tuple[Any, str]] = field(default_factory=set)
+
+    def add(self, cells: pa.Array, whose: pa.Array | None) -> None:
+        if whose is None:
+            for found in cells.value_counts():
+                self.rows[found["values"].as_py()] += found["counts"].as_py()
+        else:
+            pairs = pa.table({"cell": cells, "whose": whose}).group_by(["cell", "whose"])
+            found = pairs.aggregate([]).to_pydict()
+            self.people.update(zip(found["cell"], found["whose"], strict=True))
+
+    def add_missing(self, other: _Tally) -> None:
+        """Add what has no value because a file has no such column."""
+        self.rows[None] += other.rows.total()
+        self.people.update((None, person) for _, person in other.people)
+
+    @property
+    def counts(self) -> Counter[Any]:
+        return self.rows + Counter(cell for cell, _ in self.people)
+
+    @property
+    def total(self) -> int:
+        return self.rows.total() + len({person for _, person in self.people})
+
+
+@dataclass
 class _Counts:
     """What has been counted of one site."""
 
-    n_rows: int = 0
-    missing: Counter[str] = field(default_factory=Counter)
-    there: Counter[str] = field(default_factory=Counter)
-    levels: dict[str, Counter[str]] = field(default_factory=dict)
+    id: str | None = None
+    cells: dict[str, _Tally] = field(default_factory=dict)
+    by_columns: dict[frozenset[str], _Tally] = field(default_factory=dict)
 
     def add(self, batch: pa.RecordBatch, kinds: Mapping[str, str]) -> None:
-        self.n_rows += batch.num_rows
+        whose = None if self.id is None else _people(batch.column(self.id), self.id)
+        names = frozenset(batch.schema.names)
+        every = pa.array(np.ones(batch.num_rows, bool))
+        self.by_columns.setdefault(names, _Tally()).add(every, whose)
         for name in batch.schema.names:
             column = batch.column(name)
-            self.there[name] += batch.num_rows
-            self.missing[name] += int(_absent(column).sum())
             if kinds[name] == "text":
-                values = texts(column, name).drop_null().value_counts()
-                counts = {str(item["values"]): item["counts"].as_py() for item in values}
-                self.levels.setdefault(name, Counter()).update(counts)
+                cells = texts(column, name)
+            else:
+                cells = pa.array(np.ones(batch.num_rows, bool), mask=_absent(column))
+            if name != self.id:
+                self.cells.setdefault(name, _Tally()).add(cells, whose)
 
-    def columns(
-        self, kinds: Mapping[str, str], site_column: str | None, max_levels: int
-    ) -> Iterator[SurveyedColumn]:
+    @property
+    def n_rows(self) -> int:
+        everybody = _Tally()
+        for some in self.by_columns.values():
+            everybody.add_missing(some)
+        return everybody.total
+
+    def columns(self, kinds: Mapping[str, str], max_levels: int) -> Iterator[SurveyedColumn]:
         for name, kind in kinds.items():
-            if name == site_column:
-                continue
-            missing = self.missing[name] + self.n_rows - self.there[name]  # a file may lack it
-            levels = self.levels.get(name, Counter()) if kind == "text" else None
-            distinct = None if levels is None else len(levels)
-            if levels is not None and len(levels) > max_levels:
-                levels = None
-            listed = None if levels is None else dict(levels.most_common())
-            yield SurveyedColumn(name, kind, missing, listed, distinct=distinct)
+            tally = self.cells.setdefault(name, _Tally())
+            for names, some in self.by_columns.items():
+                if name not in names:
+                    tally.add_missing(some)
+            levels = tally.counts
+            missing = levels.pop(None, 0)
+            if kind != "text":
+                yield SurveyedColumn(name, kind, missing)
+            elif len(levels) > max_levels:
+                yield SurveyedColumn(name, kind, missing, distinct=len(levels))
+            else:
+                listed = dict(levels.most_common())
+                yield SurveyedColumn(name, kind, missing, listed, distinct=len(levels))
+
+
+def _people(column: pa.Array, name: str) -> pa.Array:
+    """Return whose each row is, as text; refuse rows that are nobody's."""
+    found, absent = labels(column, name)
+    if absent.any():
+        row, count = int(np.flatnonzero(absent)[0]), int(absent.sum())
+        raise InvalidInput(Error.GROUP_MISSING, name=f"column {name!r}", row=row, count=count)
+    return pa.array(found)
 
 
 def _absent(column: pa.Array) -> Floats:

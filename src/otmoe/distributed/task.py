@@ -102,13 +102,13 @@ class RowsFit:
     local : LocalFit
     rows : Rows
         On the user's scale.
-    groups : ndarray of shape (n,), optional
-        Label of the group of each row, where the shard was asked for it.
+    ids : ndarray of shape (n,), optional
+        Whose each row is, where the shard was asked for it.
     """
 
     local: LocalFit
     rows: Rows
-    groups: Floats | None = None
+    ids: Floats | None = None
 
 
 def fit_local(task: Task) -> LocalFit:
@@ -173,7 +173,7 @@ def fit_rows(task: Task) -> RowsFit:
     support = np.asarray(take_rows(rows.X, index), dtype=np.float64)
     seconds, seen = perf_counter() - begin, fingerprint(rows)
     local = LocalFit(message, seconds, support, n_rows, found.dropped, found.missing, seen)
-    return RowsFit(local, rows, found.groups)
+    return RowsFit(local, rows, found.ids)
 
 
 def fingerprint(rows: Rows) -> tuple[float, ...]:

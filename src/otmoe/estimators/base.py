@@ -45,9 +45,6 @@ class FitWarning(OtmoeWarning, ConvergenceWarning):
     """What one should know about a fit; `notices` has it with codes."""
 
 
-_LOOKED_AT = 50_000  # rows up to which a fit says what its parameters rest on
-
-
 class BaseMoE(FittedMoE):
     """A thin shell around :func:`otmoe.likelihood.fit.em` and :class:`otmoe.model.mixture.MoE`."""
 
@@ -92,10 +89,10 @@ class BaseMoE(FittedMoE):
     ) -> Figures | None:
         """Return what the parameters rest on, while the rows are here: a message is held to it.
 
-        Rows on a device would have to be copied, and a look at many takes time that most fits need
-        not spend: there :meth:`to_message` takes the rows again.
+        It takes about as long as three iterations of EM. Rows on a device would have to be copied:
+        there :meth:`to_message` takes the rows again.
         """
-        if not isinstance(X, np.ndarray) or len(X) > _LOOKED_AT:
+        if not isinstance(X, np.ndarray):
             return None
         with threads(self.n_jobs) as pool:
             return figures_of(fit.model, Rows(X, y, weight, offset, pool=pool))

@@ -20,7 +20,7 @@ from otmoe.documents.message import LocalModel
 from otmoe.federation.keys import Key
 from otmoe.federation.policy.figures import Figures, figures_of
 from otmoe.federation.policy.release import release
-from otmoe.federation.policy.rules import Policy, overrides_of
+from otmoe.federation.policy.rules import Policy, in_force, overrides_of
 from otmoe.federation.policy.verdict import check
 from otmoe.inference import (
     Inference,
@@ -275,8 +275,9 @@ class FittedMoE(BaseEstimator):
         ids : array-like of shape (n,), optional
             Whose each row is: people are counted in place of rows; needs X and y.
         policy : Policy, optional
-            What may leave; by default the rules that are built in. ``Policy.off()`` refuses and
-            rounds nothing: for rows that are nobody's.
+            What may leave; by default the file that OTMOE_POLICY names, or ``policy.json`` in the
+            working folder, or what is built in. ``Policy.off()`` refuses and rounds nothing: for
+            rows that are nobody's.
         overrides : dict of str, optional
             Rules to set aside for this once, by name, and why; the message says so.
         random_state : int, Generator or None
@@ -310,9 +311,11 @@ class FittedMoE(BaseEstimator):
                 sample_weight=sample_weight,
                 random_state=random_state,
             )
-        policy = Policy() if policy is None else policy
+        policy = in_force()[0] if policy is None else policy
         if policy == Policy.off():
             return message
+        if policy.id is not None and ids is None:
+            raise InvalidInput(Error.IDS_FOR_POLICY, column=policy.id)
         figures = self._rest_on(X, y, sample_weight, offset, ids)
         aside = overrides_of(overrides or {})
         made = release(message, figures, policy, columns=model.terms[1:], overrides=aside)

@@ -8,9 +8,8 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from otmoe.data.shards import ROWS_PER_PARAMETER
 from otmoe.federation.policy.border import Border
-from otmoe.federation.policy.rules import Policy
+from otmoe.federation.policy.rules import in_force
 from otmoe.text.records import Name, Record, Site, Whole, typed
 
 Count = Annotated[Whole, Field(ge=0)]
@@ -39,12 +38,11 @@ class Offer(Record):
         File of the private key, made if there is none: rounds are answered for secure sums alone.
     new_roster : bool
         Whether it answers for another roster than before, too: the difference tells of one site.
-    rows_per_parameter : int
-        Fewer than these, and nothing leaves: the parameters would tell too much about y.
     explain : bool
         Whether the server is told the code of an error and the columns it is about; no value is.
     policy : str, optional
-        File with the site's policy; without it the defaults hold.
+        File with the site's policy; by default the one that OTMOE_POLICY names, or policy.json in
+        the folder where the node runs, or what is built in.
     ledger : str, optional
         File in which the site keeps what it has answered, by default beside the data.
     """
@@ -59,7 +57,6 @@ class Offer(Record):
     groups: Name | None = None
     secure: Name | None = None
     new_roster: bool = False
-    rows_per_parameter: Count = ROWS_PER_PARAMETER
     explain: bool = True
     policy: str | None = None
     ledger: str | None = None
@@ -67,7 +64,7 @@ class Offer(Record):
     @property
     def border(self) -> Border:
         """What may leave."""
-        policy = Policy() if self.policy is None else Policy.load(self.policy)
+        policy, _ = in_force(self.policy)
         if policy.share is not None:  # the node config is the site's word as well
             policy = policy.model_copy(update={"share": max(policy.share, self.share)})
         return Border(policy, None if self.ledger is None else Path(self.ledger))

@@ -212,7 +212,7 @@ def message_for(request: Request, offer: Offer, start: ModelFile | None = None) 
     """
     border = offer.border
     border.count(find(offer.data))
-    shard = replace(_shard(request, offer), groups=border.policy.id)
+    shard = replace(_shard(request, offer), ids=border.policy.id)
     border.check_columns(shard)
     target = _target(request, shard)
     if start is not None:
@@ -224,7 +224,7 @@ def message_for(request: Request, offer: Offer, start: ModelFile | None = None) 
             raise InvalidInput(Error.REQUESTS_DISAGREE)
     size = parameters_of(target, request.experts, len(request.spec.feature_names))
     if shard.n_rows is not None:
-        _check_rows(shard.n_rows, size, offer)  # before any work
+        border.check_size(shard.n_rows, size)  # before any work
     found = fit_rows(
         Task(
             shard,
@@ -238,7 +238,6 @@ def message_for(request: Request, offer: Offer, start: ModelFile | None = None) 
             start=None if start is None else start.model,
         )
     )
-    _check_rows(found.local.n_rows, found.local.message.model.n_parameters, offer)
     made = release_message(found, shard, border)
     check(made.verdict)
     if offer.secure is None:
@@ -272,7 +271,6 @@ def reply_for(request: Request, asked: RefineRequest, offer: Offer) -> RefineRep
     shard = replace(_shard(request, offer), groups=offer.groups)
     question = asked if key is None else unmasked(asked)
     made = release_reply(question, shard, border, sandwich=offer.sandwich, exact=key is not None)
-    _check_rows(int(made.found.X.shape[0]), asked.model.n_parameters, offer)
     return (
         made.reply if key is None else masked(asked, made.reply, key, new_roster=offer.new_roster)
     )
@@ -308,17 +306,6 @@ def _shard(request: Request, offer: Offer) -> FileShard:
         missing=request.missing,
     )
     return joined(shards, offer.site)
-
-
-def _check_rows(n_rows: int, n_parameters: int, offer: Offer) -> None:
-    """Refuse to speak about fewer rows than the site likes."""
-    if n_rows < offer.rows_per_parameter * n_parameters:
-        raise InvalidInput(
-            Error.FEW_ROWS_PER_PARAMETER,
-            rows=n_rows,
-            parameters=n_parameters,
-            wanted=offer.rows_per_parameter,
-        )
 
 
 def classes_as(declared: Sequence[str], text: bool) -> Floats:

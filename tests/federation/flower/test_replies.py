@@ -415,7 +415,7 @@ def test_a_request_for_more_than_the_rows_allow_is_refused_before_any_work(folde
     monkeypatch.setattr(requests, "fit_rows", None)
     many = Request(target="y", experts=100, features=SPEC.body())
     offer = Offer(site="lyon", data=str(folder / "lyon.parquet"))
-    refused("few_rows_per_parameter", ValueError).by(message_for, many, offer)
+    refused("policy_refuses", ValueError, rules=["parameters"]).by(message_for, many, offer)
     text = many.model_dump_json().replace('"experts":100', '"experts":101')
     refused("field_too_large", ValueError).by(Request.from_json, text)
 
@@ -606,9 +606,10 @@ def test_a_site_that_has_not_agreed_answers_no_refine_round(folder, config, tmp_
 
 def test_too_few_rows_are_not_summed_up(folder, config):
     honest = site(folder, "nantes", refine=True)
-    strict = site(folder, "nantes", refine=True, **{"rows-per-parameter": 40})
+    (folder / "strict.json").write_text('{"parameters": 0.025}')
+    strict = site(folder, "nantes", refine=True, policy=str(folder / "strict.json"))
     grid = refining(folder, nodes={2: honest_first(honest, strict)})
-    why = told("few_rows_per_parameter")
+    why = told("policy_refuses", ", by rule parameters")
     refused("fits_failed", failures=f"node 2: {why}").by(flower.serve, grid, config | {"refine": 1})
 
 

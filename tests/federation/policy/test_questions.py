@@ -51,7 +51,7 @@ def offer(site, **fields):
 
 
 def off(site, **fields):
-    return offer(site, policy=str(site / "off.json"), **{"rows-per-parameter": 0}, **fields)
+    return offer(site, policy=str(site / "off.json"), **fields)
 
 
 def request(**fields):

@@ -146,10 +146,11 @@ def answer(
     from otmoe.evaluation.prediction import spec_of
     from otmoe.federation.keys import Key
     from otmoe.federation.policy.border import Border, release_reply
+    from otmoe.federation.policy.rules import in_force
     from otmoe.federation.secure import check_roster, masked, unmasked
 
     begun = perf_counter()
-    rules, source = policy.in_force(policy_file)
+    rules, source = in_force(policy_file)
     border = Border(rules, ledger, policy.set_aside(override, reason))
     asked = RefineRequest.load(request)
     own = None if key is None else Key.load(key)

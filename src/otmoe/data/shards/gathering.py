@@ -35,6 +35,8 @@ class ShardRows:
         Known part of the experts' linear predictors.
     groups : ndarray of str of shape (n,), optional
         Label of the group of each row, where the shard was asked for it.
+    ids : ndarray of str of shape (n,), optional
+        Whose each row is, where the shard was asked for it.
     missing : mapping of int
         Rows in which a column is missing, by its name, where some were left out.
     """
@@ -45,6 +47,7 @@ class ShardRows:
     dropped: int = 0
     offset: Floats | None = None
     groups: Floats | None = None
+    ids: Floats | None = None
     missing: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -80,8 +83,8 @@ class Gathered:
     layout : Layout
         Where the features stand; those of terms are computed once all others are there.
     n_rows : int or None
-    groups : str, optional
-        Column of labels to be read with the target.
+    groups, ids : str, optional
+        Columns of labels to be read with the target.
     offset : str, optional
         Column of the known part of the linear predictors.
     """
@@ -95,6 +98,7 @@ class Gathered:
         n_rows: int | None,
         groups: str | None = None,
         offset: str | None = None,
+        ids: str | None = None,
     ) -> None:
         self.target, self.weight_name, self.as_text = target, weight, as_text
         self.layout, self.n_features, self.n_rows = layout, layout.n_features, n_rows
@@ -105,8 +109,12 @@ class Gathered:
         self.y = [np.empty(0, dtype=str if as_text else np.float64)]
         self.weight, self.offset, self.offset_name = [np.empty(0)], [np.empty(0)], offset
         self.absent = [np.empty(0, dtype=bool)]
-        self.groups_name = groups
-        self.groups, self.ungrouped = [np.empty(0, dtype=str)], [np.empty(0, dtype=bool)]
+        self.groups_name, self.ids_name = groups, ids
+        self.labels: dict[str, list[tuple[Floats, Floats]]] = {
+            name: [(np.empty(0, dtype=str), np.empty(0, dtype=bool))]
+            for name in (groups, ids)
+            if name is not None
+        }
 
     def begin(self, features: FeatureSpec) -> None:
         """Go back to the first row, for the next few features.
@@ -138,10 +146,8 @@ class Gathered:
             offset = offsets(batch.column(self.offset_name), self.offset_name, self.tally)
             absent = absent | np.isnan(offset)
             self.offset.append(offset)
-        if self.groups_name is not None:
-            found, missing = labels(batch.column(self.groups_name), self.groups_name)
-            self.groups.append(found)
-            self.ungrouped.append(missing)
+        for name, found in self.labels.items():
+            found.append(labels(batch.column(name), name))
         self.y.append(y)
         self.absent.append(absent)
 
@@ -173,16 +179,19 @@ class Gathered:
         for some in row_blocks(len(X), self.n_features):
             self.layout.derive(X[some])
             keep[some] &= ~np.isnan(X[some]).any(axis=1)
-        groups = None
-        if self.groups_name is not None:
-            found, absent = np.concatenate(self.groups), np.concatenate(self.ungrouped)
-            groups = kept_labels(found, absent, keep, self.groups_name)
+        groups, ids = (self._labels(name, keep) for name in (self.groups_name, self.ids_name))
         if keep.all():
-            return ShardRows(X, y, weight, offset=offset, groups=groups)
+            return ShardRows(X, y, weight, offset=offset, groups=groups, ids=ids)
         left = int((~keep).sum())
         weight, offset = (None if a is None else a[keep] for a in (weight, offset))
-        rows = ShardRows(_kept(X, keep), y[keep], weight, left, offset, groups)
+        rows = ShardRows(_kept(X, keep), y[keep], weight, left, offset, groups, ids)
         return replace(rows, missing=self.tally.missing)
+
+    def _labels(self, name: str | None, keep: Floats) -> Floats | None:
+        if name is None:
+            return None
+        found, absent = (np.concatenate(parts) for parts in zip(*self.labels[name], strict=True))
+        return kept_labels(found, absent, keep, name)
 
     def _check_number(self) -> None:
         if self.n_rows is not None and self.tally.n_rows != self.n_rows:

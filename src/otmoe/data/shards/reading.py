@@ -203,8 +203,8 @@ class FileShard:
         Rows, where they have been counted.
     missing : {"error", "drop"}
         What to do about rows with missing values.
-    groups : str, optional
-        Column of labels to be read with the rows.
+    groups, ids : str, optional
+        Columns to be read with the rows: of the groups they belong to, and of whose they are.
     sep : str, optional
         What separates columns of CSV files; by default as their headers have it.
     offset : str, optional
@@ -230,6 +230,7 @@ class FileShard:
     groups: str | None = None
     sep: str | None = None
     offset: str | None = None
+    ids: str | None = None
 
     @property
     def n_rows(self) -> int | None:
@@ -271,6 +272,7 @@ class FileShard:
                 n_rows,
                 self.groups,
                 self.offset,
+                self.ids,
             )
             for some in self._abreast(n_rows):
                 also = [] if found.end else self._beside
@@ -284,12 +286,12 @@ class FileShard:
     @property
     def _beside(self) -> list[str]:
         """Columns that are no features."""
-        roles = (self.target, self.weight, self.offset, self.groups)
-        return [name for name in roles if name is not None]
+        names = (self.target, self.weight, self.offset, self.groups, self.ids)
+        return list(dict.fromkeys(name for name in names if name is not None))
 
     @property
     def _numbers(self) -> list[str]:
-        """Features that are numbers, which a column of groups may be as well."""
+        """Features that are numbers, which a column of labels may be as well."""
         return [column.name for column in self.features.columns if column.kind == "number"]
 
     def _abreast(self, n_rows: int | None) -> list[FeatureSpec]:
@@ -308,8 +310,8 @@ class FileShard:
         categories = [c.name for c in features.columns if c.kind == "category"]
         if self.labels:
             categories.append(self.target)
-        if self.groups is not None and self.groups not in self._numbers:
-            categories.append(self.groups)
+        labels = dict.fromkeys(name for name in (self.groups, self.ids) if name is not None)
+        categories += [name for name in labels if name not in self._numbers]
         if self.site is not None:
             columns.append(self.site[0])
             categories.append(self.site[0])

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from otmoe.data.shards import FileShard, ShardRows
-from otmoe.distributed.task import RowsFit, read, rows_in
+from otmoe.distributed.task import RowsFit, rows_in
 from otmoe.documents.reply import RefineReply
 from otmoe.documents.request import RefineRequest
 from otmoe.federation.policy.figures import figures_of
@@ -28,7 +28,7 @@ from otmoe.federation.policy.release import Release, released
 from otmoe.federation.policy.replies import rounded_reply
 from otmoe.federation.policy.rowsets import RowSet
 from otmoe.federation.policy.rules import Measure, Policy, Rule, Verdict
-from otmoe.federation.policy.verdict import check, judge, judged_columns
+from otmoe.federation.policy.verdict import check, judge, judged_columns, judged_size
 from otmoe.federation.rounds import reply_from
 from otmoe.likelihood.rows import Rows
 from otmoe.model.target import Target
@@ -112,12 +112,20 @@ class Border:
         if path is not None:
             with opened(path) as ledger:
                 keep(ledger := ledger.asked(), path)
-            check(self.verdict(judged_queries(ledger, self.policy)))
+            self.check(judged_queries(ledger, self.policy))
         return path
 
     def check_columns(self, shard: FileShard) -> None:
         """Refuse columns that are not to be used, before they are read."""
-        check(self.verdict(judged_columns(self.policy, _columns(shard))))
+        self.check(judged_columns(self.policy, _columns(shard)))
+
+    def check_size(self, rows: int, parameters: int) -> None:
+        """Refuse a model with too many parameters for these rows, before it is fitted."""
+        self.check(judged_size(self.policy, parameters, rows))
+
+    def check(self, measures: Iterable[Measure]) -> None:
+        """Refuse what breaks a rule that is not set aside."""
+        check(self.verdict(measures))
 
     def verdict(self, measures: Iterable[Measure], people: bool = False) -> Verdict:
         """Return the verdict of some measures, with what is set aside."""
@@ -153,7 +161,7 @@ def release_message(
         found.local.message,
         found.rows,
         border.policy,
-        ids=found.groups,
+        ids=found.ids,
         columns=_columns(shard),
         own_names=own_names,
         overrides=border.overrides,
@@ -212,9 +220,9 @@ def release_reply(
     policy, model, features = border.policy, asked.model, asked.features
     border.check_columns(shard)
     with _open(border, shard) as book:
-        reply, found = reply_from(asked, shard, sandwich=sandwich)
+        reply, found = reply_from(asked, replace(shard, ids=policy.id), sandwich=sandwich)
         rows = rows_in(found, Target.of(model), shard.name)
-        figures = figures_of(model, rows, features=features, ids=_ids(policy, shard))
+        figures = figures_of(model, rows, features=features, ids=found.ids)
         study = study_of(shard.name, shard.target, features, model)
         answer = answer_of("reply", model, features, asked.scaling)
         earlier = [] if book.ledger is None else book.ledger.answers(study)
@@ -237,11 +245,6 @@ def release_reply(
 def _columns(shard: FileShard) -> list[str]:
     weight = [] if shard.weight is None else [shard.weight]
     return [shard.target, *shard.features.names, *weight]
-
-
-def _ids(policy: Policy, shard: FileShard) -> Any:
-    """Return whose each row is, if the policy counts people."""
-    return None if policy.id is None else read(replace(shard, groups=policy.id)).groups
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,16 @@ from otmoe.text.records import List, Name, Record, Whole, typed
 from otmoe.text.sentences import Error
 from otmoe.text.strict_json import named, parse, read, shown
 
+VARIABLE = "OTMOE_POLICY"
+"""The environment variable that names the policy of a site."""
+
+FILE = "policy.json"
+"""What a policy is called in the folder where a command runs, if neither option nor variable is
+given."""
+
+BUILT_IN = "built in"
+"""Where a policy is from that no file has."""
+
 Least = Annotated[Whole, Field(ge=0)]
 Share = Annotated[float, Field(ge=0)]
 
@@ -114,6 +124,28 @@ class Policy(Record):
         """
         source = named(path)
         return typed(cls, parse(read(path), source), source)
+
+    def allows(self, column: str) -> bool:
+        """Say whether a column may be used."""
+        return column not in self.deny and (not self.allow or column in self.allow)
+
+    @property
+    def smallest_count(self) -> int:
+        """Rows, or people, below which no count is told."""
+        return max(self.rows or 1, self.cell or 1)
+
+
+def in_force(path: str | os.PathLike[str] | None = None) -> tuple[Policy, str]:
+    """Return the policy of this site, and where it is from.
+
+    Parameters
+    ----------
+    path : str or path, optional
+        Its file; by default the one that OTMOE_POLICY names, or ``policy.json`` in the working
+        folder, or what is built in.
+    """
+    found = path or os.environ.get(VARIABLE) or (FILE if os.path.isfile(FILE) else None)
+    return (Policy(), BUILT_IN) if found is None else (Policy.load(found), os.fspath(found))
 
 
 @dataclass(frozen=True)

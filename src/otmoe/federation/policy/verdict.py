@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
 
+from otmoe.data.survey import SurveyedSite
 from otmoe.documents.message import LocalModel
 from otmoe.federation.policy.figures import Figures
 from otmoe.federation.policy.ledger import ROWS
@@ -70,11 +72,7 @@ def judge(
 def judge_message(policy: Policy, message: LocalModel) -> Verdict:
     """Hold a message against a policy, without its rows: what it does not show is not known."""
     rows, weight = message.n_samples, message.sketch
-    measures = []
-    if policy.rows is not None:
-        measures.append(_least(Rule.ROWS, rows, policy.rows))
-    if policy.parameters is not None:
-        measures.append(_of_parameters(policy, message.model.n_parameters, rows, "rows"))
+    measures = [*judged_size(policy, message.model.n_parameters, rows)]
     if policy.component_rows is not None and weight is not None:
         least = float(weight.weight.min()) * rows
         measures.append(_least(Rule.SKETCH, least, policy.component_rows))
@@ -106,15 +104,53 @@ def judged_columns(policy: Policy, columns: Iterable[str]) -> Iterator[Measure]:
     if not (policy.allow or policy.deny):
         return
     used = list(dict.fromkeys(columns))
-    bad = [c for c in used if c in policy.deny or (policy.allow and c not in policy.allow)]
+    bad = [column for column in used if not policy.allows(column)]
     yield _most(Rule.COLUMNS, len(bad), 0, ", ".join(bad))
 
 
-def _of_figures(policy: Policy, found: Figures) -> Iterator[Measure]:
+def judged_survey(
+    policy: Policy, exact: Iterable[SurveyedSite], told: Iterable[SurveyedSite]
+) -> Iterator[Measure]:
+    """Hold the counts that a survey tells against a policy.
+
+    Parameters
+    ----------
+    policy : Policy
+    exact, told : iterable of SurveyedSite
+        Before and after rounding. A count that passes is named as it is told.
+    """
+    rows = {site.site: site.n_rows for site in exact if site.n_rows}
+    if policy.rows is not None and rows:
+        fewest = min(rows, key=lambda name: rows[name])
+        yield _least(Rule.ROWS, rows[fewest], policy.rows, fewest if len(rows) > 1 else "")
+    cells, shown = dict(_counts(exact)), dict(_counts(told))
+    if cells and policy.smallest_count > 1:
+        fewest = min(cells, key=lambda name: cells[name])
+        found = _least(Rule.CELLS, cells[fewest], policy.smallest_count, fewest)
+        yield found if found.outcome == "refuse" else replace(found, figure=float(shown[fewest]))
+
+
+def _counts(sites: Iterable[SurveyedSite]) -> Iterator[tuple[str, int]]:
+    """Yield what each count of a survey that is not 0 is about, and the count."""
+    for site in sites:
+        for column in site.columns:
+            if column.missing:
+                yield f"{column.name} missing", column.missing
+            yield from ((f"{column.name}={level}", n) for level, n in (column.levels or {}).items())
+
+
+def judged_size(
+    policy: Policy, parameters: int, rows: float, people: bool = False
+) -> Iterator[Measure]:
+    """Hold the number of rows, or of people, and that of parameters against a policy."""
     if policy.rows is not None:
-        yield _least(Rule.ROWS, found.rows, policy.rows)
+        yield _least(Rule.ROWS, rows, policy.rows)
     if policy.parameters is not None:
-        yield _of_parameters(policy, found.parameters, found.rows, _what(found.people))
+        yield _of_parameters(policy, parameters, rows, _what(people))
+
+
+def _of_figures(policy: Policy, found: Figures) -> Iterator[Measure]:
+    yield from judged_size(policy, found.parameters, found.rows, found.people)
     each = policy.expert_rows_per_coefficient
     if policy.expert_rows is not None or each is not None:
         k = int(np.argmin(found.expert_rows))

@@ -673,13 +673,13 @@ class Error(Sentence):
     FEATURES_FILE = "`features` has to name a file that `otmoe features` wrote."
     NO_REFINING_HERE = "it answers no refine rounds; its node config has to say refine = true."
     REQUESTS_DISAGREE = "the refine request is about other features than the request beside it."
-    FEW_ROWS_PER_PARAMETER = (
-        "it has {rows} rows for {parameters} parameters, fewer than the {wanted} rows per "
-        "parameter it asks for; use fewer experts."
-    )
     ROWS_FOR_POLICY = (
         "the site's policy has to see the rows of the fit: give to_message their X and y, or "
         "policy=Policy.off() if they are nobody's."
+    )
+    IDS_FOR_POLICY = (
+        "the site's policy counts people by column {column!r}: give to_message X, y and, as ids, "
+        "that column."
     )
     LEDGER_SPOILT = (
         "is not as a ledger was written; put it aside, and answer nothing that was answered before."
