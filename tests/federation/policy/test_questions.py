@@ -17,10 +17,13 @@ from otmoe.datasets import load_beijing
 from otmoe.documents.request import RefineRequest
 from otmoe.federation.offers import Offer
 from otmoe.federation.policy.ledger import answer_of
-from otmoe.federation.policy.questions import Told, judged_question, steepness
+from otmoe.federation.policy.questions import judged_question, steepness
 from otmoe.federation.policy.rules import Policy, Rule
+from otmoe.federation.policy.scatters import judged_scatter
+from otmoe.federation.policy.shares import Told
 from otmoe.federation.requests import Request, message_for, reply_for
-from otmoe.federation.rounds import begin, request_of, step
+from otmoe.federation.rounds import begin, reply_to, request_of, step
+from otmoe.likelihood.grouped import group_scores
 from otmoe.likelihood.rows import Rows, Scaling
 from otmoe.model.experts import GaussianExperts
 from otmoe.model.gate import SoftmaxGate
@@ -82,21 +85,138 @@ def isolating(X, i):
     return MoE(slab(X, i), experts, SPEC.feature_names)
 
 
-def about(model, scaling=None):
-    scaling = Scaling(np.zeros(2), np.ones(2)) if scaling is None else scaling
-    return RefineRequest(1, model, scaling, SPEC)
+def about(model, **fields):
+    return RefineRequest(1, model, Scaling(np.zeros(2), np.ones(2)), SPEC, **fields)
 
 
-@pytest.mark.parametrize("person", [3, 777, 15_000])
-def test_a_thin_slab_shows_the_y_of_one_person_unless_the_policy_refuses(rows, site, person):
-    model = isolating(rows.X, person)
-    reply = reply_for(request(), about(model), off(site)).content.information
-    assert_allclose(reply.mass[2], 1.0, rtol=1e-6)
-    y = reply.score[model.gate.n_parameters + 2 * 3]  # of the third expert's intercept: y - 0
-    assert_allclose(y, rows.y[person], rtol=1e-6)
-    with refused("policy_refuses") as error:
-        reply_for(request(), about(model), offer(site))
-    assert {"expert_rows", "leverage", "question"} <= set(error.value.facts["rules"])
+def test_a_thin_slab_shows_the_y_of_twenty_people_unless_the_policy_refuses(rows, site):
+    """One reply for each of twenty people whose x is known: all of their y, or none."""
+    people = np.random.default_rng(0).choice(N, 20, replace=False)
+    shown, rules = [], []
+    for person in people:
+        model = isolating(rows.X, person)
+        reply = reply_for(request(), about(model), off(site)).content.information
+        assert_allclose(reply.mass[2], 1.0, rtol=1e-6)
+        shown.append(reply.score[model.gate.n_parameters + 2 * 3])  # third intercept: y - 0
+        with refused("policy_refuses") as error:
+            reply_for(request(), about(model), offer(site))
+        rules.append(set(error.value.facts["rules"]))
+    assert_allclose(shown, rows.y[people], rtol=1e-6)
+    assert all({"expert_rows", "leverage", "question"} <= found for found in rules)
+
+
+# -- two questions that differ by one person -------------------------------------------------------
+
+
+def between_groups(n, site, seed=0):
+    """Write n people to either side of one who stands between them; return the y of that one."""
+    rng = np.random.default_rng(seed)
+    side = rng.uniform(-0.2, 0.2, n)
+    x = np.concatenate([side[: n // 2] - 1, [0.0], side[n // 2 :] + 1])
+    frame = pd.DataFrame({"age": x, "dose": rng.normal(size=n + 1), "y": rng.normal(size=n + 1)})
+    site.mkdir(exist_ok=True)
+    frame.to_parquet(site / "lyon.parquet")
+    (site / "off.json").write_text(Policy.off().model_dump_json())
+    return frame.y[n // 2]
+
+
+def split(at, slope):
+    """Return a model that sends everybody above a point to one expert, the others to another."""
+    gate = SoftmaxGate(np.array([[-slope * at, slope, 0.0], [0.0, 0.0, 0.0]]))
+    return MoE(gate, GaussianExperts(np.zeros((2, 3)), np.ones(2)), SPEC.feature_names)
+
+
+PLACE = split(0, 1).gate.n_parameters  # of the first expert's intercept
+
+
+def tracked(slope, who, **fields):
+    """Ask twice, with the person in one expert and then in the other; return both replies."""
+    asked = request(experts=2)
+    return [reply_for(asked, about(split(at, slope), **fields), who).content for at in (-0.5, 0.5)]
+
+
+def difference(replies):
+    low, high = (reply.information.score[PLACE] for reply in replies)
+    return low - high
+
+
+def test_two_questions_show_the_person_between_them_unless_the_policy_refuses(tmp_path):
+    """Twenty times: each question is harmless, and their difference is a sum over one person."""
+    errors = []
+    for seed in range(20):
+        site = tmp_path / str(seed)
+        y = between_groups(400, site, seed)
+        errors.append(difference(tracked(38.0, off(site))) - y)
+        asked = request(experts=2)
+        reply_for(asked, about(split(-0.5, 38.0)), offer(site))
+        with refused("policy_refuses", rules=["question"]) as error:
+            reply_for(asked, about(split(0.5, 38.0)), offer(site))
+        assert "that replies tell" in str(error.value)
+    assert np.max(np.abs(errors)) < 1e-3
+
+
+def test_two_questions_about_many_rows_are_answered_so_coarsely_that_nobody_shows(tmp_path):
+    errors = []
+    for seed in range(20):
+        site = tmp_path / str(seed)
+        y = between_groups(2000, site, seed)
+        errors.append([difference(tracked(100.0, make(site))) - y for make in (off, offer)])
+    free, guarded = np.transpose(errors)
+    assert np.max(np.abs(free)) < 1e-3
+    assert np.min(np.abs(guarded)) > 1e-3 and np.sqrt(np.mean(guarded**2)) > 0.3
+
+
+def test_two_scatters_show_the_person_between_them_unless_the_policy_refuses(tmp_path):
+    """The same by squares, at a site that agrees to send its scatter."""
+    y = between_groups(400, tmp_path, seed=3)
+    low, high = tracked(30.0, off(tmp_path, sandwich=True), sandwich=True)
+    square = (low.scatter.matrix - high.scatter.matrix)[PLACE, PLACE]
+    assert_allclose(square, y**2, rtol=0.02)
+    asked, guarded = request(experts=2), offer(tmp_path, sandwich=True)
+    reply_for(asked, about(split(-0.5, 30.0), sandwich=True), guarded)
+    with refused("policy_refuses", rules=["question"]) as error:
+        reply_for(asked, about(split(0.5, 30.0), sandwich=True), guarded)
+    assert "that scatters tell" in str(error.value)
+
+
+def test_a_group_that_alone_has_a_level_is_not_shown_by_the_scatter(tmp_path):
+    """Its twelve rows are enough for every count, but they are one patient."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"age": rng.normal(size=400), "patient": np.arange(400) % 40})
+    frame["dose"] = (frame.patient == 7).astype(float)
+    frame = pd.concat([frame, frame[frame.patient == 7]], ignore_index=True)
+    frame["y"] = rng.normal(size=len(frame))
+    frame.to_parquet(tmp_path / "lyon.parquet")
+    (tmp_path / "off.json").write_text(Policy.off().model_dump_json())
+    gate = SoftmaxGate(np.zeros((1, 3)))
+    model = MoE(gate, GaussianExperts(np.zeros((1, 3)), np.ones(1)), SPEC.feature_names)
+    asked, question = request(experts=1), about(model, sandwich=True)
+    sent = reply_for(asked, question, off(tmp_path, groups="patient")).content.scatter.matrix
+    mine = frame[frame.patient == 7]
+    assert_allclose(sent[1, 2] / np.sqrt(sent[2, 2]), abs(mine.age @ mine.y) * np.sign(sent[1, 2]))
+    assert_allclose(sent[2, 2], mine.y.sum() ** 2)
+    reply_for(asked, question, offer(tmp_path))  # without the scatter
+    with refused("policy_refuses", rules=["question"]) as error:
+        reply_for(asked, question, offer(tmp_path, groups="patient"))
+    assert "in the scatter" in str(error.value)
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+def test_the_share_in_a_scatter_is_the_largest_of_all_its_quadratic_forms(grouped):
+    data = simulate(200, 2, 2, softness=1.0, random_state=3)
+    rows, groups = Rows(data.X, data.y), np.arange(200) % 50 if grouped else None
+    asked = RefineRequest(1, data.truth, Scaling.of(data.X), sandwich=True)
+    reply = reply_to(asked, rows, "Lyon", sandwich=True, groups=groups).content
+    measures, _ = judged_scatter(Policy(digits=None), asked, reply, rows, groups, [], 0.0)
+    labels = np.arange(200) if groups is None else groups
+    there = replace(rows, scaling=asked.scaling)
+    scores = group_scores(asked.scaling.from_user(data.truth), there, labels).sums
+    matrix = scores.T @ scores
+    best = max(u @ np.linalg.solve(matrix, u) for u in scores)
+    assert_allclose(measures[0].figure, best, rtol=1e-6)
+    rng = np.random.default_rng(0)
+    for v in rng.normal(size=(200, len(matrix))):
+        assert np.max(np.square(scores @ v)) / (v @ matrix @ v) <= best * (1 + 1e-9)
 
 
 def test_a_person_on_a_background_is_seen_though_the_expert_has_many_rows():

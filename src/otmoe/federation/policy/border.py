@@ -23,11 +23,12 @@ from otmoe.federation.policy.ledger import (
     place_of,
     study_of,
 )
-from otmoe.federation.policy.questions import judged_question
+from otmoe.federation.policy.questions import alike, judged_question
 from otmoe.federation.policy.release import Release, released
-from otmoe.federation.policy.replies import rounded_reply
+from otmoe.federation.policy.replies import matrix_step, rounded_reply
 from otmoe.federation.policy.rowsets import RowSet
 from otmoe.federation.policy.rules import Measure, Policy, Rule, Verdict
+from otmoe.federation.policy.scatters import judged_scatter
 from otmoe.federation.policy.verdict import check, judge, judged_columns, judged_size
 from otmoe.federation.rounds import reply_from
 from otmoe.likelihood.rows import Rows
@@ -227,10 +228,23 @@ def release_reply(
         answer = answer_of("reply", model, features, asked.scaling)
         earlier = [] if book.ledger is None else book.ledger.answers(study)
         question, digits = judged_question(policy, model, features, rows, earlier)
+        more, digits = judged_scatter(
+            policy,
+            asked,
+            reply.content,
+            rows,
+            found.groups,
+            alike(earlier, model, features),
+            digits,
+        )
+        if reply.content.scatter is not None:
+            step = matrix_step(reply.content.information, len(rows), digits)
+            answer = replace(answer, scatter=step)
         known = book.row_set(rows)
         measures = [
             *judge(policy, figures, columns=_columns(shard)).measures,
             *question,
+            *more,
             *book.measures(policy, study, answer, known),
         ]
         verdict = border.verdict(measures, figures.people)

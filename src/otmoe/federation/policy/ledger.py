@@ -70,6 +70,7 @@ class AnswerRecord(Record):
     model: ModelRecord
     sums: bool
     digits: Annotated[float, Field(ge=0)] = 0.0
+    scatter: Annotated[float, Field(ge=0)] | None = None
     file: Name = ""
 
 
@@ -101,6 +102,8 @@ class Answer:
         Whether it has sums over rows at the model: a reply has, and a message with Grams.
     digits : float
         Step to which the sums were rounded, in standard errors.
+    scatter : float, optional
+        Step to which the scatter of a reply was rounded, over its diagonal; None if it had none.
     file : str
         Where a message was written.
     """
@@ -112,12 +115,13 @@ class Answer:
     features: FeatureSpec | None = field(default=None, repr=False)
     sums: bool = True
     digits: float = 0.0
+    scatter: float | None = None
     file: str = ""
 
     @property
-    def what(self) -> tuple[str, str, bool]:
+    def what(self) -> tuple[str, str, bool, bool]:
         """What tells it from others about the same rows."""
-        return self.kind, self.digest, self.sums
+        return self.kind, self.digest, self.sums, self.scatter is not None
 
 
 @dataclass(frozen=True)
@@ -252,6 +256,7 @@ def _answer_document(answer: Answer) -> dict[str, Any]:
         "model": model_document(answer.model),
         "sums": answer.sums,
         **({"digits": answer.digits} if answer.digits else {}),
+        **({} if answer.scatter is None else {"scatter": answer.scatter}),
         **({"file": answer.file} if answer.file else {}),
     }
 
@@ -259,7 +264,7 @@ def _answer_document(answer: Answer) -> dict[str, Any]:
 def _answer_of(record: AnswerRecord) -> Answer:
     features, model = features_of(record.features), model_of(record.model)
     about = record.digest, record.rows, model, features, record.sums
-    return Answer(record.kind, *about, record.digits, record.file)
+    return Answer(record.kind, *about, record.digits, record.scatter, record.file)
 
 
 def study_of(site: str, target: str, features: FeatureSpec | None, model: MoE) -> str:

@@ -8,20 +8,17 @@ site looks at the weights before it replies, and at those of its earlier replies
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Self
 
 import numpy as np
-from scipy import linalg
 
-from otmoe.arrays.newton import RANK_TOLERANCE
-from otmoe.arrays.numerics import Floats, block_sum, to_numpy
+from otmoe.arrays.numerics import block_sum, to_numpy
 from otmoe.data.features import FeatureSpec
 from otmoe.federation.policy.ledger import Answer
 from otmoe.federation.policy.replies import COARSER, noise_of
 from otmoe.federation.policy.rules import Measure, Policy, Rule
-from otmoe.likelihood.rows import Block, Moments, Rows
-from otmoe.model.mixture import MoE, Posterior
+from otmoe.federation.policy.shares import Told
+from otmoe.likelihood.rows import Moments, Rows
+from otmoe.model.mixture import MoE
 
 # Honest rounds stay far below all three: `python -m benchmarks.questions` has the figures.
 STEP = 3.0
@@ -65,27 +62,32 @@ def judged_question(
     if policy.leverage is None:
         return [], digits
     agreed = [a for a in answers if a.kind == "message"] or list(answers)
-    alike = [a for a in agreed if _alike(a.model, a.features, model, features)]
-    if agreed and not alike:
+    near = alike(agreed, model, features)
+    if agreed and not near:
         return [_most(1, 0, "the number of models with other features or another family")], digits
     found = []
-    if alike:
-        other = min(abs(a.model.n_experts - model.n_experts) for a in alike)
+    if near:
+        other = min(abs(a.model.n_experts - model.n_experts) for a in near)
         found.append(_most(other, 0, "the difference in the number of experts"))
-        loss = max(_fit(a.model, rows) for a in alike) - _fit(model, rows)
+        loss = max(_fit(a.model, rows) for a in near) - _fit(model, rows)
         found.append(_most(loss, STEP, "the loss of log-likelihood per row"))
     moments = rows.moments()
-    steep = max((steepness(a.model, moments) for a in alike), default=0.0)
+    steep = max((steepness(a.model, moments) for a in near), default=0.0)
     bound = max(STEEPER * steep, len(rows) / NARROW)
     found.append(_most(steepness(model, moments), bound, "the steepness of the gate"))
-    past = [a for a in answers if a.sums and _alike(a.model, a.features, model, features)]
-    told = Told.of(model, rows, [(a.model, noise_of(a.digits)) for a in past])
+    past = [(a.model, noise_of(a.digits)) for a in alike(answers, model, features) if a.sums]
+    told = Told.of(model, rows, past)
     for times in COARSER:
         share = told.share(noise_of(times * digits))
         if share <= policy.leverage or not digits:
             break
     found.append(_most(share, policy.leverage, "the share of one row's y that replies tell"))
     return found, times * digits
+
+
+def alike(answers: Sequence[Answer], model: MoE, features: FeatureSpec | None) -> list[Answer]:
+    """Return answers about models of the same features and family."""
+    return [a for a in answers if _alike(a.model, a.features, model, features)]
 
 
 def _alike(one: MoE, features: FeatureSpec | None, other: MoE, others: FeatureSpec | None) -> bool:
@@ -107,15 +109,12 @@ def _fit(model: MoE, rows: Rows) -> float:
     """Return the mean log-likelihood of a row, up to the base measure."""
 
     def block(some: slice) -> float:
-        found = _posterior(model, rows.block(some)).log_density
+        block = rows.block(some)
+        found = model.posterior(block.X, model.experts.observe(block.y), block.offset).log_density
         weight = rows.weight
         return float(np.sum(to_numpy(found) * (1.0 if weight is None else to_numpy(weight[some]))))
 
     return block_sum(block, rows.slices(), rows.pool) / rows.total_weight
-
-
-def _posterior(model: MoE, block: Block) -> Posterior:
-    return model.posterior(block.X, model.experts.observe(block.y), block.offset)
 
 
 def steepness(model: MoE, moments: Moments) -> float:
@@ -133,89 +132,3 @@ def steepness(model: MoE, moments: Moments) -> float:
     pairs = slopes[:, None] - slopes[None]  # (k, l, i)
     variance = np.einsum("kli,ij,klj->kl", pairs, covariance, pairs)
     return float(np.sqrt(np.max(variance, initial=0.0)))
-
-
-@dataclass(frozen=True)
-class Told:
-    """What replies tell about the y of single rows.
-
-    A reply at a model has the sums of r_ik x_ij y_i over the rows, for every expert k and feature
-    j; an earlier one is taken to have those of r_ik y_i. Let Z be the matrix of these weights, a
-    column for each sum, and N the variances of the rounding of the sums. Who knows x, and nothing
-    of y beforehand but its variance, learns the share Z_i' (Z'Z + N)^-1 Z_i of that of y_i: 1 if
-    some combination of the sums is y_i.
-
-    Attributes
-    ----------
-    rows : Rows
-        Standardised.
-    model : MoE
-        That is asked about, on their scale.
-    past : tuple of MoE
-        Those that were asked about before.
-    noise : ndarray of shape (K T,)
-        Variance of the rounding of each earlier sum, over its squared weights.
-    gram : ndarray of shape (K p + K T, K p + K T)
-        Z'Z.
-    """
-
-    rows: Rows
-    model: MoE
-    past: tuple[MoE, ...]
-    noise: Floats
-    gram: Floats
-
-    @classmethod
-    def of(cls, model: MoE, rows: Rows, past: Sequence[tuple[MoE, float]] = ()) -> Self:
-        """Return what replies at a model, and at earlier ones, tell.
-
-        Parameters
-        ----------
-        model : MoE
-            On the user's scale.
-        rows : Rows
-            On the user's scale.
-        past : sequence of (MoE, float)
-            With the variance of the rounding of their sums.
-        """
-        scaling = replace(
-            rows.moments().standardisation(model.experts)[0], y_center=0.0, y_scale=1.0
-        )
-        here, rows = scaling.from_user(model), replace(rows, scaling=scaling)
-        before = tuple(scaling.from_user(m) for m, _ in past)
-        noise = [np.full(m.n_experts, variance) for m, variance in past]
-
-        def gram(some: slice) -> Floats:
-            Z = _weights(rows.block(some), here, before)
-            return Z.T @ Z
-
-        total = block_sum(gram, rows.slices(), rows.pool)
-        return cls(rows, here, before, np.concatenate([np.empty(0), *noise]), total)
-
-    def share(self, noise: float = 0.0) -> float:
-        """Return the largest share of the variance of one row's y that is told, from 0 to 1.
-
-        Parameters
-        ----------
-        noise : float
-            Variance of the rounding of a sum of the present reply, over its squared weights.
-        """
-        now = len(self.gram) - len(self.noise)
-        added = np.append(np.full(now, noise), self.noise)
-        unit = np.sqrt(np.diagonal(self.gram))
-        unit = np.where(unit > 0, unit, 1.0)
-        scaled = self.gram / np.outer(unit, unit) + np.diag(added)
-        values, vectors = linalg.eigh(scaled)
-        some = values > RANK_TOLERANCE * values[-1]
-        root = vectors[:, some] / np.sqrt(values[some]) / unit[:, None]
-        blocks = (_weights(self.rows.block(s), self.model, self.past) for s in self.rows.slices())
-        return max(float(np.max(np.sum((Z @ root) ** 2, axis=1))) for Z in blocks)
-
-
-def _weights(block: Block, model: MoE, past: Sequence[MoE]) -> Floats:
-    """Return the weights that sums give to each row, (n, K p + K T)."""
-    X = to_numpy(block.X)
-    parts = [r[:, None] * X for r in to_numpy(_posterior(model, block).responsibilities).T]
-    parts += [to_numpy(_posterior(other, block).responsibilities) for other in past]
-    weight = 1.0 if block.weight is None else to_numpy(block.weight)[:, None]
-    return weight * np.concatenate(parts, axis=1)

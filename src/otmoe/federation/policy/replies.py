@@ -50,7 +50,7 @@ def rounded_reply(found: SiteInformation, model: MoE, rows: Rows, digits: float)
     values, vectors = linalg.eigh(sums.matrix / np.outer(unit, unit))
     values = np.abs(values)
     some = values > _SINGULAR * values.max()
-    entries = digits * min(1 / np.sqrt(n), values[some].min() / np.sqrt(len(unit)))
+    entries = _step(values[some], len(unit), n, digits)
     likelihood = digits * _spread(model, rows) * np.sqrt(n)
     root = unit[:, None] * vectors[:, some] * np.sqrt(values[some])
     back = vectors[:, some] / unit[:, None] / np.sqrt(values[some])
@@ -77,6 +77,27 @@ def rounded_reply(found: SiteInformation, model: MoE, rows: Rows, digits: float)
         scatter=scatter,
         rounding=Rounding(digits, likelihood),
     )
+
+
+def matrix_step(found: Information, rows: int, digits: float) -> float:
+    """Return the step of the entries of information and scatter, over the roots of the diagonal.
+
+    Parameters
+    ----------
+    found : Information
+    rows : int
+    digits : float
+        As in :func:`rounded_reply`.
+    """
+    unit = np.sqrt(np.abs(np.diagonal(found.matrix)))
+    unit = np.where(unit > 0, unit, 1.0)
+    values = np.abs(linalg.eigvalsh(found.matrix / np.outer(unit, unit)))
+    return _step(values[values > _SINGULAR * values.max()], len(unit), rows, digits)
+
+
+def _step(values: Floats, size: int, rows: int, digits: float) -> float:
+    """Return a step so small that no eigenvalue of the information changes by more than digits."""
+    return float(digits * min(1 / np.sqrt(rows), values.min() / np.sqrt(size)))
 
 
 def _spread(model: MoE, rows: Rows) -> float:

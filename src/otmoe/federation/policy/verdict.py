@@ -13,6 +13,7 @@ from otmoe.documents.message import LocalModel
 from otmoe.federation.policy.figures import Figures
 from otmoe.federation.policy.ledger import ROWS
 from otmoe.federation.policy.rules import Measure, Policy, Rule, Verdict
+from otmoe.federation.policy.scatters import ONE, TOGETHER
 from otmoe.text.errors import InvalidInput
 from otmoe.text.notices import Notice
 from otmoe.text.sentences import Error, Finding
@@ -205,6 +206,8 @@ def said(measure: Measure, people: bool = False) -> Notice:
         sentence = Finding.POLICY_PARAMETERS_WARN
     if measure.rule == Rule.LEDGER and measure.where == ROWS:
         sentence = Finding.POLICY_LEDGER_ROWS
+    if measure.where in (ONE, TOGETHER):
+        sentence = Finding.POLICY_SCATTER
     return sentence(
         figure=measure.figure, limit=measure.limit, where=measure.where, what=_what(people)
     )
@@ -217,5 +220,5 @@ def check(verdict: Verdict) -> None:
         raise Refused(
             Error.POLICY_REFUSES,
             reasons=" ".join(str(said(m, verdict.people)) for m in broken),
-            rules=[str(m.rule) for m in broken],
+            rules=list(dict.fromkeys(str(m.rule) for m in broken)),
         )

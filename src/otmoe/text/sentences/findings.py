@@ -185,6 +185,10 @@ class Finding(Sentence):
         "rule question: {where} would be {figure:.3g}, and at most {limit:.3g} is allowed; ask the "
         "coordinator for a model like the one that was agreed on."
     )
+    POLICY_SCATTER = (
+        "rule question: {where} would be {figure:.3g}, and at most {limit:.3g} is allowed; answer "
+        "without the scatter."
+    )
     POLICY_LEDGER = (
         "rule ledger: it would be number {figure:g} of the {where}, and the policy allows "
         "{limit:g}; find out why so many are asked for."
