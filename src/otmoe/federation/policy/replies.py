@@ -69,7 +69,7 @@ def rounded_reply(found: SiteInformation, model: MoE, rows: Rows, digits: float)
             rounded(moments.var, digits * moments.var * np.sqrt(2 / n)),
         )
     if scatter is not None:
-        scatter = _rounded_scatter(scatter, entries)
+        scatter = _rounded_scatter(scatter, sums.score, score, entries)
     return replace(
         found,
         information=information,
@@ -134,10 +134,15 @@ def _rounded_mass(mass: Floats, total: float, digits: float) -> Floats:
     return found
 
 
-def _rounded_scatter(scatter: Scatter, step: float) -> Scatter:
-    """Return a scatter that is still one of scores with this sum: its diagonal is rounded up."""
-    unit = np.sqrt(np.diagonal(scatter.matrix))
-    matrix = _rounded_matrix(scatter.matrix, step)
+def _rounded_scatter(scatter: Scatter, before: Floats, after: Floats, step: float) -> Scatter:
+    """Return a scatter that is still one of scores with this sum, which was rounded as well.
+
+    What is rounded is the scatter about the mean score; its diagonal is rounded up.
+    """
+    G = scatter.n_scores
+    matrix = scatter.matrix - np.outer(before, before) / G
+    unit = np.sqrt(np.maximum(np.diagonal(matrix), 0.0))
+    matrix = rounded(matrix, step * np.outer(unit, unit))
     # An error of half a step in each of P entries of a row moves no eigenvalue by more than this.
     matrix[np.diag_indices_from(matrix)] += 0.5 * len(unit) * step * unit**2
-    return replace(scatter, matrix=matrix)
+    return replace(scatter, matrix=matrix + np.outer(after, after) / G)
