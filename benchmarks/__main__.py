@@ -24,6 +24,7 @@ from benchmarks import (
     out_of_core,
     personal,
     policy,
+    questions,
     reduction,
     refine,
     report,
@@ -57,6 +58,8 @@ ALL = (
     clustered.BENCHMARK,
     personal.BENCHMARK,
     policy.BENCHMARK,
+    questions.MESSAGES,
+    questions.QUESTIONS,
     between.BENCHMARK,
     secure.BENCHMARK,
     splines.BENCHMARK,
@@ -98,7 +101,7 @@ def main() -> None:
     folder = args.out or (ROOT / "build" / "benchmarks" if args.quick else RESULTS)
     console = Console()
     if args.docs:
-        for page in ("benchmarks.md", "report.md", "inference.md", "secure.md"):
+        for page in ("benchmarks.md", "report.md", "inference.md", "policy.md", "secure.md"):
             rewrite(ROOT / "docs" / page, ALL, folder)
         return
     settings = Settings(args.quick, tuple(args.threads or sorted({1, os.cpu_count() or 1})))

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from commandline import call, fails, fine, leftovers, told
+from commandline import call, fails, fine, leftovers, told, unguarded
 from numpy.testing import assert_allclose
 from oracles import distance
 
@@ -370,6 +370,9 @@ def test_inspect_explains_a_scatter(grouped, inbox):
     pq.write_table(rows.append_column("ward", ward), "Lyon.parquet")
     few = Warn.SHELL_FEW_GROUPS(groups=11, what="groups", parameters=11)
     found = reply(inbox, "Lyon", 1, "--force", "--groups", "ward")
+    assert "rule scatter" in found.stderr and "goes without the scatter" in found.stderr
+    assert told("inspect", "Lyon.round1.reply.json")["groups"] is None
+    found = reply(inbox, "Lyon", 1, "--force", "--groups", "ward", *unguarded())
     assert f"warning: {few}" in found.stderr
     assert str(few) in fine("inspect", "Lyon.round1.reply.json").stdout
     assert told("inspect", "Lyon.round1.reply.json")["warnings"][0]["code"] == few.code

@@ -39,6 +39,7 @@ RULES = (
     "names",
     "columns",
     "question",
+    "scatter",
     "ledger",
 )
 POLICY = "policy.json"

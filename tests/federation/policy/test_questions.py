@@ -11,15 +11,16 @@ from commandline import call, fine
 from numpy.testing import assert_allclose
 from refusals import refused
 
-from otmoe import FeatureSpec, aggregate, simulate
+from otmoe import FeatureSpec, aggregate, shards_from, simulate
 from otmoe.data.columns import Column
 from otmoe.datasets import load_beijing
 from otmoe.documents.request import RefineRequest
 from otmoe.federation.offers import Offer
+from otmoe.federation.policy.border import Border, release_reply
 from otmoe.federation.policy.ledger import answer_of
 from otmoe.federation.policy.questions import judged_question, steepness
 from otmoe.federation.policy.rules import Policy, Rule
-from otmoe.federation.policy.scatters import judged_scatter
+from otmoe.federation.policy.scatters import ONE, judged_scatter
 from otmoe.federation.policy.shares import Told
 from otmoe.federation.requests import Request, message_for, reply_for
 from otmoe.federation.rounds import begin, reply_to, request_of, step
@@ -166,17 +167,34 @@ def test_two_questions_about_many_rows_are_answered_so_coarsely_that_nobody_show
     assert np.min(np.abs(guarded)) > 1e-3 and np.sqrt(np.mean(guarded**2)) > 0.3
 
 
+def withheld(question, site, groups=None):
+    """Return why a reply goes without its scatter, at a site that would send it."""
+    (shard,) = shards_from(site / "lyon.parquet", target="y", features=SPEC)
+    shard, own = (
+        replace(shard, name="Lyon", groups=groups),
+        Border(overrides={Rule.QUESTION: "of y"}),
+    )
+    made = release_reply(question, shard, own, sandwich=True)
+    assert (made.reply.content.scatter is None) == bool(made.withheld)
+    return [measure.where for measure in made.withheld]
+
+
 def test_two_scatters_show_the_person_between_them_unless_the_policy_refuses(tmp_path):
     """The same by squares, at a site that agrees to send its scatter."""
     y = between_groups(400, tmp_path, seed=3)
     low, high = tracked(30.0, off(tmp_path, sandwich=True), sandwich=True)
     square = (low.scatter.matrix - high.scatter.matrix)[PLACE, PLACE]
     assert_allclose(square, y**2, rtol=0.02)
-    asked, guarded = request(experts=2), offer(tmp_path, sandwich=True)
-    reply_for(asked, about(split(-0.5, 30.0), sandwich=True), guarded)
-    with refused("policy_refuses", rules=["question"]) as error:
-        reply_for(asked, about(split(0.5, 30.0), sandwich=True), guarded)
-    assert "that scatters tell" in str(error.value)
+    for at in (-0.5, 0.5):  # a gate as hard as this shows who is nearest to its border, too
+        assert ONE in withheld(about(split(at, 30.0), sandwich=True), tmp_path)
+    rows = Rows(
+        *(pd.read_parquet(tmp_path / "lyon.parquet")[c].to_numpy() for c in (["age", "dose"], "y"))
+    )
+    shares = [
+        Told.of(split(0.5, 30.0), rows, past, squares=True).share(1e-9)
+        for past in ([], [(split(-0.5, 30.0), 1e-9)])
+    ]
+    assert shares[0] < 0.5 and shares[1] > 0.99
 
 
 def test_a_group_that_alone_has_a_level_is_not_shown_by_the_scatter(tmp_path):
@@ -195,10 +213,9 @@ def test_a_group_that_alone_has_a_level_is_not_shown_by_the_scatter(tmp_path):
     mine = frame[frame.patient == 7]
     assert_allclose(sent[1, 2] / np.sqrt(sent[2, 2]), abs(mine.age @ mine.y) * np.sign(sent[1, 2]))
     assert_allclose(sent[2, 2], mine.y.sum() ** 2)
-    reply_for(asked, question, offer(tmp_path))  # without the scatter
-    with refused("policy_refuses", rules=["question"]) as error:
-        reply_for(asked, question, offer(tmp_path, groups="patient"))
-    assert "in the scatter" in str(error.value)
+    assert ONE in withheld(question, tmp_path, groups="patient")
+    guarded = reply_for(asked, question, offer(tmp_path, groups="patient")).content
+    assert guarded.scatter is None and guarded.information.score.any()
 
 
 @pytest.mark.parametrize("grouped", [False, True])
@@ -207,7 +224,7 @@ def test_the_share_in_a_scatter_is_the_largest_of_all_its_quadratic_forms(groupe
     rows, groups = Rows(data.X, data.y), np.arange(200) % 50 if grouped else None
     asked = RefineRequest(1, data.truth, Scaling.of(data.X), sandwich=True)
     reply = reply_to(asked, rows, "Lyon", sandwich=True, groups=groups).content
-    measures, _ = judged_scatter(Policy(digits=None), asked, reply, rows, groups, [], 0.0)
+    measures = judged_scatter(Policy(digits=None), asked, reply, rows, groups, [], 0.0)
     labels = np.arange(200) if groups is None else groups
     there = replace(rows, scaling=asked.scaling)
     scores = group_scores(asked.scaling.from_user(data.truth), there, labels).sums

@@ -147,6 +147,7 @@ def answer(
     from otmoe.federation.keys import Key
     from otmoe.federation.policy.border import Border, release_reply
     from otmoe.federation.policy.rules import in_force
+    from otmoe.federation.policy.verdict import said
     from otmoe.federation.secure import check_roster, masked, unmasked
 
     begun = perf_counter()
@@ -179,9 +180,11 @@ def answer(
     for words in few_groups(reply):
         warn(words)
     scatter = reply.content.scatter
-    if scatter is None and asked.sandwich:
+    for measure in made.withheld:
+        warn(said(measure, made.verdict.people))
+    if scatter is None and asked.sandwich and not made.withheld:
         warn(Warn.SHELL_SANDWICH_ASKED(why=why_scatter(asked.between)))
-    elif scatter is None and (sandwich or groups is not None):
+    elif scatter is None and not asked.sandwich and (sandwich or groups is not None):
         warn(Warn.SHELL_SANDWICH_UNASKED())
     if rows.dropped:
         warn(rows_dropped(rows.dropped, len(rows.y), rows.missing))
@@ -196,6 +199,7 @@ def answer(
         "n_samples": reply.content.n_samples,
         "log_likelihood": reply.content.information.log_likelihood,
         "groups": None if scatter is None else scatter.n_scores,
+        "withheld": [str(said(measure)) for measure in made.withheld],
         "roster": None if roster is None else roster.fingerprint,
         "parts": [vars(part) for part in parts],
         "bytes": size,

@@ -190,11 +190,14 @@ class Replied:
     verdict : Verdict
     found : ShardRows
         The rows that were read for it.
+    withheld : tuple of Measure
+        Why the scatter that was asked for is not in it, if it had to be left out.
     """
 
     reply: RefineReply
     verdict: Verdict
     found: ShardRows
+    withheld: tuple[Measure, ...] = ()
 
 
 def release_reply(
@@ -228,23 +231,19 @@ def release_reply(
         answer = answer_of("reply", model, features, asked.scaling)
         earlier = [] if book.ledger is None else book.ledger.answers(study)
         question, digits = judged_question(policy, model, features, rows, earlier)
-        more, digits = judged_scatter(
-            policy,
-            asked,
-            reply.content,
-            rows,
-            found.groups,
-            alike(earlier, model, features),
-            digits,
-        )
-        if reply.content.scatter is not None:
+        near = alike(earlier, model, features)
+        scatter = judged_scatter(policy, asked, reply.content, rows, found.groups, near, digits)
+        withheld = border.verdict(scatter).refused
+        if withheld:
+            reply, scatter = replace(reply, content=replace(reply.content, scatter=None)), []
+        elif reply.content.scatter is not None:
             step = matrix_step(reply.content.information, len(rows), digits)
             answer = replace(answer, scatter=step)
         known = book.row_set(rows)
         measures = [
             *judge(policy, figures, columns=_columns(shard)).measures,
             *question,
-            *more,
+            *scatter,
             *book.measures(policy, study, answer, known),
         ]
         verdict = border.verdict(measures, figures.people)
@@ -253,7 +252,7 @@ def release_reply(
             reply = replace(reply, content=rounded_reply(reply.content, model, rows, digits))
         kept = {str(rule): why for rule, why in verdict.overrides.items()}
         book.keep(study, replace(answer, digits=digits), known)
-    return Replied(replace(reply, overrides=kept), verdict, found)
+    return Replied(replace(reply, overrides=kept), verdict, found, tuple(withheld))
 
 
 def _columns(shard: FileShard) -> list[str]:

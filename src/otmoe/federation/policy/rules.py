@@ -43,6 +43,7 @@ class Rule(StrEnum):
     NAMES = "names"
     COLUMNS = "columns"
     QUESTION = "question"
+    SCATTER = "scatter"
     LEDGER = "ledger"
 
 

@@ -17,7 +17,7 @@ from otmoe.arrays.newton import RANK_TOLERANCE
 from otmoe.arrays.numerics import Floats
 from otmoe.documents.request import RefineRequest
 from otmoe.federation.policy.ledger import Answer
-from otmoe.federation.policy.replies import COARSER, matrix_step
+from otmoe.federation.policy.replies import matrix_step
 from otmoe.federation.policy.rules import Measure, Policy, Rule
 from otmoe.federation.policy.shares import Told
 from otmoe.likelihood.answers import SiteInformation
@@ -25,8 +25,8 @@ from otmoe.likelihood.grouped import group_scores
 from otmoe.likelihood.information import score_sums
 from otmoe.likelihood.rows import Rows
 
-ONE = "the share of one row or group in the scatter"
-TOGETHER = "the share of one squared residual that scatters tell"
+ONE = "the share of one row or group in it"
+TOGETHER = "the share of one squared residual that all scatters tell"
 
 
 def judged_scatter(
@@ -37,7 +37,7 @@ def judged_scatter(
     groups: Floats | None,
     earlier: Sequence[Answer],
     digits: float,
-) -> tuple[list[Measure], float]:
+) -> list[Measure]:
     """Hold the scatter of a reply against a policy, with those of earlier replies.
 
     Parameters
@@ -54,34 +54,18 @@ def judged_scatter(
         With the same features and family.
     digits : float
         Fraction of a standard error to which the reply is rounded.
-
-    Returns
-    -------
-    list of Measure
-    float
-        Digits to which the reply has to be rounded.
     """
     if found.scatter is None or policy.leverage is None:
-        return [], digits
-    model, n = asked.model, len(rows)
+        return []
+    step, limit = matrix_step(found.information, len(rows), digits), policy.leverage
     codes = None if groups is None else np.unique(groups, return_inverse=True)[1]
     past = [(a.model, _noise(a.scatter)) for a in earlier if a.scatter is not None]
-    told = Told.of(model, rows, past, squares=True, groups=codes)
-    steps = [times for times in COARSER if times * (policy.digits or 0.0) >= digits] or [1]
-    for times in steps:
-        digits = max(digits, times * (policy.digits or 0.0))
-        step = matrix_step(found.information, n, digits)
-        shares = {
-            ONE: _largest(asked, found, rows, groups, step),
-            TOGETHER: told.share(_noise(step)),
-        }
-        if max(shares.values()) <= policy.leverage or not digits:
-            break
-    limit = policy.leverage
+    told = Told.of(asked.model, rows, past, squares=True, groups=codes)
+    shares = {ONE: _largest(asked, found, rows, groups, step), TOGETHER: told.share(_noise(step))}
     return [
-        Measure(Rule.QUESTION, share, limit, "pass" if share <= limit else "refuse", where)
+        Measure(Rule.SCATTER, share, limit, "pass" if share <= limit else "refuse", where)
         for where, share in shares.items()
-    ], digits
+    ]
 
 
 def _noise(step: float) -> float:

@@ -36,6 +36,7 @@ ASKED = {
     Rule.NAMES: ("How many rows have the rarest level that it names?", "at least"),
     Rule.COLUMNS: ("How many columns does it use that may not be used?", "at most"),
     Rule.QUESTION: ("How far is the question from what was agreed on?", "at most"),
+    Rule.SCATTER: ("How much of the scatter is about one row or group?", "at most"),
     Rule.LEDGER: ("How much was told before?", "at most"),
 }
 """What each rule asks, in words for whoever has to let a message pass."""

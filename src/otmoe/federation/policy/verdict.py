@@ -13,7 +13,6 @@ from otmoe.documents.message import LocalModel
 from otmoe.federation.policy.figures import Figures
 from otmoe.federation.policy.ledger import ROWS
 from otmoe.federation.policy.rules import Measure, Policy, Rule, Verdict
-from otmoe.federation.policy.scatters import ONE, TOGETHER
 from otmoe.text.errors import InvalidInput
 from otmoe.text.notices import Notice
 from otmoe.text.sentences import Error, Finding
@@ -30,6 +29,7 @@ _SAID = {
     Rule.NAMES: Finding.POLICY_NAMES,
     Rule.COLUMNS: Finding.POLICY_COLUMNS,
     Rule.QUESTION: Finding.POLICY_QUESTION,
+    Rule.SCATTER: Finding.POLICY_SCATTER,
     Rule.LEDGER: Finding.POLICY_LEDGER,
 }
 
@@ -206,8 +206,6 @@ def said(measure: Measure, people: bool = False) -> Notice:
         sentence = Finding.POLICY_PARAMETERS_WARN
     if measure.rule == Rule.LEDGER and measure.where == ROWS:
         sentence = Finding.POLICY_LEDGER_ROWS
-    if measure.where in (ONE, TOGETHER):
-        sentence = Finding.POLICY_SCATTER
     return sentence(
         figure=measure.figure, limit=measure.limit, where=measure.where, what=_what(people)
     )

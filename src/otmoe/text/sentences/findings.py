@@ -186,8 +186,8 @@ class Finding(Sentence):
         "coordinator for a model like the one that was agreed on."
     )
     POLICY_SCATTER = (
-        "rule question: {where} would be {figure:.3g}, and at most {limit:.3g} is allowed; answer "
-        "without the scatter."
+        "rule scatter: {where} would be {figure:.3g}, and at most {limit:.3g} is allowed; the "
+        "reply goes without the scatter."
     )
     POLICY_LEDGER = (
         "rule ledger: it would be number {figure:g} of the {where}, and the policy allows "
