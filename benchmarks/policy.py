@@ -1,7 +1,7 @@
-"""What a site's policy costs: the look at what parameters rest on, beside the fit they come from.
+"""What a site's policy costs: a look at the rows beside the fit, an audit beside a refine answer.
 
-Simulated rows, and the sites of public data sets. Fit and look share one thread; the look is the
-median of several.
+Simulated rows, and the sites of public data sets. All share one thread; look, answer and audit are
+medians of several. The audit of an answer is that of the sixth round: the ledger has five replies.
 """
 
 from __future__ import annotations
@@ -19,14 +19,21 @@ from benchmarks.search import NO_FEATURES
 from otmoe import FeatureSpec, LocalModel, Policy, simulate
 from otmoe.datasets import load_beijing, load_flights, load_mmash
 from otmoe.datasets.real import data_folder
+from otmoe.documents.request import RefineRequest
+from otmoe.federation.policy.figures import figures_of
+from otmoe.federation.policy.ledger import answer_of
+from otmoe.federation.policy.questions import judged_question
 from otmoe.federation.policy.release import Release, released
+from otmoe.federation.policy.replies import rounded_reply
+from otmoe.federation.policy.rowsets import RowSet
+from otmoe.federation.rounds import reply_to
 from otmoe.likelihood.fit import Fit, em
-from otmoe.likelihood.rows import Rows
+from otmoe.likelihood.rows import Rows, Scaling
 from otmoe.text.errors import OtmoeError
 from studies.rows import Row
 
 REPEATS = 5
-SIMULATED = ((1_000, 5, 2), (10_000, 10, 3), (100_000, 20, 4))
+SIMULATED = ((1_000, 5, 2), (20_000, 10, 3), (200_000, 20, 4))
 """Rows, features and experts."""
 
 
@@ -57,7 +64,9 @@ def measure(case: Row, settings: Settings) -> Row:
         fit = em(X, y, int(case["experts"]), family=family, random_state=SEED)
         fitted = perf_counter() - begin
         looks = [_timed(fit, Rows(X, y), spec) for _ in range(REPEATS)]
+        answers = [_answered(fit, Rows(X, y), spec) for _ in range(REPEATS)]
     found = looks[0][1]
+    answer, audit = (median(seconds) for seconds in zip(*answers, strict=True))
     look = median(seconds for seconds, _ in looks)
     moved = found.message.model.to_vector() - fit.model.to_vector()
     return {
@@ -66,6 +75,9 @@ def measure(case: Row, settings: Settings) -> Row:
         "fit_s": fitted,
         "look_s": look,
         "share": look / fitted,
+        "answer_s": answer,
+        "audit_s": audit,
+        "audit": audit / answer,
         "lost_nats": _lost(fit, found, X, y),
         "moved": bool(np.any(moved)),
         "verdict": found.verdict.word,
@@ -78,6 +90,25 @@ def _timed(fit: Fit, rows: Rows, spec: FeatureSpec | None) -> tuple[float, Relea
     begin = perf_counter()
     found = released(message, rows, Policy())
     return perf_counter() - begin, found
+
+
+def _answered(fit: Fit, rows: Rows, spec: FeatureSpec | None) -> tuple[float, float]:
+    """Return the seconds of a refine answer, and those of all that the policy does about it."""
+    policy, model = Policy(), fit.model
+    asked = RefineRequest(1, model, Scaling.of(rows.X), spec)
+    theta = model.to_vector()
+    past = [
+        answer_of("reply", model.with_vector(theta * (1 + 1e-4 * i)), spec) for i in range(1, 6)
+    ]
+    past.append(answer_of("message", model, spec, sums=False))
+    begin = perf_counter()
+    reply = reply_to(asked, rows, "site")
+    replied = perf_counter()
+    figures_of(model, rows, features=spec)
+    _, digits = judged_question(policy, model, spec, rows, past)
+    RowSet.of(rows, b"secret")
+    rounded_reply(reply.content, model, rows, digits)
+    return replied - begin, perf_counter() - replied
 
 
 def _lost(fit: Fit, found: Release, X: np.ndarray, y: np.ndarray) -> float:
@@ -124,6 +155,9 @@ BENCHMARK = Benchmark(
         Column("fit_s", "fit, s", "{:.2f}"),
         Column("look_s", "look, s", "{:.3f}"),
         Column("share", "look / fit", "{:.1%}"),
+        Column("answer_s", "answer, s", "{:.3f}"),
+        Column("audit_s", "audit, s", "{:.3f}"),
+        Column("audit", "audit / answer", "{:.1f}"),
         Column("lost_nats", "lost by rounding, nats", "{:.3f}"),
         Column("verdict", "verdict", "{}"),
         Column("rules", "rules", "{}"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -72,15 +73,7 @@ class Levels:
     @classmethod
     def of(cls, rows: Rows, model: MoE, features: FeatureSpec | None) -> Levels:
         """Find them among the features."""
-        X = [to_numpy(rows.X[s, :]) for s in rows.slices()]
-        low = np.min([x.min(axis=0) for x in X], axis=0)
-        high = np.max([x.max(axis=0) for x in X], axis=0)
-        two = high > low
-        for x in X:
-            some = np.flatnonzero(two)
-            part = x[:, some]
-            two[some] = np.all((part == low[some]) | (part == high[some]), axis=0)
-        columns = np.flatnonzero(two)
+        columns, high = _two_valued([to_numpy(rows.X[s, :]) for s in rows.slices()])
         terms = model.terms[1:] if features is None else features.feature_names
         references: dict[str, tuple[int, ...]] = {}
         for column in () if features is None else features.columns:
@@ -94,7 +87,7 @@ class Levels:
             C = model.experts.n_classes_of(model.experts.coef.shape)
             labels = tuple(map(str, range(C) if model.classes is None else model.classes))
         names = (*(terms[j] for j in columns), *references)
-        return cls(columns, high[columns], tuple(references.values()), names, labels)
+        return cls(columns, high, tuple(references.values()), names, labels)
 
     def at(self, X: Floats) -> Floats:
         """Return which levels rows have, and which they lack, (n, 2 J) of 0 and 1."""
@@ -121,3 +114,19 @@ class Levels:
         has, place = j < len(self.names), j % len(self.names)
         expert = k if 1 < n_experts != k else _NOWHERE
         return Cell(float(rows[j, a]), self.names[place], bool(has), expert, self.labels[c])
+
+
+def _two_valued(X: Sequence[Floats]) -> tuple[Floats, Floats]:
+    """Return the columns that have two values in all blocks of rows, and the larger of the two."""
+    columns = np.arange(X[0].shape[1])
+    for some in X:  # most columns are out after the first block
+        part = some[:, columns]
+        ends = (part == part.min(axis=0)) | (part == part.max(axis=0))
+        columns = columns[np.all(ends, axis=0)]
+    parts = [some[:, columns] for some in X]
+    low = np.min([part.min(axis=0) for part in parts], axis=0)
+    high = np.max([part.max(axis=0) for part in parts], axis=0)
+    two = high > low
+    for part in parts:
+        two &= np.all((part == low) | (part == high), axis=0)
+    return columns[two], high[two]

@@ -14,6 +14,7 @@ from otmoe.arrays.numerics import Array, Floats, block_sum, to_numpy
 from otmoe.data.features import FeatureSpec
 from otmoe.federation.policy.cells import Cell, Levels
 from otmoe.federation.policy.rounding import coarse_scaling
+from otmoe.federation.policy.shares import quadratic
 from otmoe.likelihood.rows import Rows, Scaling
 from otmoe.likelihood.statistics import VARIANCE_FLOOR, Statistics, e_step
 from otmoe.model.mixture import MoE
@@ -205,9 +206,7 @@ class _Look:
             axis=2,
         )
         v = (v * (r * weight[:, None])[:, :, None]).reshape(len(X), -1)  # (n, K Q)
-        h = np.stack(
-            [v[:, j] * np.sum((X @ root) ** 2, axis=1) for j, root in enumerate(self.roots)], axis=1
-        )
+        h = v * np.stack([quadratic(X, root) for root in self.roots], axis=1)
         y = to_numpy(block.y)
         unknown = self._unknown(block.X, y, posterior)
         in_cells = r if model.n_experts == 1 else np.column_stack([r, np.ones(len(r))])

@@ -19,7 +19,7 @@ from otmoe.documents.request import RefineRequest
 from otmoe.federation.policy.ledger import Answer
 from otmoe.federation.policy.replies import matrix_step
 from otmoe.federation.policy.rules import Measure, Policy, Rule
-from otmoe.federation.policy.shares import Told
+from otmoe.federation.policy.shares import Told, quadratic
 from otmoe.likelihood.answers import SiteInformation
 from otmoe.likelihood.grouped import group_scores
 from otmoe.likelihood.information import score_sums
@@ -88,7 +88,7 @@ def _largest(
     values, vectors = linalg.eigh(scaled)
     some = values > RANK_TOLERANCE * values[-1]
     root = vectors[:, some] / np.sqrt(values[some]) / unit[:, None]
-    return max(float(np.max(np.sum((u @ root) ** 2, axis=1))) for u in _scores(asked, rows, groups))
+    return max(float(np.max(quadratic(u, root))) for u in _scores(asked, rows, groups))
 
 
 def _scores(asked: RefineRequest, rows: Rows, groups: Floats | None) -> Iterator[Floats]:

@@ -14,6 +14,25 @@ from otmoe.arrays.numerics import Floats, to_numpy
 from otmoe.likelihood.rows import Block, Rows
 from otmoe.model.mixture import MoE
 
+_AT_A_TIME = 1024  # rows whose products stay in cache: ten times as fast as all at once
+
+
+def quadratic(X: Floats, root: Floats) -> Floats:
+    """Return x_i' R R' x_i of every row, (n,).
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, p)
+    root : ndarray of shape (p, r)
+        R.
+    """
+    found = np.empty(len(X))
+    for start in range(0, len(X), _AT_A_TIME):
+        some = slice(start, start + _AT_A_TIME)
+        turned = root.T @ X[some].T
+        found[some] = np.einsum("rn,rn->n", turned, turned)
+    return found
+
 
 @dataclass(frozen=True)
 class Told:
@@ -112,7 +131,7 @@ class Told:
         values, vectors = linalg.eigh(scaled)
         some = values > RANK_TOLERANCE * values[-1]
         root = vectors[:, some] / np.sqrt(values[some]) / unit[:, None]
-        return max(float(np.max(np.sum((Z @ root) ** 2, axis=1))) for Z in self._weights())
+        return max(float(np.max(quadratic(Z, root))) for Z in self._weights())
 
     def _weights(self) -> Iterator[Floats]:
         """Yield the weights that sums give to rows, or to groups, (n, K p + K T) in parts."""
