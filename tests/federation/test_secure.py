@@ -4,13 +4,14 @@ import json
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from jsonschema import Draft202012Validator
 from numpy.testing import assert_allclose
 from oracles import distance, nearby
 from refusals import NOTHING, cases, put, refused, refused_document
 
-from otmoe import MoERegressor, simulate
+from otmoe import FeatureSpec, MoERegressor, aggregate, simulate
 from otmoe.documents.json_schema import KINDS, json_schema
 from otmoe.documents.masked_reply import MaskedReply
 from otmoe.documents.request import RefineRequest
@@ -19,6 +20,8 @@ from otmoe.documents.state import RefineState
 from otmoe.federation.keys import Answered, Key
 from otmoe.federation.layout import Layout
 from otmoe.federation.masking import added, frozen, thawed
+from otmoe.federation.offers import Offer
+from otmoe.federation.requests import Request, message_for, reply_for
 from otmoe.federation.rounds import begin, reply_to, request_of, step
 from otmoe.federation.secure import (
     again,
@@ -180,6 +183,48 @@ def test_the_model_of_a_message_with_a_key_is_the_same(network, data):
     refused("roster_no_key", names="Lyon").by(Roster.of, {"Lyon": fit.key, "Nice": sent.key})
     bad = json.loads(sent.to_json())
     refused_document(type(sent), put(bad, "key", "AB" * 32), "mail", "not_hexadecimal key", {})
+
+
+# -- a whole study: what leaves, and BIC ---------------------------------------------------------
+
+
+def studied(folder, data, n_experts):
+    """Return all that leaves the sites of a secure study, as text, and its inference."""
+    spec = FeatureSpec.of_names(["x0", "x1"])
+    frame = pd.DataFrame(data.X, columns=["x0", "x1"]).assign(y=data.y)
+    document = {"target": "y", "experts": n_experts, "features": spec.body(), "n_init": 3}
+    asked, offers = Request.from_json(json.dumps(document)), []
+    for name, part in SITES.items():
+        place = folder / f"{name} {n_experts}"
+        place.mkdir()
+        frame[part].to_parquet(place / "rows.parquet")
+        own = {"site": name, "data": str(place / "rows.parquet"), "refine": True}
+        offers.append(Offer.from_config(own | {"secure": str(place / "own.key")}, "config"))
+    messages = [message_for(asked, offer) for offer in offers]
+    left = [message.to_json() for message in messages]
+    merged = aggregate(messages, data.X[:500], random_state=0)
+    sizes = {m.site: m.n_samples for m in messages}
+    roster = Roster({m.site: m.key for m in messages})
+    state = begin(merged.model, sizes, SCALING, features=spec, roster=roster)
+    while not state.done:
+        replies = [reply_for(asked, request_of(state), offer) for offer in offers]
+        left += [reply.to_json() for reply in replies]
+        state = masked_step(state, replies)
+    return left, state.inference()
+
+
+def test_a_message_and_masked_sums_are_all_that_leaves_and_bic_comes_of_these(tmp_path, data):
+    """No site sends sums of EM, nor its log-likelihood at the merged model; BIC is that of all."""
+    found = {}
+    for K in (1, 2):
+        left, inference = studied(tmp_path, data, K)
+        kinds = [json.loads(text)["otmoe"] for text in left]
+        assert kinds[:4] == ["local model"] * 4 and set(kinds[4:]) == {"masked reply"}
+        pooled = em(data.X, data.y, K, n_init=3, random_state=0)
+        bic = -2 * pooled.log_likelihood + np.log(len(data.y)) * pooled.rank
+        assert_allclose(inference.bic, bic, atol=1e-3)
+        found[K] = inference.bic
+    assert found[2] < found[1]
 
 
 # -- what a reply says by itself -------------------------------------------------------------------
