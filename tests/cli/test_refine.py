@@ -510,8 +510,11 @@ def test_without_a_scale_nothing_begins(inbox):
 def test_inspect_shows_what_leaves_a_site(inbox):
     found = fine("inspect", "Lyon.round1.reply.json").stdout
     assert "a site's reply to a request: sums over its" in found
-    assert "It holds no row of x and no value of y, but sums over " in found
+    assert "Its numbers are sums over " in found and "no value of y" not in found
     report = told("inspect", "Lyon.round1.reply.json")
+    known = {m["rule"]: m["figure"] for m in report["measures"]}
+    assert report["verdict"] == "consider" and known["rows"] == report["rows"]
+    assert 10 < known["expert_rows"] < report["rows"] / 2
     size = Path("Lyon.round1.reply.json").stat().st_size
     assert report["bytes"] == size == sum(part["bytes"] for part in report["parts"])
     assert {"score", "information", "means"} <= {part["name"] for part in report["parts"]}
@@ -534,8 +537,11 @@ def test_a_reply_about_too_few_rows_is_called_that(inbox):
     aside = [word for rule in rules for word in ("--override", rule)]
     found = fine(*ANSWER, *where, *aside, "--reason", "they agreed")
     assert RefineReply.load("few.json").overrides == dict.fromkeys(rules, "they agreed")
-    few = str(Warn.SHELL_FEW_ROWS(rows=20, parameters=11, ratio=20 / 11))
-    assert few in found.stdout and f"warning: {few}" in found.stderr
+    assert "20 rows for 11 parameters, 1.8 each" in found.stdout and "set aside" in found.stdout
+    report = told("inspect", "few.json")
+    assert report["overrides"] == dict.fromkeys(rules, "they agreed")
+    outcomes = {m["rule"]: m["outcome"] for m in report["measures"]}
+    assert outcomes["parameters"] == "refuse" and outcomes["leverage"] == "warn"
     assert RefineReply.load("few.json").content.n_samples == 20
 
 

@@ -24,7 +24,7 @@ from otmoe.cli.common import (
     usage,
     warn,
 )
-from otmoe.cli.inspect import privacy, shared_rows
+from otmoe.cli.holdings import privacy, shared_rows
 from otmoe.cli.parts import parts_of, parts_table, total_of
 from otmoe.cli.remembered import Remembered, absolute
 from otmoe.cli.structure import COMMON, EXPERTS, GATE, VARIANCE, experts_of, gate_of, structure

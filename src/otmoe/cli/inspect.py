@@ -12,11 +12,19 @@ from otmoe.cli import policy
 from otmoe.cli.between import between_lines, between_report
 from otmoe.cli.common import Command, few, option, say, speech
 from otmoe.cli.features import term_lines
+from otmoe.cli.holdings import (
+    MASKED,
+    few_groups,
+    privacy,
+    reply_privacy,
+    roster_lines,
+    scatter_words,
+    shared_rows,
+    why_scatter,
+)
 from otmoe.cli.parts import parts_of, parts_table, total_of
 from otmoe.cli.tables import listed, table_of
 from otmoe.cli.words import told
-from otmoe.text.notices import Notice
-from otmoe.text.sentences import Warn
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -24,82 +32,8 @@ if TYPE_CHECKING:
     from otmoe import FeatureSpec, LocalModel
     from otmoe.documents.reply import RefineReply
     from otmoe.documents.request import RefineRequest
-    from otmoe.documents.roster import Roster
     from otmoe.documents.state import RefineState
     from otmoe.model.mixture import MoE
-
-
-def shared_rows(message: LocalModel) -> int:
-    """Return the number of rows of x in a message."""
-    support = getattr(message, "support", None)
-    return 0 if support is None else len(support)
-
-
-def privacy(message: LocalModel) -> str:
-    """Say what the numbers of a message are; what they reveal is for the verdict."""
-    shared = shared_rows(message)
-    rows = f" {shared:,} rows of x are in it as they are." if shared else ""
-    n = f"{message.n_samples:,.10g}"
-    return f"Its numbers are estimates from {n} rows; the verdict is about what they reveal.{rows}"
-
-
-def reply_privacy(reply: RefineReply) -> str:
-    """Say whether a reply is about enough rows to hide each."""
-    from otmoe.data.shards import ROWS_PER_PARAMETER
-
-    n, P = reply.content.n_samples, len(reply.content.information.score)
-    if n < ROWS_PER_PARAMETER * P:
-        return str(Warn.SHELL_FEW_ROWS(rows=n, parameters=P, ratio=n / P))
-    each = f"{n:,.10g} rows for {P:,} parameters, {n / P:.1f} each"
-    return f"It holds no row of x and no value of y, but sums over {each}."
-
-
-def scatter_words(reply: RefineReply) -> list[str]:
-    """Say how large the scatter of a reply is, if it has one, and over what it is summed."""
-    import numpy as np
-
-    found = reply.content.scatter
-    if found is None:
-        return []
-    size = len(np.triu_indices(len(found.matrix))[0])
-    over = f"{found.n_rows:,} rows" if found.n_groups is None else f"{found.n_groups:,} groups"
-    return [
-        f"Its scatter B has {size:,} numbers, each a sum over {over} of products of two scores; it "
-        "holds no label. It says how uncertain the score is: for the sandwich, and for how much of "
-        "the differences between sites is chance."
-    ]
-
-
-MASKED = (
-    "It is masked: by itself it says nothing but the name of the site and the size of the model; "
-    "the sum over all sites of the roster can be read."
-)
-"""What a masked reply gives away."""
-
-
-def roster_lines(roster: Roster) -> list[str]:
-    """Say who takes part in a secure sum, and what sites should compare."""
-    return [
-        f"secure sum over {few(roster.sites)}",
-        f"fingerprint of the roster: {roster.fingerprint} (the same at all sites, or a key was "
-        "exchanged on its way)",
-    ]
-
-
-def why_scatter(between: bool) -> str:
-    """Say what a scatter is asked for."""
-    return f"for standard errors by the sandwich{' and for how sites differ' if between else ''}"
-
-
-def few_groups(reply: RefineReply) -> tuple[Notice, ...]:
-    """Say whether the scatter of a reply is one of too few groups to hide each."""
-    from otmoe.federation.rounds import LEAST_GROUPS
-
-    found = reply.content.scatter
-    if found is None or found.n_scores >= max(LEAST_GROUPS, len(found.matrix) + 1):
-        return ()
-    what, P = "rows" if found.n_groups is None else "groups", len(found.matrix)
-    return (Warn.SHELL_FEW_GROUPS(groups=found.n_scores, what=what, parameters=P),)
 
 
 @click.command(
@@ -168,11 +102,13 @@ def inspect(
     if isinstance(found, FeatureSpec):
         spec = found
     elif isinstance(found, RefineReply):
-        report |= _of_reply(found)
+        told_by = _verdict_on_reply(found, policy_file)
+        report |= _of_reply(found) | told_by[0]
         lines += [reply_privacy(found), *scatter_words(found), *map(str, few_groups(found))]
+        lines += told_by[1]
     elif isinstance(found, MaskedReply):
         about = {"site": found.site, "round": found.round, "digest": found.digest}
-        report |= {**about, "values_of_y": 0, "rows_of_x": 0}
+        report |= about
         lines.append(MASKED)
     elif isinstance(found, RefineRequest | RefineState):
         model, spec = found.model, found.features
@@ -218,12 +154,21 @@ def _verdict(
         return policy.verdict_report(verdict, source), policy.verdict_lines(verdict, source)
     rules, source = in_force(policy_file)
     verdict = judge_message(rules, message)
-    notice = unseen(verdict)
-    lines = policy.verdict_lines(verdict, source)
-    return policy.verdict_report(verdict, source), [
-        *lines,
-        *([] if notice is None else [str(notice)]),
-    ]
+    lines = [*policy.verdict_lines(verdict, source), *map(str, unseen(verdict))]
+    return policy.verdict_report(verdict, source), lines
+
+
+def _verdict_on_reply(
+    reply: RefineReply, policy_file: str | None
+) -> tuple[dict[str, Any], list[Any]]:
+    """Return what a policy says about a reply, for programs and for people."""
+    from otmoe.federation.policy.rules import in_force
+    from otmoe.federation.policy.verdict import judge_reply, unseen
+
+    rules, source = in_force(policy_file)
+    verdict = judge_reply(rules, reply)
+    lines = [*policy.verdict_lines(verdict, source), *map(str, unseen(verdict, reply=True))]
+    return policy.verdict_report(verdict, source), lines
 
 
 def _of_message(message: LocalModel) -> dict[str, Any]:
@@ -254,8 +199,7 @@ def _of_reply(reply: RefineReply) -> dict[str, Any]:
         "parameters": len(found.information.score),
         "groups": None if found.scatter is None else found.scatter.n_scores,
         "warnings": told(few_groups(reply)),
-        "values_of_y": 0,
-        "rows_of_x": 0,
+        "overrides": dict(reply.overrides),
     }
 
 

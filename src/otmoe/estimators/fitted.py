@@ -275,9 +275,8 @@ class FittedMoE(BaseEstimator):
         ids : array-like of shape (n,), optional
             Whose each row is: people are counted in place of rows; needs X and y.
         policy : Policy, optional
-            What may leave; by default the file that OTMOE_POLICY names, or ``policy.json`` in the
-            working folder, or what is built in. ``Policy.off()`` refuses and rounds nothing: for
-            rows that are nobody's.
+            What may leave; by default that of OTMOE_POLICY or of ``policy.json``, or what is built
+            in. ``Policy.off()`` refuses and rounds nothing: for rows that are nobody's.
         overrides : dict of str, optional
             Rules to set aside for this once, by name, and why; the message says so.
         random_state : int, Generator or None
@@ -294,8 +293,7 @@ class FittedMoE(BaseEstimator):
             raise InvalidInput(Error.NO_FIT_TO_SEND)
         model, features = self.model_, getattr(self, "features_", None)
         message = LocalModel.from_fit(self.fit_, site, model.feature_names, model.classes, features)
-        if secure is not None:
-            message = replace(message, key=Key.at(secure).public)
+        message = message if secure is None else replace(message, key=Key.at(secure).public)
         if X is None and (sketch or share or grams):
             raise InvalidInput(Error.X_MISSING)
         if grams:
@@ -314,10 +312,9 @@ class FittedMoE(BaseEstimator):
         policy = in_force()[0] if policy is None else policy
         if policy == Policy.off():
             return message
-        if policy.id is not None and ids is None:
+        if policy.id and ids is None:
             raise InvalidInput(Error.IDS_FOR_POLICY, column=policy.id)
-        figures = self._rest_on(X, y, sample_weight, offset, ids)
-        aside = overrides_of(overrides or {})
+        figures, aside = self._rest_on(X, y, sample_weight, offset, ids), overrides_of(overrides)
         made = release(message, figures, policy, columns=model.terms[1:], overrides=aside)
         check(made.verdict)
         return made.message

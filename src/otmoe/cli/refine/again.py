@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from otmoe.cli.common import Command, check_output, few, option, output, say, usage
-from otmoe.cli.inspect import roster_lines
+from otmoe.cli.holdings import roster_lines
 from otmoe.text.sentences import Error
 
 

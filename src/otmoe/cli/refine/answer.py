@@ -11,7 +11,7 @@ import click
 
 from otmoe.cli import options, policy
 from otmoe.cli.common import Command, check_output, option, output, say, usage, warn
-from otmoe.cli.inspect import (
+from otmoe.cli.holdings import (
     MASKED,
     few_groups,
     reply_privacy,
@@ -139,7 +139,7 @@ def answer(
     assert site is not None
 
     from otmoe import shards_from
-    from otmoe.data.shards import ROWS_PER_PARAMETER, joined, rows_dropped
+    from otmoe.data.shards import joined, rows_dropped
     from otmoe.data.shards.files import find
     from otmoe.data.shards.memory import checked
     from otmoe.documents.request import RefineRequest
@@ -175,8 +175,6 @@ def answer(
     sent.save(output)
     parts = parts_of(sent.document())
     size = output.stat().st_size
-    if len(rows.X) < ROWS_PER_PARAMETER * asked.model.n_parameters:
-        warn(reply_privacy(reply))
     for words in few_groups(reply):
         warn(words)
     scatter = reply.content.scatter

@@ -10,8 +10,8 @@ import click
 from otmoe.cli import known, options
 from otmoe.cli.aggregate import support_of
 from otmoe.cli.common import Command, Rounds, check_output, few, option, output, say, usage
+from otmoe.cli.holdings import roster_lines, why_scatter
 from otmoe.cli.inbox import open_inbox
-from otmoe.cli.inspect import roster_lines, why_scatter
 from otmoe.text.sentences import Error
 
 

@@ -47,8 +47,9 @@ class Rule(StrEnum):
     LEDGER = "ledger"
 
 
-def overrides_of(reasons: Mapping[str, str]) -> dict[Rule, str]:
+def overrides_of(reasons: Mapping[str, str] | None) -> dict[Rule, str]:
     """Return rules that are set aside by their names, and why."""
+    reasons = reasons or {}
     for name in reasons:
         if name not in set(Rule):
             raise InvalidInput(Error.RULE_UNKNOWN, at="overrides", value=shown(name))

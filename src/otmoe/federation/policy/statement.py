@@ -26,25 +26,25 @@ from otmoe.text.strict_json import shown as quoted
 
 ASKED = {
     Rule.ROWS: ("How many {what} is it about?", "at least"),
-    Rule.PARAMETERS: ("How many numbers are in it for each of the {what}?", "at most"),
-    Rule.EXPERT_ROWS: ("How many {what} are behind the part with the fewest?", "at least"),
-    Rule.CELLS: ("How many {what} share the rarest combination that it tells of?", "at least"),
-    Rule.LEVERAGE: ("How much does it rest on the one of the {what} that matters most?", "at most"),
-    Rule.CERTAINTY: ("How much of the response could one foretell from it?", "at most"),
-    Rule.SKETCH: ("How many rows are behind the smallest part of the sketch?", "at least"),
+    Rule.PARAMETERS: ("How many parameters are there for each of the {what}?", "at most"),
+    Rule.EXPERT_ROWS: ("How many {what} does the smallest expert rest on?", "at least"),
+    Rule.CELLS: ("How many {what} are in the smallest group that it describes?", "at least"),
+    Rule.LEVERAGE: ("How much of a fitted value is due to one of the {what} alone?", "at most"),
+    Rule.CERTAINTY: ("How well does it predict the responses it was fitted to?", "at most"),
+    Rule.SKETCH: ("How many rows does the smallest part of the sketch rest on?", "at least"),
     Rule.SHARE: ("How many rows of the covariates are copied into it?", "at most"),
     Rule.NAMES: ("How many rows have the rarest level that it names?", "at least"),
     Rule.COLUMNS: ("How many columns does it use that may not be used?", "at most"),
-    Rule.QUESTION: ("How far is the question from what was agreed on?", "at most"),
+    Rule.QUESTION: ("Could the question single out one of the {what}?", "at most"),
     Rule.SCATTER: ("How much of the scatter is about one row or group?", "at most"),
-    Rule.LEDGER: ("How much was told before?", "at most"),
+    Rule.LEDGER: ("What has left this site before?", "at most"),
 }
 """What each rule asks, in words for whoever has to let a message pass."""
 
 VERDICTS = {
-    "send": "Every rule of the site's policy is kept. The policy has no objection.",
-    "consider": "No rule forbids it, but something has to be weighed by a person; see below.",
-    "do not send": "The site's policy forbids it; see below which rule, and what can be done.",
+    "send": "No rule of the site's policy is broken.",
+    "consider": "No rule forbids it, but a person has to decide; see below.",
+    "do not send": "A rule of the site's policy is broken; see below which, and what can be done.",
 }
 
 _STYLE = (
@@ -130,8 +130,8 @@ class Statement:
             if self.file
             else "<p>No file was written.</p>",
             f"<p>Policy: {escape(self.policy)}. Date: {escape(self.date)}.</p>",
-            "<p>The figures say what single rows can be told from this message alone. They say "
-            "nothing about what can be learned from it together with other messages of the site, "
+            "<p>The figures say how much this message depends on single rows. They do not say what "
+            "can be learned from it together with other sources or other messages of the site, "
             "and they are no proof of anonymity.</p>",
             '<p class="sign"><span>name</span><span>date, signature</span></p>',
         ]

@@ -10,6 +10,7 @@ import numpy as np
 
 from otmoe.data.survey import SurveyedSite
 from otmoe.documents.message import LocalModel
+from otmoe.documents.reply import RefineReply
 from otmoe.federation.policy.figures import Figures
 from otmoe.federation.policy.ledger import ROWS
 from otmoe.federation.policy.rules import Measure, Policy, Rule, Verdict
@@ -85,19 +86,43 @@ def judge_message(policy: Policy, message: LocalModel) -> Verdict:
         Rule.LEVERAGE: policy.leverage,
         Rule.CERTAINTY: policy.certainty,
     }
-    measures += [
-        Measure(rule, np.nan, float(limit), "warn")
-        for rule, limit in limits.items()
-        if limit is not None
-    ]
-    aside = {Rule(r): why for r, why in message.overrides.items() if r in Rule._value2member_map_}
-    return Verdict(tuple(measures), aside)
+    return Verdict((*measures, *_unknown(limits)), _set_aside(message.overrides))
 
 
-def unseen(verdict: Verdict) -> Notice | None:
-    """Return the rules whose figures a message does not show, as a notice."""
+def judge_reply(policy: Policy, reply: RefineReply) -> Verdict:
+    """Hold a reply against a policy, without its rows: what it does not show is not known."""
+    sums, rows = reply.content.information, reply.content.n_samples
+    measures = [*judged_size(policy, len(sums.score), rows)]
+    if policy.expert_rows is not None:
+        k = int(np.argmin(sums.mass))
+        measures.append(
+            _least(Rule.EXPERT_ROWS, float(sums.mass[k]), policy.expert_rows, f"expert {k}")
+        )
+    limits = {
+        Rule.CELLS: policy.cell,
+        Rule.LEVERAGE: policy.leverage,
+        Rule.CERTAINTY: policy.certainty,
+        Rule.QUESTION: policy.leverage,
+    }
+    return Verdict((*measures, *_unknown(limits)), _set_aside(reply.overrides))
+
+
+def _unknown(limits: Mapping[Rule, float | None]) -> Iterator[Measure]:
+    for rule, limit in limits.items():
+        if limit is not None:
+            yield Measure(rule, np.nan, float(limit), "warn")
+
+
+def _set_aside(overrides: Mapping[str, str]) -> dict[Rule, str]:
+    return {Rule(r): why for r, why in overrides.items() if r in Rule._value2member_map_}
+
+
+def unseen(verdict: Verdict, reply: bool = False) -> Iterator[Notice]:
+    """Yield a notice on the rules whose figures a message, or a reply, does not show."""
     rules = [str(m.rule) for m in verdict.measures if np.isnan(m.figure)]
-    return Finding.POLICY_UNSEEN(rules=", ".join(rules)) if rules else None
+    sentence = Finding.POLICY_UNSEEN_REPLY if reply else Finding.POLICY_UNSEEN
+    if rules:
+        yield sentence(rules=", ".join(rules))
 
 
 def judged_columns(policy: Policy, columns: Iterable[str]) -> Iterator[Measure]:

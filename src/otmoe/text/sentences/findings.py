@@ -140,6 +140,10 @@ class Finding(Sentence):
         "the rules {rules} are about the rows, which a message does not show: the statement that "
         "`otmoe fit --statement` writes has their figures."
     )
+    POLICY_UNSEEN_REPLY = (
+        "the rules {rules} are about the rows, which a reply does not show: `otmoe refine answer` "
+        "prints their figures at the site."
+    )
     POLICY_PARAMETERS = (
         "rule parameters: {where} are {figure:.2f} parameters for each of the {what}, and the "
         "policy allows at most {limit:g}; use fewer experts or fewer features."

@@ -229,7 +229,3 @@ class Warn(Sentence):
         "Its scatter is made of the scores of {groups:,} {what} for {parameters:,} parameters: "
         "FEW, since it has no more dimensions than these, and single ones may be told apart in it."
     )
-    SHELL_FEW_ROWS = (
-        "It sums up {rows:,.10g} rows for {parameters:,} parameters, {ratio:.1f} each: TOO FEW, "
-        "since single rows can be worked out from such sums."
-    )
