@@ -325,7 +325,7 @@ def fit(
         report,
         as_json,
         quiet,
-        f"{site}: {done.n_rows:,} rows, {experts} experts; {message.status}",
+        f"{site}: {done.n_rows:,} rows, {experts} expert{'s' * (experts > 1)}; {message.status}",
         parts_table(parts),
         total_of(size, parts),
         privacy(message),

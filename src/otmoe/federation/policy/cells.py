@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -41,7 +42,10 @@ class Cell:
     label: str = ""
 
     def __str__(self) -> str:
-        where = f"{'' if self.has else 'not '}{self.term}"
+        if "=" in self.term:  # a level of a category
+            where = self.term if self.has else f"not {self.term}"
+        else:
+            where = f"the {'higher' if self.has else 'lower'} value of {self.term}"
         where += f", class {self.label}" if self.label else ""
         return where if self.expert == _NOWHERE else f"{where}, expert {self.expert}"
 
@@ -85,7 +89,7 @@ class Levels:
         labels: tuple[str, ...] = ("",)
         if model.experts.classifies:
             C = model.experts.n_classes_of(model.experts.coef.shape)
-            labels = tuple(map(str, range(C) if model.classes is None else model.classes))
+            labels = tuple(map(_label, range(C) if model.classes is None else model.classes))
         names = (*(terms[j] for j in columns), *references)
         return cls(columns, high, tuple(references.values()), names, labels)
 
@@ -114,6 +118,10 @@ class Levels:
         has, place = j < len(self.names), j % len(self.names)
         expert = k if 1 < n_experts != k else _NOWHERE
         return Cell(float(rows[j, a]), self.names[place], bool(has), expert, self.labels[c])
+
+
+def _label(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _two_valued(X: Sequence[Floats]) -> tuple[Floats, Floats]:

@@ -158,7 +158,8 @@ class Finding(Sentence):
     )
     POLICY_CELLS = (
         "rule cells: {figure:.2g} {what} are behind {where}, and the policy asks for none or at "
-        "least {limit:g}; merge this level with another, use fewer experts, or leave its count out."
+        "least {limit:g}; merge this level with another, leave the column out, use fewer experts "
+        "or, in a survey, hide its count."
     )
     POLICY_LEVERAGE = (
         "rule leverage: one of the {what} has a share of {figure:.3f} in what {where} says about "
