@@ -236,19 +236,30 @@ def test_the_share_in_a_scatter_is_the_largest_of_all_its_quadratic_forms(groupe
         assert np.max(np.square(scores @ v)) / (v @ matrix @ v) <= best * (1 + 1e-9)
 
 
-def test_a_person_on_a_background_is_seen_though_the_expert_has_many_rows():
-    """The others' thousandths hide one person from counts, and other sums take them away."""
+def test_a_person_on_a_background_is_seen_though_the_expert_has_many_rows(tmp_path):
+    """Eighty rows hide one person from counts and leverage, and other sums take them away."""
     rng = np.random.default_rng(0)
-    x = np.sort(rng.normal(size=20_000))
-    x[-1] = x[-2] + 1.0
-    rows = Rows(x[:, None], rng.normal(size=20_000))
-    slope = 200.0
-    gate = SoftmaxGate(np.array([[-slope * (x[-1] - 0.5), slope], [0.0, 0.0]]))
-    gate = SoftmaxGate(np.vstack([gate.coef[0], [np.log(1000.0), 0.0], [0.0, 0.0]]))
-    model = MoE(gate, GaussianExperts(np.zeros((3, 2)), np.ones(3)))
-    mass = model.responsibilities(rows.X, rows.y).sum(axis=0)
-    assert mass[0] < 1.001 and mass[2] > 15
-    assert told_share(model, rows) > 0.999
+    frame = pd.DataFrame(rng.normal(size=(N, 3)), columns=["age", "dose", "y"])
+    frame = frame.sort_values("age", ignore_index=True)
+    frame.loc[N - 1, ["age", "y"]] = frame.age[N - 2] + 3.0, 2.5
+    frame.to_parquet(tmp_path / "lyon.parquet")
+    (tmp_path / "off.json").write_text(Policy.off().model_dump_json())
+    gate = np.zeros((3, 3))
+    gate[0, :2] = 1.5 - frame.age[N - 1], 1.0
+    experts = GaussianExperts(np.zeros((3, 3)), np.ones(3))
+    model = MoE(SoftmaxGate(gate), experts, SPEC.feature_names)
+
+    reply = reply_for(request(), about(model), off(tmp_path)).content.information
+    assert reply.mass.min() > 50
+    X = np.column_stack([np.ones(N), frame[["age", "dose"]]])
+    Z = np.hstack([r[:, None] * X for r in model.gate_prob(X[:, 1:]).T])  # known with x
+    sums = reply.score[model.gate.n_parameters :][: Z.shape[1]]
+    assert_allclose(sums, Z.T @ frame.y, atol=1e-6)
+    best = Z[-1] @ np.linalg.solve(Z.T @ Z, sums)
+    assert abs(best - 2.5) < 0.25
+    with refused("policy_refuses", rules=["question"]) as error:
+        reply_for(request(), about(model), offer(tmp_path))
+    assert "that replies tell" in str(error.value)
 
 
 def test_three_harmless_questions_that_add_up_to_one_person_are_not_harmless_together(rows):
