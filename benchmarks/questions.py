@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -278,7 +279,34 @@ def measure_questions(case: Row, settings: Settings) -> Row:
     }
 
 
-MESSAGES = Benchmark(
+@dataclass(frozen=True)
+class Verdicts(Benchmark):
+    """A table in which sites whose messages pass are one line for each study."""
+
+    def table(self, rows: list[Row]) -> tuple[list[str], list[list[str]]]:
+        heads, cells = [column.head for column in self.columns], []
+        for study in dict.fromkeys((row["study"], row["experts"]) for row in rows):
+            mine = [row for row in rows if (row["study"], row["experts"]) == study]
+            passing = [row for row in mine if row["verdict"] == "send"]
+            if passing:
+                cells.append([self._range(column, passing) for column in self.columns])
+            others = (row for row in mine if row["verdict"] != "send")
+            cells += [[column.text(row) for column in self.columns] for row in others]
+        return heads, cells
+
+    @staticmethod
+    def _range(column: Column, rows: list[Row]) -> str:
+        if column.key == "site":
+            return f"{len(rows)} that pass"
+        ends = [column.text(row) for row in rows]
+        if column.form != "{}":
+            values = [row for row in rows if row[column.key] not in ("", None)]
+            values.sort(key=lambda row: float(row[column.key]))
+            ends = [column.text(row) for row in (values or rows)[:: max(len(values) - 1, 1)]]
+        return " to ".join(dict.fromkeys([ends[0], ends[-1]]))
+
+
+MESSAGES = Verdicts(
     name="messages",
     title="What the built-in policy says to real sites",
     cases=message_cases,

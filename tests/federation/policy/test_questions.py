@@ -255,7 +255,7 @@ def test_a_person_on_a_background_is_seen_though_the_expert_has_many_rows(tmp_pa
     Z = np.hstack([r[:, None] * X for r in model.gate_prob(X[:, 1:]).T])  # known with x
     sums = reply.score[model.gate.n_parameters :][: Z.shape[1]]
     assert_allclose(sums, Z.T @ frame.y, atol=1e-6)
-    best = Z[-1] @ np.linalg.solve(Z.T @ Z, sums)
+    best = Z[-1] @ np.linalg.pinv(Z.T @ Z) @ sums  # two experts are alike
     assert abs(best - 2.5) < 0.25
     with refused("policy_refuses", rules=["question"]) as error:
         reply_for(request(), about(model), offer(tmp_path))
