@@ -101,6 +101,13 @@ def test_a_denied_column_does_not_leave_by_the_shell(route, where, monkeypatch):
     assert not Path(command[-1]).exists()
 
 
+@pytest.mark.parametrize("role", ["--weight", "--offset", "--groups"])
+def test_a_denied_column_has_no_other_part_either(role, monkeypatch):
+    command = [*answer(), role, "patient"]
+    written("policy.json", monkeypatch, deny=["patient"])
+    assert "patient" in fails(*command, code="policy_refuses", rules=["columns"])
+
+
 @pytest.mark.parametrize("where", ["policy.json", "site.json"])
 @pytest.mark.parametrize("route", PYTHON)
 def test_a_denied_column_does_not_leave_by_a_node_or_a_program(route, where, monkeypatch):

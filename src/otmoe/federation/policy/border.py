@@ -222,9 +222,10 @@ def release_reply(
         Whether to keep all digits: those of a reply that will be masked are seen by nobody.
     """
     policy, model, features = border.policy, asked.model, asked.features
+    shard = replace(shard, ids=policy.id)
     border.check_columns(shard)
     with _open(border, shard) as book:
-        reply, found = reply_from(asked, replace(shard, ids=policy.id), sandwich=sandwich)
+        reply, found = reply_from(asked, shard, sandwich=sandwich)
         rows = rows_in(found, Target.of(model), shard.name)
         figures = figures_of(model, rows, features=features, ids=found.ids)
         study = study_of(shard.name, shard.target, features, model)
@@ -256,8 +257,10 @@ def release_reply(
 
 
 def _columns(shard: FileShard) -> list[str]:
-    weight = [] if shard.weight is None else [shard.weight]
-    return [shard.target, *shard.features.names, *weight]
+    """Return the columns that an answer is made of; whose rows are is for the policy alone."""
+    groups = None if shard.groups == shard.ids else shard.groups
+    beside = [name for name in (shard.weight, shard.offset, groups) if name is not None]
+    return [shard.target, *shard.features.names, *beside]
 
 
 @dataclass(frozen=True)
