@@ -106,10 +106,10 @@ EXPERTS = (
     ("simulated, hard gate", 3),
     ("simulated, soft gate", 3),
     ("hospitals", 1),
-    ("airlines", 1),
-    ("airlines", 2),
     ("stations", 2),
     ("people", 2),
+    ("airlines", 1),
+    ("airlines", 2),
 )
 
 

@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 
 from otmoe import MoERegressor, simulate
 from otmoe.documents.reply import RefineReply
-from otmoe.federation.policy.replies import noise_of, rounded_reply
+from otmoe.federation.policy.replies import HALF, noise_of, rounded_reply
 from otmoe.likelihood.answers import site_information
 from otmoe.likelihood.fit import em
 from otmoe.likelihood.rows import Rows, Scaling
@@ -91,7 +91,7 @@ def test_differences_of_rounded_replies_tell_no_more_than_the_rounding_lets_thro
 
 
 def test_the_noise_is_that_of_a_uniform_error():
-    steps = np.random.default_rng(0).uniform(-0.5, 0.5, 100_000) * DIGITS
+    steps = np.random.default_rng(0).uniform(-0.5, 0.5, 100_000) * HALF * DIGITS
     assert_allclose(noise_of(DIGITS), steps.var(), rtol=1e-2)
 
 

@@ -17,20 +17,26 @@ from otmoe.model.mixture import MoE
 
 _SINGULAR = 1e-9  # curvature over the largest that counts as none
 
-COARSER = (1, 2, 5, 10)
+COARSER = (1, 2, 5, 10, 20)
 """Times the digits of the policy to which a reply is rounded before it is refused."""
+
+
+HALF = 0.5
+"""Step of the score, in digits: so that of a hundred coefficients none is likely to move by more
+than the digits (`python -m benchmarks questions`)."""
 
 
 def noise_of(digits: float) -> float:
     """Return the variance of the rounding of a sum over rows, over that of the sum."""
-    return digits**2 / 12
+    return (HALF * digits) ** 2 / 12
 
 
 def rounded_reply(found: SiteInformation, model: MoE, rows: Rows, digits: float) -> SiteInformation:
     """Return what a site replies, with fewer digits.
 
-    The score is rounded in directions in which its entries are independent, so that no coefficient
-    moves by more than the digits in its own standard errors, however features hang together.
+    The score is rounded to half of the digits, in directions in which its entries are independent:
+    so coefficients seldom move by more than the digits in standard errors, however features hang
+    together.
 
     Parameters
     ----------
@@ -54,7 +60,7 @@ def rounded_reply(found: SiteInformation, model: MoE, rows: Rows, digits: float)
     likelihood = digits * _spread(model, rows) * np.sqrt(n)
     root = unit[:, None] * vectors[:, some] * np.sqrt(values[some])
     back = vectors[:, some] / unit[:, None] / np.sqrt(values[some])
-    score = root @ rounded(back.T @ sums.score, np.array(digits))
+    score = root @ rounded(back.T @ sums.score, np.array(HALF * digits))
     information = Information(
         float(rounded(np.array(sums.log_likelihood), np.array(likelihood))),
         score,
