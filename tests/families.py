@@ -12,6 +12,7 @@ from otmoe.model.experts import (
     GaussianExperts,
     LogisticExperts,
     MultinomialExperts,
+    NegativeBinomialExperts,
     PoissonExperts,
 )
 
@@ -83,5 +84,14 @@ FAMILIES = {
         lambda rng, K, p: PoissonExperts(0.4 * rng.normal(size=(K, p))),
         lambda experts, X: stats.poisson(np.exp(X @ experts.coef.T)),
         n_values=80,
+    ),
+    "negative_binomial": Family(
+        lambda rng, K, p: NegativeBinomialExperts(
+            0.3 * rng.normal(size=(K, p)) + 0.7 * np.eye(p)[0], rng.uniform(0.5, 1.2, K)
+        ),
+        lambda experts, X: stats.nbinom(
+            1 / experts.phi, 1 / (1 + experts.phi * np.exp(X @ experts.coef.T))
+        ),
+        n_values=900,
     ),
 }

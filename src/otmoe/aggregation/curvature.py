@@ -53,11 +53,9 @@ def corrected(problem: Problem, scaling: Scaling, model: MoE, matrix: Floats) ->
         np.add.at(spread, targets[u], np.sum(away * pull, axis=1))
     score = np.zeros(len(matrix))
     free = slice(len(score) - experts.n_parameters, None)
-    if experts.dispersion is None:
-        score[free] = slope.ravel()
-    else:
-        unit = experts.dispersion
-        score[free] = np.concatenate([(slope / unit[:, None]).ravel(), 0.5 * spread / unit])
+    unit = experts.coef_unit**2
+    logs = np.tile(0.5 * spread / unit * experts.has_scale, experts.n_constant)
+    score[free] = np.concatenate([(slope / unit[:, None]).ravel(), logs])
     step = solve_psd(matrix, score)
     away = float(score @ step)
     if not away <= _FARTHEST * len(score):

@@ -129,7 +129,8 @@ def _pooled(problem: Problem, reference: Experts, targets: list[Floats]) -> Expe
         np.add.at(G, k, matrices)
         np.add.at(v, k, np.einsum("kij,kj->ki", matrices, away))
         np.add.at(n, k, counts)
-        parts.append((k, matrices, counts, away, experts.dispersion))
+        if experts.dispersion is not None:
+            parts.append((k, matrices, counts, away, experts.dispersion))
     step = solve_psd(T @ G @ T.T, v @ T.T) @ T
     vector = reference.to_vector()
     vector[: there.size] += step.ravel()
@@ -139,9 +140,13 @@ def _pooled(problem: Problem, reference: Experts, targets: list[Floats]) -> Expe
     spread = np.zeros(K)
     for k, matrices, counts, away, dispersion in parts:
         gap = away - step[k]
-        np.add.at(spread, k, counts * dispersion + np.einsum("ki,kij,kj->k", gap, matrices, gap))
-    var = np.where(n > 0, spread / np.where(n > 0, n, 1.0), reference.dispersion)
-    return pooled.with_vector(np.concatenate([vector[: there.size], np.log(var)]))
+        within = counts * (dispersion if reference.has_scale else np.log(dispersion))
+        between = np.einsum("ki,kij,kj->k", gap, matrices, gap) if reference.has_scale else 0.0
+        np.add.at(spread, k, within + between)
+    mean = spread / np.where(n > 0, n, 1.0)
+    logs = np.log(np.where(n > 0, mean, 1.0)) if reference.has_scale else mean
+    logs = np.where(n > 0, logs, np.log(reference.dispersion))
+    return pooled.with_vector(np.concatenate([vector[: there.size], logs]))
 
 
 def coefficients(experts: Experts) -> Floats:

@@ -3,12 +3,19 @@
 from otmoe.model.experts.base import Experts
 from otmoe.model.experts.gaussian import GaussianExperts
 from otmoe.model.experts.glm import CanonicalExperts, LogisticExperts, PoissonExperts
+from otmoe.model.experts.negative_binomial import NegativeBinomialExperts
 from otmoe.model.experts.softmax import MultinomialExperts
 from otmoe.model.experts.values import Derivatives, FitStatistics, Response
 
 FAMILIES: dict[str, type[Experts]] = {
     family.family: family
-    for family in (GaussianExperts, LogisticExperts, MultinomialExperts, PoissonExperts)
+    for family in (
+        GaussianExperts,
+        LogisticExperts,
+        MultinomialExperts,
+        PoissonExperts,
+        NegativeBinomialExperts,
+    )
 }
 """Families by name; add one, and it works everywhere (CONTRIBUTING.md)."""
 
@@ -27,6 +34,7 @@ __all__ = [
     "GaussianExperts",
     "LogisticExperts",
     "MultinomialExperts",
+    "NegativeBinomialExperts",
     "PoissonExperts",
     "Response",
     "family_of_classes",

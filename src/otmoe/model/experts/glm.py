@@ -20,8 +20,10 @@ from otmoe.model.experts.base import Experts
 from otmoe.model.experts.values import Derivatives, FitStatistics, Response
 
 _OF_INTERCEPT = 0.01  # of the ridge: enough where all rows are of one class
-_LARGEST_LOG_MEAN = 300.0  # a Poisson mean beyond e^300 overflows in sums before a step is refused
 _LARGEST_DRAWN = 1e15  # NumPy draws no counts beyond 1e18; from here on they are their mean
+
+LARGEST_LOG_MEAN = 300.0
+"""A mean beyond e^300 overflows in sums before a step is refused."""
 
 
 def slopes(n_columns: int) -> Floats:
@@ -234,7 +236,7 @@ class PoissonExperts(CanonicalExperts):
     @staticmethod
     def mean(eta: Array) -> Array:
         xp = namespace(eta)
-        return xp.exp(xp.where(eta < _LARGEST_LOG_MEAN, eta, xp.full_like(eta, _LARGEST_LOG_MEAN)))
+        return xp.exp(xp.where(eta < LARGEST_LOG_MEAN, eta, xp.full_like(eta, LARGEST_LOG_MEAN)))
 
     cumulant = variance = mean
 

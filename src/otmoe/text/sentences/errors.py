@@ -642,7 +642,7 @@ class Error(Sentence):
     Y_MISSING = "give the y of the fit as well: the Grams weigh rows by it."
     NO_MODEL_TO_SAVE = "there is no model in a {kind}; give a MoE or a fitted estimator."
     NO_RATIOS = (
-        "coefficients of gaussian experts are no logarithms: their exponentials are no ratios; use "
+        "coefficients of {family} experts are no logarithms: their exponentials are no ratios; use "
         "table(), or block='gate'."
     )
     TARGET_IS_TEXT = "the target holds text; give numbers, or fit a classifier to it."
