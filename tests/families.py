@@ -9,6 +9,7 @@ from scipy import special, stats
 
 from otmoe.model.experts import (
     Experts,
+    GammaExperts,
     GaussianExperts,
     LogisticExperts,
     MultinomialExperts,
@@ -27,11 +28,14 @@ class Family:
     law : callable, (experts, X) -> distribution of y at n rows under K experts, as in scipy.stats
     n_values : int, optional
         y takes the values 0..n_values - 1 (nearly always, for counts); None if it is continuous.
+    positive : bool
+        Whether a continuous y is never negative.
     """
 
     make: Callable[[np.random.Generator, int, int], Experts]
     law: Callable[[Experts, np.ndarray], Any]
     n_values: int | None = None
+    positive: bool = False
 
     def log_prob(self, experts, X, y):
         """Return log phi_k(y | x), for y that broadcasts with (n, K)."""
@@ -41,6 +45,10 @@ class Family:
     def quadrature(self, experts, X):
         """Return nodes y and their probabilities, (G, n, K); sums over G are expectations."""
         law, shape = self.law(experts, X), (len(X), experts.n_experts)
+        if self.positive:
+            step = 0.05  # in log y, where densities fall off on both sides
+            y = law.mean() * np.exp(np.arange(-40, 6, step))[:, None, None]
+            return y, law.pdf(y) * y * step
         if self.n_values is None:
             step = 0.1  # standard deviations; the trapezoidal rule is exact to rounding
             y = law.mean() + law.std() * np.arange(-10, 10, step)[:, None, None]
@@ -93,5 +101,12 @@ FAMILIES = {
             1 / experts.phi, 1 / (1 + experts.phi * np.exp(X @ experts.coef.T))
         ),
         n_values=900,
+    ),
+    "gamma": Family(
+        lambda rng, K, p: GammaExperts(0.4 * rng.normal(size=(K, p)), rng.uniform(0.5, 1.5, K)),
+        lambda experts, X: stats.gamma(
+            1 / experts.phi, scale=experts.phi * np.exp(X @ experts.coef.T)
+        ),
+        positive=True,
     ),
 }

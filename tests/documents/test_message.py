@@ -308,6 +308,8 @@ def by_hand(family="gaussian"):
     message = about | fit | {"model": model}
     if family == "gaussian":
         message["model"]["experts"]["var"] = [1, 0.25]
+    elif family in ("negative_binomial", "gamma"):
+        message["model"]["experts"]["phi"] = [1, 0.25]
     elif family == "logistic":
         message["model"]["classes"] = ["no", "yes"]
     elif family == "multinomial":

@@ -116,7 +116,7 @@ class Score:
             found["log_likelihood"] = float(log_prob[0, 0]) + means["base"]
         found |= {"rmse": float(np.sqrt(self._variance)), "r2": 0.0}
         if "saturated" in means:
-            found["deviance"] = 2 * (means["saturated"] - self.mean * float(np.log(self.mean)))
+            found["deviance"] = 2 * (means["saturated"] - family.saturated(self.mean))
         return found
 
     @property

@@ -138,6 +138,7 @@ def run_newton(
     """
     penalty = ridge.matrix(model)
     floor = min(VARIANCE_FLOOR, model.experts.smallest_dispersion) * (1 - 1e-9)
+    floor = 0.0 if model.experts.discrete else floor
 
     def evaluate(theta: Floats, near: NewtonPoint | None = None) -> NewtonPoint:
         with np.errstate(over="ignore"):  # a variance that overflows is refused

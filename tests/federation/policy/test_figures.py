@@ -11,7 +11,7 @@ from otmoe.federation.policy.figures import figures_of
 from otmoe.likelihood.fit import em
 from otmoe.likelihood.rows import Rows
 
-FAMILIES = ["gaussian", "logistic", "multinomial", "poisson"]
+FAMILIES = ["gaussian", "logistic", "multinomial", "poisson", "negative_binomial", "gamma"]
 
 
 def drawn(family, n=150, seed=0):

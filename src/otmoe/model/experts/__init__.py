@@ -1,6 +1,8 @@
 """Expert families: what they predict, how they are fitted, how far apart they are."""
 
 from otmoe.model.experts.base import Experts
+from otmoe.model.experts.dispersed import DispersedExperts
+from otmoe.model.experts.gamma import GammaExperts
 from otmoe.model.experts.gaussian import GaussianExperts
 from otmoe.model.experts.glm import CanonicalExperts, LogisticExperts, PoissonExperts
 from otmoe.model.experts.negative_binomial import NegativeBinomialExperts
@@ -15,6 +17,7 @@ FAMILIES: dict[str, type[Experts]] = {
         MultinomialExperts,
         PoissonExperts,
         NegativeBinomialExperts,
+        GammaExperts,
     )
 }
 """Families by name; add one, and it works everywhere (CONTRIBUTING.md)."""
@@ -29,8 +32,10 @@ __all__ = [
     "FAMILIES",
     "CanonicalExperts",
     "Derivatives",
+    "DispersedExperts",
     "Experts",
     "FitStatistics",
+    "GammaExperts",
     "GaussianExperts",
     "LogisticExperts",
     "MultinomialExperts",

@@ -247,6 +247,14 @@ class Family(ABC):
         """
         return bounded(mean, half, self.lowest, self.highest)
 
+    @staticmethod
+    def saturated(mean: float) -> float:
+        """Return the part of the unit deviance of a constant mean that depends on that alone.
+
+        The deviance is twice the mean of the score ``saturated`` less this one.
+        """
+        raise NotImplementedError
+
     def scores(self, y: Floats, prediction: Floats) -> dict[str, Floats]:
         """Return how far predicted means are from y, row by row (n,), under names of scores."""
         return {"squared": (y - prediction) ** 2, "mae": np.abs(y - prediction)}

@@ -262,6 +262,10 @@ class PoissonExperts(CanonicalExperts):
         return {**super().scores(y, prediction), "deviance": deviance, "saturated": saturated}
 
     @staticmethod
+    def saturated(mean: float) -> float:
+        return mean * float(np.log(mean))
+
+    @staticmethod
     def log_base(y: Array) -> Array:
         return -like(special.gammaln(to_numpy(y) + 1.0), y)
 

@@ -55,6 +55,7 @@ class NegativeBinomialExperts(DispersedExperts):
 
     working = PoissonExperts.working
     scores = PoissonExperts.scores
+    saturated = staticmethod(PoissonExperts.saturated)
     log_base = staticmethod(PoissonExperts.log_base)
 
     def distribution(self, eta: Floats) -> Any:

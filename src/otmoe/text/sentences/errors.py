@@ -33,6 +33,10 @@ class Error(Sentence):
         "y is {value:g} in row {row}: the {family} family takes {numbers} from {lowest:g} to "
         "{highest:g}."
     )
+    NOT_POSITIVE = (
+        "y is 0 in row {row}: the gamma family takes positive numbers; leave such rows out, or fit "
+        "another family."
+    )
     ONE_PER_ROW = "{name}.shape == {shape}, expected {wanted}: one number per row of X."
     NO_PANDAS = (
         "coefficient tables need pandas: install it with `pip install 'otmoe[pandas]'`, or read "
