@@ -17,20 +17,11 @@ from typing import Any
 import numpy as np
 
 from otmoe.arrays.nearest import collected
-from otmoe.arrays.numerics import (
-    Array,
-    Floats,
-    design,
-    like,
-    namespace,
-    row_blocks,
-    to_numpy,
-    weighted_gram,
-    weighted_sum,
-)
+from otmoe.arrays.numerics import Array, Floats, design, like, namespace, row_blocks, to_numpy
 from otmoe.likelihood.rows import Scaling, take_rows
 from otmoe.model.ensemble import Ensemble
 from otmoe.model.experts import Experts, FitStatistics, Response
+from otmoe.model.experts.dispersed import sent_one_by_one
 
 
 @dataclass(frozen=True)
@@ -257,7 +248,7 @@ def assign(sources: Sources, experts: Experts, labels: Floats | None = None) -> 
             mass, response = _received(experts, cell, index)
             statistics = experts.statistics(cell.Z, response, mass)
         else:
-            statistics = _one_by_one(experts, cell, to_numpy(index))
+            statistics = sent_one_by_one(experts, cell.Z, cell.response, cell.weight, index)
         cost = cell.own - _sum(cell.weight * value)
         return Assignment(statistics, sources._placed(cell, cost))
 
@@ -350,33 +341,6 @@ def _received(experts: Experts, cell: Cell, index: Array) -> tuple[Array, Respon
     var = cell.response.var if experts.n_constant else None
     mass, mean, spread = collected(index, cell.weight, cell.response.mean, var, experts.n_experts)
     return mass, Response(mean, spread)
-
-
-def _one_by_one(experts: Experts, cell: Cell, index: Floats) -> FitStatistics:
-    """Return the targets' statistics where mean and variance do not say all about a mixture.
-
-    What a target receives at a point is then added up over the sources that send it there.
-    """
-    n, _ = index.shape
-    Z, weight = to_numpy(cell.Z), to_numpy(cell.weight)
-    mean = to_numpy(cell.response.mean)
-    var = np.broadcast_to(to_numpy(cell.response.var), mean.shape)
-    eta = to_numpy(experts.predictor(Z))
-    received = []
-    for k in range(experts.n_experts):
-        rows, sources = np.nonzero((index == k) & (weight > 0))
-        one, at = experts.take([k]), eta[rows, k][:, None]
-        response = Response(mean[rows, sources][:, None], var[rows, sources][:, None])
-        sent = weight[rows, sources][:, None]
-        parts = (sent, *one.fit_weights(at, response, sent))
-        received.append([[np.bincount(rows, c, n) for c in to_numpy(part).T] for part in parts])
-    mass, linear, quadratic, constant = (
-        np.reshape(part, (experts.n_experts, -1, n)).swapaxes(0, 1).reshape(-1, n).T
-        for part in zip(*received, strict=True)
-    )
-    return experts.assemble(
-        mass.sum(axis=0), weighted_sum(Z, linear), weighted_gram(Z, quadratic), constant.sum(axis=0)
-    )
 
 
 def _sum(a: Array) -> Floats:

@@ -2,7 +2,7 @@
 
 The predictors of an expert are eta = x' beta_k and h_k = log phi_k, phi the dispersion. A family
 gives the expected log density of a y that is itself of the family, with given mean and variance (an
-observation has none), and its derivatives in eta and h (maths 2).
+observation has none), and its derivatives in eta and h (maths 8).
 """
 
 from __future__ import annotations
@@ -172,6 +172,44 @@ def exponential(eta: Array) -> Array:
     xp = namespace(eta)
     most = xp.full_like(eta, LARGEST_LOG_MEAN)
     return xp.exp(xp.where(eta < most, xp.where(eta > -most, eta, -most), most))
+
+
+def sent_one_by_one(
+    experts: Experts, X: Array, response: Response, weight: Array, index: Array
+) -> FitStatistics:
+    """Return the statistics of targets that add up what each of several sources sends them.
+
+    Families that do not go `by_moments` need it: a mixture of sources is not of the family.
+
+    Parameters
+    ----------
+    experts : Experts
+        K targets.
+    X : array of shape (n, p)
+    response : Response
+        What L sources predict, (n, L).
+    weight : array of shape (n, L)
+    index : array of int of shape (n, L)
+        The target of each source.
+    """
+    mean, weight, index = to_numpy(response.mean), to_numpy(weight), to_numpy(index)
+    X, var = to_numpy(X), np.broadcast_to(to_numpy(response.var), mean.shape)
+    eta, n = experts.predictor(X), len(X)
+    received = []
+    for k in range(experts.n_experts):
+        rows, sources = np.nonzero((index == k) & (weight > 0))
+        one = experts.take([k])
+        own = Response(mean[rows, sources][:, None], var[rows, sources][:, None])
+        sent = weight[rows, sources][:, None]
+        parts = (sent, *one.fit_weights(eta[rows, k][:, None], own, sent))
+        received.append([[np.bincount(rows, column, n) for column in part.T] for part in parts])
+    mass, linear, quadratic, constant = (
+        np.reshape(part, (experts.n_experts, -1, n)).swapaxes(0, 1).reshape(-1, n).T
+        for part in zip(*received, strict=True)
+    )
+    return experts.assemble(
+        mass.sum(axis=0), weighted_sum(X, linear), weighted_gram(X, quadratic), constant.sum(axis=0)
+    )
 
 
 def log_affinity_on_grid(experts: Experts, eta: Array, other: Experts, other_eta: Array) -> Array:

@@ -19,7 +19,7 @@ from otmoe.model.experts.values import Derivatives, Response
 
 _LARGE = 100.0  # sizes r from which on Stirling's series is exact to rounding
 
-# Of the trapezoidal rule (maths 2): the laws of tests/model see an error of 1e-10 at most.
+# Of the trapezoidal rule (maths 8): the laws of tests/model see an error of 1e-10 at most.
 _STEP = 0.35  # in log t
 _DECAY = 32.0  # nats by which the integrand has fallen at either end
 
@@ -179,7 +179,7 @@ def _tail(z: Floats, order: int) -> Floats:
 
 
 def expected_rising(mean: Array, var: Array, r: Array, orders: int) -> list[Array]:
-    """Return E S(y, r) and its derivatives in r, of negative binomial counts y (maths 2).
+    """Return E S(y, r) and its derivatives in r, of negative binomial counts y (maths 8).
 
     Malmsten's integral of log Gamma has y in an exponent only, so that its expectation holds the
     generating function of the counts, which is elementary; the rule is the trapezoidal one in the
