@@ -32,12 +32,13 @@ WEAK = {"alpha": 0.03, "expert_alpha": 0.0}
 """Ridges of any family that leave the parameters to the rows."""
 
 SEEDS = {"gaussian": 2, "logistic": 4, "multinomial": 4, "poisson": 2}
+SEEDS |= {"negative_binomial": 2, "gamma": 2}
 """Truths that a few hundred rows determine."""
 
 
 def fitted(family="gaussian", n_experts=2, columns=None, n=600, **options):
     """Return rows and the model fitted to them; a class tells less than a number."""
-    n = n if family in ("gaussian", "poisson") else 5 * n
+    n = 5 * n if family in ("logistic", "multinomial") else n
     data = simulate(n, n_experts, 2, family=family, softness=1.0, random_state=SEEDS[family])
     start = replace(data.truth, gate=SoftmaxGate.blank(n_experts, 3, columns))
     fit = em(data.X, data.y, n_experts, family=family, init=start, **WEAK | options)

@@ -33,6 +33,12 @@ def slopes(n_columns: int) -> Floats:
     return share
 
 
+def count_scores(y: Floats, prediction: Floats) -> dict[str, Floats]:
+    """Return the deviance of Poisson variables, and from what that of a constant mean follows."""
+    deviance = 2 * (special.xlogy(y, y / prediction) - y + prediction)
+    return {"deviance": deviance, "saturated": special.xlogy(y, y)}
+
+
 @dataclass(frozen=True)
 class NewtonExperts(Experts):
     """Experts without dispersions, whose weighted fit is a concave problem: Newton solves it."""
@@ -257,9 +263,7 @@ class PoissonExperts(CanonicalExperts):
         return namespace(y).log(y + 0.5)
 
     def scores(self, y: Floats, prediction: Floats) -> dict[str, Floats]:
-        deviance = 2 * (special.xlogy(y, y / prediction) - y + prediction)
-        saturated = special.xlogy(y, y)  # from which the deviance of any constant mean follows
-        return {**super().scores(y, prediction), "deviance": deviance, "saturated": saturated}
+        return {**super().scores(y, prediction), **count_scores(y, prediction)}
 
     @staticmethod
     def saturated(mean: float) -> float:

@@ -14,7 +14,7 @@ from otmoe.model.experts.dispersed import (
     exponential,
     log_affinity_on_grid,
 )
-from otmoe.model.experts.glm import PoissonExperts
+from otmoe.model.experts.glm import PoissonExperts, count_scores
 from otmoe.model.experts.values import Derivatives, Response
 
 _LARGE = 100.0  # sizes r from which on Stirling's series is exact to rounding
@@ -54,9 +54,11 @@ class NegativeBinomialExperts(DispersedExperts):
     held: ClassVar[float] = 0.01  # counts that vary less than Poisson's would send it to -infinity
 
     working = PoissonExperts.working
-    scores = PoissonExperts.scores
     saturated = staticmethod(PoissonExperts.saturated)
     log_base = staticmethod(PoissonExperts.log_base)
+
+    def scores(self, y: Floats, prediction: Floats) -> dict[str, Floats]:
+        return {**super().scores(y, prediction), **count_scores(y, prediction)}
 
     def distribution(self, eta: Floats) -> Any:
         return stats.nbinom(1 / self.phi, 1 / (1 + self.phi * exponential(eta)))
