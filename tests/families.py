@@ -103,7 +103,7 @@ FAMILIES = {
         n_values=900,
     ),
     "gamma": Family(
-        lambda rng, K, p: GammaExperts(0.45 * rng.normal(size=(K, p)), rng.uniform(0.4, 1.4, K)),
+        lambda rng, K, p: GammaExperts(0.4 * rng.normal(size=(K, p)), rng.uniform(0.4, 0.7, K)),
         lambda experts, X: stats.gamma(
             1 / experts.phi, scale=experts.phi * np.exp(X @ experts.coef.T)
         ),
