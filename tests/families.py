@@ -15,6 +15,7 @@ from otmoe.model.experts import (
     MultinomialExperts,
     NegativeBinomialExperts,
     PoissonExperts,
+    StudentExperts,
 )
 
 
@@ -30,12 +31,15 @@ class Family:
         y takes the values 0..n_values - 1 (nearly always, for counts); None if it is continuous.
     positive : bool
         Whether a continuous y is never negative.
+    heavy : bool
+        Whether its density falls off as a power.
     """
 
     make: Callable[[np.random.Generator, int, int], Experts]
     law: Callable[[Experts, np.ndarray], Any]
     n_values: int | None = None
     positive: bool = False
+    heavy: bool = False
 
     def log_prob(self, experts, X, y):
         """Return log phi_k(y | x), for y that broadcasts with (n, K)."""
@@ -49,6 +53,11 @@ class Family:
             step = 0.05  # in log y, where densities fall off on both sides
             y = law.mean() * np.exp(np.arange(-40, 6, step))[:, None, None]
             return y, law.pdf(y) * y * step
+        if self.heavy:
+            step = 0.02  # in w, y = mean + deviation sinh w
+            w = np.arange(-14, 14, step)[:, None, None]
+            y = law.mean() + law.std() * np.sinh(w)
+            return y, law.pdf(y) * law.std() * np.cosh(w) * step
         if self.n_values is None:
             step = 0.1  # standard deviations; the trapezoidal rule is exact to rounding
             y = law.mean() + law.std() * np.arange(-10, 10, step)[:, None, None]
@@ -108,5 +117,10 @@ FAMILIES = {
             1 / experts.phi, scale=experts.phi * np.exp(X @ experts.coef.T)
         ),
         positive=True,
+    ),
+    "student_t": Family(
+        lambda rng, K, p: StudentExperts(rng.normal(size=(K, p)), rng.uniform(0.3, 2.0, K)),
+        lambda experts, X: stats.t(5, X @ experts.coef.T, np.sqrt(experts.phi)),
+        heavy=True,
     ),
 }

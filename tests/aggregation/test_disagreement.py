@@ -157,8 +157,9 @@ def test_a_divergence_is_that_of_kullback_and_leibler(family, rng):
     if family == "gaussian":
         y, step = np.linspace(-15, 15, 6001), 30 / 6000
     elif FAMILIES[family].n_values is None:
-        y = np.exp(np.linspace(-25, 6, 6001))
-        step = y * 31 / 6000
+        w = np.linspace(-12, 12, 6001)  # y = e^w, or sinh w
+        y = np.exp(2 * w - 3) if FAMILIES[family].positive else np.sinh(w)
+        step = 24 / 6000 * (2 * y if FAMILIES[family].positive else np.cosh(w))
     else:
         y, step = np.arange(float(FAMILIES[family].n_values)), 1.0
     expected = 0.0

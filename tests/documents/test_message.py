@@ -308,7 +308,7 @@ def by_hand(family="gaussian"):
     message = about | fit | {"model": model}
     if family == "gaussian":
         message["model"]["experts"]["var"] = [1, 0.25]
-    elif family in ("negative_binomial", "gamma"):
+    elif family in ("negative_binomial", "gamma", "student_t"):
         message["model"]["experts"]["phi"] = [1, 0.25]
     elif family == "logistic":
         message["model"]["classes"] = ["no", "yes"]
@@ -696,4 +696,5 @@ def test_the_documentation_has_every_field():
     merging = {f"aggregation.{name}" for name in AggregationRecord.model_fields}
     differing = {f"between.{name}" for name in BetweenRecord.model_fields}
     grams = {f"grams.{name}" for name in GramsRecord.model_fields}
-    assert documented == {*paths(document), "about", *grams, *merging, *differing}
+    other = {"model.experts.phi"}  # in the place of "model.experts.var"
+    assert documented == {*paths(document), "about", *grams, *merging, *differing, *other}

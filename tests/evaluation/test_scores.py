@@ -56,6 +56,8 @@ def test_the_null_model_is_the_best_one_without_covariates(family):
         assert found.null["log_likelihood"] == pytest.approx(best, rel=1e-6)
     else:
         assert "log_likelihood" not in found.null  # sums do not tell it
+    if family == "student_t":
+        return  # whose location is not the mean, from which squares are counted
     constant = score_rows(fitted.model_, nothing, y, weight)
     for name in found.null.keys() - {"auc"}:
         assert found.null[name] == pytest.approx(constant.measures[name], rel=1e-5, abs=1e-9), name

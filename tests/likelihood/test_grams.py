@@ -21,6 +21,9 @@ pytestmark = pytest.mark.filterwarnings("ignore:aggregate:UserWarning")
 def curvature(model, X, y):
     """Return minus the second derivative of log phi in the predictors, (n, K, Q, Q), variance 1."""
     X, coef = with_ones(X), model.experts.coef
+    if model.experts.family == "student_t":  # of EM's weights, times the squared scale
+        square = (y[:, None] - X @ coef.T) ** 2
+        return (4.5 / (5 + square / model.experts.phi))[..., None, None]
     if hasattr(model.experts, "phi"):
         mean, y, r = np.exp(X @ coef.T), y[:, None], 1 / model.experts.phi
         gamma = model.experts.family == "gamma"

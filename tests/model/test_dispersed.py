@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import statsmodels.api as sm
 from numpy.testing import assert_allclose
-from oracles import minimum, with_ones
+from oracles import jacobian, minimum, with_ones
 from refusals import refused
 from scipy import special, stats
 
@@ -51,6 +51,24 @@ def test_one_gamma_expert_is_the_glm_with_a_shape_of_maximum_likelihood():
     best = minimum(loss, np.zeros(1), 1e-5, most=1e-2)
     assert_allclose(est.model_.experts.phi, np.exp(-best), rtol=1e-4)
     assert_allclose(est.log_density(X, AMOUNTS).sum(), -loss(best), rtol=1e-9)
+
+
+def test_one_student_expert_is_the_maximum_of_the_textbook_likelihood():
+    y = X @ np.array([1.0, -2.0]) + RNG.standard_t(3, len(X))
+    y[:10] += 100  # outliers
+    est = one_expert("student_t").fit(X, y)
+
+    def loss(theta):
+        return -np.sum(stats.t(5, with_ones(X) @ theta[:3], np.exp(theta[3] / 2)).logpdf(y))
+
+    best = minimum(loss, np.array([0.0, 1.0, -2.0, 0.0]), 1e-5, most=1e-2)
+    assert_allclose(est.model_.experts.to_vector(), best, atol=1e-4)
+    assert_allclose(est.log_density(X, y).sum(), -loss(best), rtol=1e-9)
+    hessian = jacobian(lambda at: jacobian(loss, at, 1e-4), best, 1e-4)
+    se = np.sqrt(np.diag(np.linalg.inv(hessian)))
+    found = est.inference(X, y).standard_errors
+    assert_allclose([*found.coef[0], *found.log_var], se, rtol=1e-3)
+    assert np.abs(est.model_.experts.coef[0] - [0, 1, -2]).max() < 0.2
 
 
 def test_counts_that_vary_less_than_poisson_variables_lead_to_their_fit():

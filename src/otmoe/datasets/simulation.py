@@ -7,7 +7,13 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from otmoe.arrays.numerics import Floats
-from otmoe.model.experts import FAMILIES, DispersedExperts, Experts, GaussianExperts
+from otmoe.model.experts import (
+    FAMILIES,
+    DispersedExperts,
+    Experts,
+    GaussianExperts,
+    StudentExperts,
+)
 from otmoe.model.gate import SoftmaxGate
 from otmoe.model.mixture import MoE
 from otmoe.text.errors import InvalidInput
@@ -85,7 +91,9 @@ def simulate(
     n_samples : int
     n_experts : int
     n_features : int
-    family : {"gaussian", "logistic", "multinomial", "poisson", "negative_binomial", "gamma"}
+    family : str
+        A name in :data:`otmoe.model.experts.FAMILIES`. Coefficients and squared scales of
+        "student_t" are those of "gaussian".
     n_classes : int
         For the multinomial family.
     softness : float in [0, 1]
@@ -149,9 +157,10 @@ def _experts(
     if overlap:
         coef = 0.6 * rng.standard_normal((K, d + 1))
         return GaussianExperts(coef, rng.uniform(0.5, 2.0, size=(K,)))
-    if family == "gaussian":
-        coef = _integers((K, d + 1), rng)
-        return GaussianExperts(coef, rng.integers(1, 6, K).astype(float))
+    if family in ("gaussian", "student_t"):
+        coef, spread = _integers((K, d + 1), rng), rng.integers(1, 6, K).astype(float)
+        kind = GaussianExperts if family == "gaussian" else StudentExperts
+        return kind(coef, spread)
 
     # Random directions of given length on standardised x, around a random level.
     mean = (source.centers.mean(axis=0) - source.shift) / source.stretch

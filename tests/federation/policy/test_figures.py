@@ -11,7 +11,15 @@ from otmoe.federation.policy.figures import figures_of
 from otmoe.likelihood.fit import em
 from otmoe.likelihood.rows import Rows
 
-FAMILIES = ["gaussian", "logistic", "multinomial", "poisson", "negative_binomial", "gamma"]
+FAMILIES = [
+    "gaussian",
+    "logistic",
+    "multinomial",
+    "poisson",
+    "negative_binomial",
+    "gamma",
+    "student_t",
+]
 
 
 def drawn(family, n=150, seed=0):
@@ -41,6 +49,8 @@ def curvature(model, X, y, k, q):
         return np.full(len(X), 1 / model.experts.var[k])
     if family == "poisson":
         return np.exp(D @ coef)
+    if family == "student_t":  # three quarters of EM's weights
+        return 4.5 / (5 * model.experts.phi[k] + (y - D @ coef) ** 2)
     if family in ("negative_binomial", "gamma"):
         mean, r = np.exp(D @ coef), 1 / model.experts.phi[k]
         return r * y / mean if family == "gamma" else r * mean * (r + y) / (r + mean) ** 2

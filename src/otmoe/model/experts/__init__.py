@@ -7,6 +7,7 @@ from otmoe.model.experts.gaussian import GaussianExperts
 from otmoe.model.experts.glm import CanonicalExperts, LogisticExperts, PoissonExperts
 from otmoe.model.experts.negative_binomial import NegativeBinomialExperts
 from otmoe.model.experts.softmax import MultinomialExperts
+from otmoe.model.experts.student import StudentExperts
 from otmoe.model.experts.values import Derivatives, FitStatistics, Response
 
 FAMILIES: dict[str, type[Experts]] = {
@@ -18,6 +19,7 @@ FAMILIES: dict[str, type[Experts]] = {
         PoissonExperts,
         NegativeBinomialExperts,
         GammaExperts,
+        StudentExperts,
     )
 }
 """Families by name; add one, and it works everywhere (CONTRIBUTING.md)."""
@@ -42,5 +44,6 @@ __all__ = [
     "NegativeBinomialExperts",
     "PoissonExperts",
     "Response",
+    "StudentExperts",
     "family_of_classes",
 ]

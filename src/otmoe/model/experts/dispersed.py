@@ -79,7 +79,7 @@ class DispersedExperts(Experts):
     def step(self, statistics: FitStatistics, *, floor: float = 0.0, ridge: float = 0.0) -> Self:
         # A Newton step of the coefficients, and one of the log dispersion as if they stayed, no
         # longer than a bound; the caller halves both where they overshoot.
-        penalty = np.diag(ridge * slopes(self.n_columns))
+        penalty = np.diag(ridge * self._borne)
         information = statistics.information[:, 0, 0] + penalty
         increment = solve_psd(information, statistics.score[:, 0] - self.coef @ penalty)
         length = np.linalg.norm(increment, axis=1, keepdims=True)
@@ -105,7 +105,7 @@ class DispersedExperts(Experts):
         tol: float = 1e-12,
     ) -> Self:
         xp = namespace(X)
-        penalty = np.diag(ridge * np.append(slopes(self.n_columns), self.held))
+        penalty = np.diag(ridge * np.append(self._borne, self.held))
 
         def fit_one(k: int) -> Floats:
             start, w, own = self.take([k]), weight[:, k : k + 1], response.column(k)
@@ -136,9 +136,15 @@ class DispersedExperts(Experts):
         theta = np.stack([fit_one(k) for k in range(self.n_experts)])  # (K, p + 1)
         return self.with_vector(np.concatenate([theta[:, :-1].ravel(), theta[:, -1]]))
 
+    @property
+    def _borne(self) -> Floats:
+        """How much of a ridge coefficients bear, (p,): none where no y sends them to infinity."""
+        share = slopes(self.n_columns)
+        return np.zeros_like(share) if self.has_scale else share
+
     def penalty_matrix(self, ridge: float) -> Floats:
         K = self.n_experts
-        share = np.append(np.tile(slopes(self.n_columns), K), np.full(K, self.held))
+        share = np.append(np.tile(self._borne, K), np.full(K, self.held))
         return np.diag(ridge * share)
 
     # -- parameters ---------------------------------------------------------------------------
