@@ -9,10 +9,13 @@ from scipy import special, stats
 
 from otmoe.model.experts import (
     Experts,
+    GammaExperts,
     GaussianExperts,
     LogisticExperts,
     MultinomialExperts,
+    NegativeBinomialExperts,
     PoissonExperts,
+    StudentExperts,
 )
 
 
@@ -26,11 +29,17 @@ class Family:
     law : callable, (experts, X) -> distribution of y at n rows under K experts, as in scipy.stats
     n_values : int, optional
         y takes the values 0..n_values - 1 (nearly always, for counts); None if it is continuous.
+    positive : bool
+        Whether a continuous y is never negative.
+    heavy : bool
+        Whether its density falls off as a power.
     """
 
     make: Callable[[np.random.Generator, int, int], Experts]
     law: Callable[[Experts, np.ndarray], Any]
     n_values: int | None = None
+    positive: bool = False
+    heavy: bool = False
 
     def log_prob(self, experts, X, y):
         """Return log phi_k(y | x), for y that broadcasts with (n, K)."""
@@ -40,6 +49,15 @@ class Family:
     def quadrature(self, experts, X):
         """Return nodes y and their probabilities, (G, n, K); sums over G are expectations."""
         law, shape = self.law(experts, X), (len(X), experts.n_experts)
+        if self.positive:
+            step = 0.05  # in log y, where densities fall off on both sides
+            y = law.mean() * np.exp(np.arange(-40, 6, step))[:, None, None]
+            return y, law.pdf(y) * y * step
+        if self.heavy:
+            step = 0.02  # in w, y = mean + deviation sinh w
+            w = np.arange(-14, 14, step)[:, None, None]
+            y = law.mean() + law.std() * np.sinh(w)
+            return y, law.pdf(y) * law.std() * np.cosh(w) * step
         if self.n_values is None:
             step = 0.1  # standard deviations; the trapezoidal rule is exact to rounding
             y = law.mean() + law.std() * np.arange(-10, 10, step)[:, None, None]
@@ -83,5 +101,26 @@ FAMILIES = {
         lambda rng, K, p: PoissonExperts(0.4 * rng.normal(size=(K, p))),
         lambda experts, X: stats.poisson(np.exp(X @ experts.coef.T)),
         n_values=80,
+    ),
+    "negative_binomial": Family(
+        lambda rng, K, p: NegativeBinomialExperts(
+            0.3 * rng.normal(size=(K, p)) + 0.7 * np.eye(p)[0], rng.uniform(0.5, 1.2, K)
+        ),
+        lambda experts, X: stats.nbinom(
+            1 / experts.phi, 1 / (1 + experts.phi * np.exp(X @ experts.coef.T))
+        ),
+        n_values=900,
+    ),
+    "gamma": Family(
+        lambda rng, K, p: GammaExperts(0.4 * rng.normal(size=(K, p)), rng.uniform(0.4, 0.7, K)),
+        lambda experts, X: stats.gamma(
+            1 / experts.phi, scale=experts.phi * np.exp(X @ experts.coef.T)
+        ),
+        positive=True,
+    ),
+    "student_t": Family(
+        lambda rng, K, p: StudentExperts(rng.normal(size=(K, p)), rng.uniform(0.3, 2.0, K)),
+        lambda experts, X: stats.t(5, X @ experts.coef.T, np.sqrt(experts.phi)),
+        heavy=True,
     ),
 }

@@ -115,6 +115,8 @@ def penalty(model, X, alpha, weight=None, expert_alpha=None):
             coef = np.sqrt(C / (C - 1)) * (coef - coef.mean(axis=1, keepdims=True))
         ridge = max(model.experts.expert_alpha if expert_alpha is None else expert_alpha, 1e-5)
         value += ridge / 2 * (np.sum(coef[..., 1:] ** 2) + np.sum(coef[..., 0] ** 2) / 100)
+        if model.experts.dispersion is not None:
+            value += ridge / 2 * model.experts.held * np.sum(np.log(model.experts.dispersion) ** 2)
     return value
 
 

@@ -156,13 +156,17 @@ def test_a_divergence_is_that_of_kullback_and_leibler(family, rng):
     x = np.array([[-0.5], [0.8]])
     if family == "gaussian":
         y, step = np.linspace(-15, 15, 6001), 30 / 6000
+    elif FAMILIES[family].n_values is None:
+        w = np.linspace(-12, 12, 6001)  # y = e^w, or sinh w
+        y = np.exp(2 * w - 3) if FAMILIES[family].positive else np.sinh(w)
+        step = 24 / 6000 * (2 * y if FAMILIES[family].positive else np.cosh(w))
     else:
         y, step = np.arange(float(FAMILIES[family].n_values)), 1.0
     expected = 0.0
     for row in x:
         at = np.repeat(row[None, :], len(y), axis=0)
         log_f, log_g = log_density(model, at, y), log_density(other, at, y)
-        expected += step * np.sum((np.exp(log_f) - np.exp(log_g)) * (log_f - log_g)) / 4
+        expected += np.sum(step * (np.exp(log_f) - np.exp(log_g)) * (log_f - log_g)) / 4
     cost, _ = divergences([model, other], np.tile(x, (50_000, 1)))
     assert_allclose(cost[0, 1], expected, rtol=0.02)  # a hundred thousand draws
 

@@ -64,7 +64,7 @@ def mean_model(models, weight):
 def test_every_method_gives_one_kind_of_result(rng, family, X):
     models = sites(rng, family)
     for method in METHODS:
-        result = aggregate(messages(models, WEIGHT), X, method=method)
+        result = aggregate(messages(models, 50 * WEIGHT), X, method=method)
         chosen = {c.method for c in result.candidates} if method == "auto" else {method}
         assert result.method in chosen and result.converged and result.status
         assert result.warnings == () and len(result.sites) == 4

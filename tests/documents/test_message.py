@@ -309,6 +309,8 @@ def by_hand(family="gaussian"):
     message = about | fit | {"model": model}
     if family == "gaussian":
         message["model"]["experts"]["var"] = [1, 0.25]
+    elif family in ("negative_binomial", "gamma", "student_t"):
+        message["model"]["experts"]["phi"] = [1, 0.25]
     elif family == "logistic":
         message["model"]["classes"] = ["no", "yes"]
     elif family == "multinomial":
@@ -696,4 +698,6 @@ def test_the_documentation_has_every_field():
     differing = {f"between.{name}" for name in BetweenRecord.model_fields}
     grams = {f"grams.{name}" for name in GramsRecord.model_fields}
     within = {f"model.structure.{name}" for name in StructureRecord.model_fields}
-    assert documented == {*paths(document), "about", *grams, *merging, *differing, *within}
+    other = {"model.experts.phi"}  # in the place of "model.experts.var"
+    fields = {*paths(document), "about", *grams, *merging, *differing, *within, *other}
+    assert documented == fields

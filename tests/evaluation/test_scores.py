@@ -12,7 +12,7 @@ from otmoe import MoEClassifier, MoERegressor, simulate
 from otmoe.evaluation.scores import score_rows
 from otmoe.model.experts import FAMILIES
 
-CASES = [name for name in FAMILIES if name in ("gaussian", "poisson", "logistic", "multinomial")]
+CASES = [name for name in FAMILIES if name != "binomial"]
 
 
 def case(family, seed=0):
@@ -52,7 +52,12 @@ def test_the_null_model_is_the_best_one_without_covariates(family):
     else:
         fitted = MoERegressor(1, family=family).fit(nothing, y, sample_weight=weight)
     best = weight @ fitted.log_density(nothing, y) / weight.sum()
-    assert found.null["log_likelihood"] == pytest.approx(best, rel=1e-6)
+    if model.experts.by_moments:
+        assert found.null["log_likelihood"] == pytest.approx(best, rel=1e-6)
+    else:
+        assert "log_likelihood" not in found.null  # sums do not tell it
+    if family == "student_t":
+        return  # whose location is not the mean, from which squares are counted
     constant = score_rows(fitted.model_, nothing, y, weight)
     for name in found.null.keys() - {"auc"}:
         assert found.null[name] == pytest.approx(constant.measures[name], rel=1e-5, abs=1e-9), name

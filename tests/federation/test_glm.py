@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from scipy import optimize, special
 
 from otmoe import MoEClassifier, MoERegressor, Policy, aggregate
 from otmoe.datasets import load_visits
@@ -21,6 +22,8 @@ def responses():
     return {
         "gaussian": (np.log1p(visits), MoERegressor(1)),
         "poisson": (visits, MoERegressor(1, family="poisson")),
+        "negative_binomial": (visits, MoERegressor(1, family="negative_binomial")),
+        "gamma": (visits + 0.5, MoERegressor(1, family="gamma")),
         "logistic": ((visits > 0).astype(float), MoEClassifier(1)),
         "multinomial": (np.digitize(visits, [1, 5]).astype(float), MoEClassifier(1)),
     }
@@ -58,12 +61,21 @@ def pooled(family, y):
         fit = api.OLS(y, X).fit()
         ours = np.sqrt(fit.df_resid / len(y))  # the variance here is the maximum-likelihood one
         return fit.params[None], ours * fit.bse[None]
+    if family == "negative_binomial":
+        fit = api.NegativeBinomial(y, X).fit(method="newton", maxiter=100, tol=1e-12, disp=0)
+        return fit.params[None, :-1], fit.bse[None, :-1]
+    if family == "gamma":  # observed information, the shape being that of maximum likelihood
+        fit = api.GLM(y, X, family=api.families.Gamma(api.families.links.Log())).fit(tol=1e-12)
+        gap = np.mean(np.log(fit.fittedvalues / y))  # the mean of y / mu is 1
+        shape = optimize.brentq(lambda a: np.log(a) - special.digamma(a) - gap, 1e-3, 1e3)
+        information = (X.T * (y / fit.fittedvalues)) @ X
+        return fit.params[None], np.sqrt(np.diag(np.linalg.inv(information)) / shape)[None]
     kind = {"poisson": api.families.Poisson, "logistic": api.families.Binomial}[family]
     fit = api.GLM(y, X, family=kind()).fit(tol=1e-12)
     return fit.params[None], fit.bse[None]
 
 
-@pytest.mark.parametrize("family", ["gaussian", "poisson", "logistic", "multinomial"])
+@pytest.mark.parametrize("family", list(responses()))
 @pytest.mark.filterwarnings("ignore::UserWarning")  # sites differ: that is no matter here
 def test_one_expert_is_the_pooled_glm(family):
     y, est = responses()[family]

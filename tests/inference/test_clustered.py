@@ -34,7 +34,15 @@ from otmoe.likelihood.rows import Rows
 from otmoe.text.errors import InferenceError, InvalidInput, ShardError
 from otmoe.workers.gather import TasksFailed
 
-FAMILIES = ["gaussian", "logistic", "multinomial", "poisson"]
+FAMILIES = [
+    "gaussian",
+    "logistic",
+    "multinomial",
+    "poisson",
+    "negative_binomial",
+    "gamma",
+    "student_t",
+]
 N = 600
 
 

@@ -8,7 +8,15 @@ from otmoe import MoEClassifier, MoERegressor, simulate
 from otmoe.inference.matrix import Matrix, with_error
 from otmoe.inference.parameters import parameters
 
-FAMILIES = ["gaussian", "poisson", "logistic", "multinomial"]
+FAMILIES = [
+    "gaussian",
+    "poisson",
+    "logistic",
+    "multinomial",
+    "negative_binomial",
+    "gamma",
+    "student_t",
+]
 
 
 def truth(family, K=3, d=4):

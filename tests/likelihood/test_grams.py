@@ -18,9 +18,17 @@ from otmoe.likelihood.rows import Rows
 pytestmark = pytest.mark.filterwarnings("ignore:aggregate:UserWarning")
 
 
-def curvature(model, X):
+def curvature(model, X, y):
     """Return minus the second derivative of log phi in the predictors, (n, K, Q, Q), variance 1."""
     X, coef = with_ones(X), model.experts.coef
+    if model.experts.family == "student_t":  # of EM's weights, times the squared scale
+        square = (y[:, None] - X @ coef.T) ** 2
+        return (4.5 / (5 + square / model.experts.phi))[..., None, None]
+    if hasattr(model.experts, "phi"):
+        mean, y, r = np.exp(X @ coef.T), y[:, None], 1 / model.experts.phi
+        gamma = model.experts.family == "gamma"
+        value = r * y / mean if gamma else r * mean * (r + y) / (r + mean) ** 2
+        return value[..., None, None]
     if model.experts.family == "gaussian":
         return np.ones((len(X), len(coef), 1, 1))
     if model.experts.family == "multinomial":
@@ -46,7 +54,7 @@ def test_grams_by_brute_force(rng, family):
     found = Grams.of(model, Rows(X, y, weight))
     r = responsibilities(model, X, y) * weight[:, None]
     Z = with_ones(X)
-    expected = np.einsum("nk,nkab,ni,nj->kaibj", r, curvature(model, X), Z, Z)
+    expected = np.einsum("nk,nkab,ni,nj->kaibj", r, curvature(model, X, y), Z, Z)
     assert_allclose(found.counts, r.sum(axis=0), rtol=1e-12)
     assert_allclose(found.matrices, expected.reshape(found.matrices.shape), rtol=1e-9, atol=1e-9)
 

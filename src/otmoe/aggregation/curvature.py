@@ -54,11 +54,9 @@ def corrected(problem: Problem, scaling: Scaling, model: MoE, matrix: Floats) ->
         np.add.at(spread, targets[u], np.sum(away * pull, axis=1))
     score = np.zeros(len(matrix))
     free = slice(len(score) - experts.n_parameters, None)
-    if experts.dispersion is None:
-        score[free] = slope.ravel()
-    else:
-        unit = experts.dispersion
-        score[free] = np.concatenate([(slope / unit[:, None]).ravel(), 0.5 * spread / unit])
+    unit = experts.coef_unit**2
+    logs = np.tile(0.5 * spread / unit * experts.has_scale, experts.n_constant)
+    score[free] = np.concatenate([(slope / unit[:, None]).ravel(), logs])
     within = Free.of(model)
     step = within.theta(solve_psd(within.matrix(matrix), within.score(score)))
     away = float(score @ step)

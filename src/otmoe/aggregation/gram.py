@@ -130,7 +130,8 @@ def _pooled(problem: Problem, reference: Experts, targets: list[Floats]) -> Expe
         np.add.at(G, k, matrices)
         np.add.at(v, k, np.einsum("kij,kj->ki", matrices, away))
         np.add.at(n, k, counts)
-        parts.append((k, matrices, counts, away, experts.dispersion))
+        if experts.dispersion is not None:
+            parts.append((k, matrices, counts, away, experts.dispersion))
     if problem.structure is None:
         step = solve_psd(T @ G @ T.T, v @ T.T) @ T
     else:
@@ -143,11 +144,15 @@ def _pooled(problem: Problem, reference: Experts, targets: list[Floats]) -> Expe
     spread = np.zeros(K)
     for k, matrices, counts, away, dispersion in parts:
         gap = away - step[k]
-        np.add.at(spread, k, counts * dispersion + np.einsum("ki,kij,kj->k", gap, matrices, gap))
+        within = counts * (dispersion if reference.has_scale else np.log(dispersion))
+        between = np.einsum("ki,kij,kj->k", gap, matrices, gap) if reference.has_scale else 0.0
+        np.add.at(spread, k, within + between)
     if problem.structure is not None and problem.structure.common_variance:
         spread, n = np.full(K, spread.sum()), np.full(K, n.sum())
-    var = np.where(n > 0, spread / np.where(n > 0, n, 1.0), reference.dispersion)
-    return pooled.with_vector(np.concatenate([vector[: there.size], np.log(var)]))
+    mean = spread / np.where(n > 0, n, 1.0)
+    logs = np.log(np.where(n > 0, mean, 1.0)) if reference.has_scale else mean
+    logs = np.where(n > 0, logs, np.log(reference.dispersion))
+    return pooled.with_vector(np.concatenate([vector[: there.size], logs]))
 
 
 def _within(
@@ -155,10 +160,11 @@ def _within(
 ) -> Floats:
     """Return the step (K, Q p) that solves all normal equations together, within a structure."""
     K, Q, p = experts.n_experts, experts.n_linear, experts.n_columns
-    unit = np.ones(K) if experts.dispersion is None else experts.dispersion
+    unit = experts.coef_unit**2
     information = (grams / unit[:, None, None]).reshape(K, Q, p, Q, p).swapaxes(2, 3)
     score = (slope / unit[:, None]).reshape(K, Q, p)
-    sums = FitStatistics(counts, score, information, np.zeros((K, experts.n_constant)))
+    none = np.zeros((K, experts.n_constant))
+    sums = FitStatistics(counts, score, information, none, none)
     return coefficients(structure.step(experts, sums)) - coefficients(experts)
 
 

@@ -22,10 +22,11 @@ class Parts:
     ----------
     weight : ndarray of shape (L,)
     coef : ndarray of shape (L, P)
-        Free coefficients.
+        Free coefficients; and the logarithm of the dispersion, if y has no scale.
     gram : ndarray of shape (L, P, P)
-        Information about them, times the dispersion.
+        Information about them, times the dispersion of a y with a scale.
     dispersion : ndarray of shape (L,), or None
+        Where y has a scale.
     """
 
     weight: Floats
@@ -89,11 +90,16 @@ def parts(sources: Sources) -> Parts:
     information = np.concatenate([sums.information for sums in found.values()])
     size = experts.n_linear * experts.n_columns
     gram = information.swapaxes(2, 3).reshape(L, size, size) / len(sources)
-    dispersion = experts.dispersion
-    if dispersion is not None:
-        gram = gram * dispersion[:, None, None]
+    weight = weight / len(sources)
     coef = experts.to_vector()[: L * size].reshape(L, size)
-    return Parts(weight / len(sources), coef, gram, dispersion)
+    if experts.has_scale:
+        gram = gram * experts.coef_unit[:, None, None] ** 2
+        return Parts(weight, coef, gram, experts.dispersion)
+    if experts.dispersion is not None:  # about which a row knows half, as of a variance
+        gram = np.pad(gram, ((0, 0), (0, 1), (0, 1)))
+        gram[:, -1, -1] = 0.5 * weight
+        coef = np.column_stack([coef, np.log(experts.dispersion)])
+    return Parts(weight, coef, gram, None)
 
 
 def greedy_labels(sources: Sources, n_experts: int) -> tuple[Floats, Experts]:
@@ -128,7 +134,7 @@ def greedy_labels(sources: Sources, n_experts: int) -> tuple[Floats, Experts]:
         cost[low, high] = fresh
     kept = np.flatnonzero(alive)
     labels = np.searchsorted(kept, np.where(alive[owner], owner, kept[0]))
-    vector = now.coef[kept].ravel()
-    if now.dispersion is not None:
-        vector = np.concatenate([vector, np.log(now.dispersion[kept])])
+    size = sources.experts.n_linear * sources.experts.n_columns
+    logs = now.coef[kept, size:] if now.dispersion is None else np.log(now.dispersion[kept])
+    vector = np.concatenate([now.coef[kept, :size].ravel(), logs.ravel()])
     return labels, sources.experts.take(kept).with_vector(vector)

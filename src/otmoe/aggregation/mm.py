@@ -19,6 +19,7 @@ EMPTY = 1e-12
 
 _EXACT = 1e-12  # nats: what rounding leaves of R_c where all experts are the same
 _ROUNDING = 1e-13  # rise of R_c, relative to 1 + R_c, at which the last step is taken all the same
+_SLOWER = 0.01  # of a tolerance, where a step of coefficients and dispersion is not quite Newton's
 _STUCK = 1e-6  # the same after all halvings, from which on there is no way down
 
 
@@ -81,6 +82,7 @@ def descend(
     n = len(sources)
     floor = sources.experts.smallest_dispersion
     floor = floor if np.isfinite(floor) else 0.0
+    tol = tol if experts.by_moments else _SLOWER * tol
 
     def at(experts: Experts) -> tuple[Assignment, float]:
         seen = assign(sources, experts, labels)

@@ -21,6 +21,7 @@ from otmoe.arrays.numerics import Array, Floats, design, like, namespace, row_bl
 from otmoe.likelihood.rows import Scaling, take_rows
 from otmoe.model.ensemble import Ensemble
 from otmoe.model.experts import Experts, FitStatistics, Response
+from otmoe.model.experts.dispersed import sent_one_by_one
 
 
 @dataclass(frozen=True)
@@ -243,9 +244,13 @@ def assign(sources: Sources, experts: Experts, labels: Floats | None = None) -> 
 
     def block(cell: Cell) -> Assignment:
         index, value = _sent(experts, cell, labels)
-        mass, response = _received(experts, cell, index)
+        if experts.by_moments:
+            mass, response = _received(experts, cell, index)
+            statistics = experts.statistics(cell.Z, response, mass)
+        else:
+            statistics = sent_one_by_one(experts, cell.Z, cell.response, cell.weight, index)
         cost = cell.own - _sum(cell.weight * value)
-        return Assignment(experts.statistics(cell.Z, response, mass), sources._placed(cell, cost))
+        return Assignment(statistics, sources._placed(cell, cost))
 
     return reduce(add, sources.each(block))
 

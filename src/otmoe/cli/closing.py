@@ -95,7 +95,7 @@ def _model_facts(file: ModelFile) -> Iterator[tuple[str, str]]:
             gain = (known - null) / rows
             yield "null model", f"{_per_row(float(null), rows)}: {gain:.4g} nats per row worse"
     if isinstance(about.get(EXPLAINED), int | float):
-        what = "variance" if file.model.experts.family == "gaussian" else "deviance"
+        what = "variance" if file.model.experts.has_scale else "deviance"
         yield f"{what} explained", f"{about[EXPLAINED]:.1%}"
     if how is None:
         yield "sites", "the file does not say how the model was merged"

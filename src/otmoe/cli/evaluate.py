@@ -130,10 +130,13 @@ def explained_lines(score: Score) -> list[str]:
     """Return what share of the null model's error a model takes away, in words."""
     if not isfinite(score.explained):
         return []
-    what = "variance" if score.family == "gaussian" else "deviance"
+    what = "deviance" if "deviance" in score.measures or score.classes.size else "variance"
+    explained = f"The model explains {score.explained:.1%} of the {what}"
+    if "log_likelihood" not in score.null:
+        return [f"{explained}."]
     better = score.measures["log_likelihood"] - score.null["log_likelihood"]
     return [
-        f"The model explains {score.explained:.1%} of the {what}; its log-likelihood is "
+        f"{explained}; its log-likelihood is "
         f"{abs(better):.4g} nats per row {'above' if better > 0 else 'below'} the null model's."
     ]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 
-FAMILIES = ("gaussian", "poisson", "classes")
+FAMILIES = ("gaussian", "poisson", "negative_binomial", "gamma", "student_t", "classes")
 METHODS = (
     "auto",
     "reduction",

@@ -197,7 +197,8 @@ def family(section: str) -> Decorator:
         default="gaussian",
         show_default=True,
         section=section,
-        help="What the target is: a number, a count, a class.",
+        help="What the target is: a number (gaussian; student_t where some lie far off), a count "
+        "(poisson; negative_binomial where counts vary more), a positive number (gamma), a class.",
     )
 
 

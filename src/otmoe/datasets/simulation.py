@@ -7,7 +7,13 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from otmoe.arrays.numerics import Floats
-from otmoe.model.experts import FAMILIES, Experts, GaussianExperts
+from otmoe.model.experts import (
+    FAMILIES,
+    DispersedExperts,
+    Experts,
+    GaussianExperts,
+    StudentExperts,
+)
 from otmoe.model.gate import SoftmaxGate
 from otmoe.model.mixture import MoE
 from otmoe.text.errors import InvalidInput
@@ -77,14 +83,17 @@ def simulate(
     has less than a tenth of the rows are drawn again.
 
     Experts of the other families have random directions: their linear predictors vary over x with
-    standard deviation 3 (log-odds) or 0.7 (log-means, around levels from 1 to 20).
+    standard deviation 3 (log-odds) or 0.7 (log-means, around levels from 1 to 20). Dispersions are
+    uniform on [0.1, 0.5].
 
     Parameters
     ----------
     n_samples : int
     n_experts : int
     n_features : int
-    family : {"gaussian", "logistic", "multinomial", "poisson"}
+    family : str
+        A name in :data:`otmoe.model.experts.FAMILIES`. Coefficients and squared scales of
+        "student_t" are those of "gaussian".
     n_classes : int
         For the multinomial family.
     softness : float in [0, 1]
@@ -148,20 +157,24 @@ def _experts(
     if overlap:
         coef = 0.6 * rng.standard_normal((K, d + 1))
         return GaussianExperts(coef, rng.uniform(0.5, 2.0, size=(K,)))
-    if family == "gaussian":
-        coef = _integers((K, d + 1), rng)
-        return GaussianExperts(coef, rng.integers(1, 6, K).astype(float))
+    if family in ("gaussian", "student_t"):
+        coef, spread = _integers((K, d + 1), rng), rng.integers(1, 6, K).astype(float)
+        kind = GaussianExperts if family == "gaussian" else StudentExperts
+        return kind(coef, spread)
 
     # Random directions of given length on standardised x, around a random level.
     mean = (source.centers.mean(axis=0) - source.shift) / source.stretch
     sd = np.sqrt(1 + source.centers.var(axis=0)) / source.stretch
     blank = FAMILIES[family].blank(K, d + 1, n_classes)
-    size = 0.7 if family == "poisson" else 3.0
+    logs = not blank.classifies  # of means
+    size = 0.7 if logs else 3.0
     slope = size / np.sqrt(d) * rng.standard_normal((*blank.coef.shape[:-1], d)) / sd
-    level = rng.uniform(0, 3, slope.shape[:-1]) if family == "poisson" else 0.0
+    level = rng.uniform(0, 3, slope.shape[:-1]) if logs else 0.0
     coef = np.concatenate([(level - slope @ mean)[..., None], slope], axis=-1)
     if family == "multinomial":
         coef -= coef[:, -1:]
+    if isinstance(blank, DispersedExperts):
+        return replace(blank, coef=coef, phi=rng.uniform(0.1, 0.5, size=(K,)))
     return replace(blank, coef=coef)
 
 

@@ -33,8 +33,9 @@ class MoERegressor(RegressorMixin, BaseMoE):
     n_experts : int, default=2
         Number of experts, K.
     family : str, default="gaussian"
-        Distribution of y under an expert: "gaussian" for a number, "poisson" for a count, or any
-        other in :data:`otmoe.model.experts.FAMILIES`.
+        Distribution of y under an expert: "gaussian" for a number, "student_t" for one with
+        outliers, "poisson" for a count, "negative_binomial" for one that varies more, "gamma" for a
+        positive number, or any other in :data:`otmoe.model.experts.FAMILIES`.
     gate_features : None, "intercept" or list of str or int, default=None
         Features the gate sees: all, none (constant gate), or some by name or index.
     expert_features : None, "intercept", list of str or int, or one for each expert, default=None

@@ -106,15 +106,17 @@ class Score:
             return found | ({"auc": 0.5} if self.ranks.size else {})
         if not self._variance > 0:
             return {}
-        response = Response(np.array([[self.mean]]), np.array([[self._variance]]))
-        one = np.ones((1, 1))
-        expert = FAMILIES[self.family].blank(1, 1).fit(one, response, one)
-        log_prob = expert.expected_log_prob(expert.predictor(one), response)
-        means = self._means()
-        found = {"log_likelihood": float(log_prob[0, 0]) + means["base"]}
+        means, family = self._means(), FAMILIES[self.family]
+        found = {}
+        if family.by_moments:  # else more would have to be known of y
+            response = Response(np.array([[self.mean]]), np.array([[self._variance]]))
+            one = np.ones((1, 1))
+            expert = family.blank(1, 1).fit(one, response, one)
+            log_prob = expert.expected_log_prob(expert.predictor(one), response)
+            found["log_likelihood"] = float(log_prob[0, 0]) + means["base"]
         found |= {"rmse": float(np.sqrt(self._variance)), "r2": 0.0}
         if "saturated" in means:
-            found["deviance"] = 2 * (means["saturated"] - self.mean * float(np.log(self.mean)))
+            found["deviance"] = 2 * (means["saturated"] - family.saturated(self.mean))
         return found
 
     @property

@@ -117,10 +117,8 @@ def _units(request: RefineRequest) -> Floats:
     here = request.scaling.from_user(request.model)
     experts, K = here.experts, here.n_experts
     predictor = predictors_of(here)
-    if experts.dispersion is None:
-        return np.ones(len(predictor))
     linear = K * experts.n_linear
     expert = np.clip((predictor - (K - 1)) // experts.n_linear, 0, K - 1)
     is_coef = (predictor >= K - 1) & (predictor < K - 1 + linear)
-    unit = np.exp2(np.rint(np.log2(np.sqrt(experts.dispersion))))
+    unit = np.exp2(np.rint(np.log2(experts.coef_unit)))
     return np.where(is_coef, unit[expert], 1.0)

@@ -234,10 +234,8 @@ def _units(model: MoE, information: Information) -> Floats:
     information about it sees it: there, a gate that has run off has no information left. (With a
     unit of its own, every coefficient would look well known.)
     """
-    names, dispersion = parameters(model), model.experts.dispersion
-    var = np.array(
-        [1.0 if n.block != "expert" or dispersion is None else dispersion[n.expert] for n in names]
-    )
+    names, unit = parameters(model), model.experts.coef_unit
+    var = np.array([1.0 if n.block != "expert" else unit[n.expert] ** 2 for n in names])
     seen = np.abs(np.diagonal(information.matrix)) * var
     terms = np.array([n.term if n.block != "variance" else "" for n in names])
     most = np.array([seen[terms == term].max() for term in terms])

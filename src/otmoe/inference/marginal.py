@@ -20,21 +20,22 @@ _STEP = 1e-4  # of a derivative, in standard deviations of the feature
 
 
 def ratios(
-    rows: Sequence[Estimate], family: str, block: Literal["expert", "gate"]
+    rows: Sequence[Estimate], model: MoE, block: Literal["expert", "gate"]
 ) -> list[Estimate]:
     """Return coefficients as ratios: exponentials, with intervals from the scale of the logarithm.
 
     Parameters
     ----------
     rows : sequence of Estimate
-    family : str
+    model : MoE
+        That they are about.
     block : {"expert", "gate"}
     """
     if block not in ("expert", "gate"):
         choices = ["expert", "gate"]
         raise InvalidInput(Error.NOT_ONE_OF, name="block", value=block, choices=choices)
-    if block == "expert" and family == "gaussian":
-        raise InvalidInput(Error.NO_RATIOS)
+    if block == "expert" and model.experts.has_scale:
+        raise InvalidInput(Error.NO_RATIOS, family=model.experts.family)
     found = []
     for row in rows:
         if row.block == block and row.term != "intercept":

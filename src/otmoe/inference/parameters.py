@@ -18,14 +18,15 @@ class Parameter:
     Attributes
     ----------
     block : {"gate", "expert", "variance", "linear"}
-        The free parameter of a variance is its logarithm. A linear combination is of no expert.
+        The free parameter of a variance, or another dispersion, is its logarithm. A linear
+        combination is of no expert.
     expert : int or None
     against : int or None
         The gate's reference expert, for its coefficients.
     label : object
         The class that the coefficient is about, in classifiers; else None.
     term : str
-        Name of a column of the design, "variance", or what else it is called.
+        Name of a column of the design, "variance" or "dispersion", or what else it is called.
     """
 
     block: str
@@ -38,7 +39,9 @@ class Parameter:
         who = self.block if self.expert is None else f"{self.block} {self.expert}"
         who += "" if self.against is None else f" against {self.against}"
         who += "" if self.label is None else f", class {self.label}"
-        return f"log variance {self.expert}" if self.block == "variance" else f"{who}: {self.term}"
+        return (
+            f"log {self.term} {self.expert}" if self.block == "variance" else f"{who}: {self.term}"
+        )
 
 
 def parameters(model: MoE) -> tuple[Parameter, ...]:
@@ -111,16 +114,7 @@ def mean_gradient(model: MoE, X: Array, offset: Array | None = None) -> tuple[Fl
     mu = mu[:, :, None] if mu.ndim == 2 else mu
     n, K, M = mu.shape
     mean = np.sum(pi[:, :, None] * mu, axis=1)
-    # With a canonical link, the mean's derivative is the curvature times the dispersion.
-    unit = 1.0 if experts.dispersion is None else experts.dispersion
-    curvature = experts.derivatives(eta, response).curvature
-    Q = experts.n_linear
-    slope = np.empty((n, K, M, Q))
-    for d in range(Q):
-        for e in range(Q):
-            slope[:, :, d, e] = to_numpy(curvature[min(d, e), max(d, e)]) * unit
-    if Q < M:  # probabilities add up to 1
-        slope[:, :, Q:] = -slope[:, :, :Q].sum(axis=2, keepdims=True)
+    slope, Q = experts.mean_slope(eta), experts.n_linear
     X, seen = to_numpy(X), to_numpy(model.gate.design(X))
     gate = pi[:, :-1, None] * (mu[:, :-1] - mean[:, None, :])
     gradient = np.zeros((n, M, model.n_parameters))

@@ -137,7 +137,8 @@ def coefficient_heading(row: Coefficient, model: MoE) -> str:
     if row.block == "gate":
         return f"Gate: expert {row.expert} against expert {row.against}"
     if row.block == "variance":
-        return "Logarithms of the variances" if model.n_experts > 1 else "Logarithm of the variance"
+        several = model.n_experts > 1
+        return f"Logarithms of the {row.term}s" if several else f"Logarithm of the {row.term}"
     about = "" if row.label is None else f", class {row.label}"
     if model.experts.n_linear > 1:
         last = model.experts.n_linear if model.classes is None else model.classes[-1]

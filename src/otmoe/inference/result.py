@@ -268,7 +268,7 @@ class Inference:
         -------
         tuple of Estimate
         """
-        return tuple(ratios(self.table(level), self.model.experts.family, block))
+        return tuple(ratios(self.table(level), self.model, block))
 
     def marginal_effects(
         self, X: Array, level: float = 0.95, offset: Array | None = None

@@ -69,7 +69,8 @@ def degeneracies(
     if variance is not None:
         floor = np.flatnonzero(variance <= VARIANCE_FLOOR * (1 + 1e-6))
         if len(floor):
-            found.append(Warn.VARIANCE_AT_FLOOR(floor=VARIANCE_FLOOR, which=_listed(floor)))
+            code = Warn.NO_OVERDISPERSION if model.experts.discrete else Warn.VARIANCE_AT_FLOOR
+            found.append(code(floor=VARIANCE_FLOOR, which=_listed(floor)))
     if stage is not None:
         found += [Warn.IDENTICAL_EXPERTS(first=j, second=k) for j, k in identical(model, stage)]
     if stage is not None and model.experts.classifies:

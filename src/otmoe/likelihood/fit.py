@@ -147,7 +147,8 @@ def em(
         Without a column of ones.
     y : array of shape (n,)
     n_experts : int
-    family : {"gaussian", "logistic", "multinomial", "poisson"}
+    family : str
+        A name in :data:`otmoe.model.experts.FAMILIES`.
         y is a number, 0 or 1, a class number from 0, or a count.
     init : MoE, optional
         Start here, on the user's scale, instead of searching; its experts and gate columns are

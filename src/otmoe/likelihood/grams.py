@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Self
 
-import numpy as np
-
 from otmoe.arrays.numerics import Floats
 from otmoe.likelihood.rows import Rows
 from otmoe.likelihood.statistics import e_step
@@ -57,16 +55,14 @@ class Grams:
         weight : ndarray of shape (n, K)
             Of the experts at each row.
         """
-        response = experts.observe(np.zeros(len(X)))  # the curvature does not depend on y
+        response = experts.response(experts.predictor(X))
         return cls._of_sums(experts, experts.statistics(X, response, weight))
 
     @classmethod
     def _of_sums(cls, experts: Experts, sums: FitStatistics) -> Self:
-        dispersion = experts.dispersion
-        unit = np.ones(experts.n_experts) if dispersion is None else dispersion
         K, Q, _, p, _ = sums.information.shape
         matrices = sums.information.swapaxes(2, 3).reshape(K, Q * p, Q * p)
-        return cls(sums.weight, matrices * unit[:, None, None])
+        return cls(sums.weight, matrices * experts.coef_unit[:, None, None] ** 2)
 
     def take(self, order: Any) -> Self:
         """Return the Grams of some experts, in that order."""

@@ -141,6 +141,7 @@ def run_newton(
     """
     penalty, free = ridge.matrix(model), Free.of(model)
     floor = min(VARIANCE_FLOOR, model.experts.smallest_dispersion) * (1 - 1e-9)
+    floor = 0.0 if model.experts.discrete else floor
 
     def evaluate(psi: Floats, near: NewtonPoint | None = None) -> NewtonPoint:
         theta = free.theta(psi)

@@ -66,8 +66,8 @@ def blocks_of(model: MoE) -> Floats:
 def spread_factor(model: MoE) -> Floats:
     """Return F, (P, P), for which F F' is the spread of sites where every deviation is 1.
 
-    It does not change when experts or classes change places. Coefficients of an expert with a
-    variance are counted in its standard deviations.
+    It does not change when experts or classes change places. Coefficients of an expert are counted
+    in its standard deviations where y has a scale.
 
     Parameters
     ----------
@@ -77,8 +77,7 @@ def spread_factor(model: MoE) -> Floats:
     K, p, experts = model.n_experts, model.experts.n_columns, model.experts
     q = model.gate.n_free_columns
     gate = np.linalg.cholesky(np.eye(K - 1) + 1.0) if K > 1 else np.zeros((0, 0))
-    unit = np.ones(K) if experts.dispersion is None else np.sqrt(experts.dispersion)
-    linear = np.kron(np.diag(unit), np.linalg.cholesky(experts.contrast_spread))
+    linear = np.kron(np.diag(experts.coef_unit), np.linalg.cholesky(experts.contrast_spread))
     return linalg.block_diag(
         np.kron(gate, np.eye(q)), np.kron(linear, np.eye(p)), np.eye(K * experts.n_constant)
     )

@@ -133,11 +133,11 @@ def rows_needed(model: MoE, total: float) -> Floats:
     """Return the rows that each expert must have for its maximum to be believed, (K,).
 
     A few rows that happen to lie close to a plane make a high and narrow maximum: the smaller its
-    variance beside the others', the more rows an expert must show.
+    variance beside the others', the more rows an expert must show. Counts lie on no plane.
     """
     factor = np.full(model.n_experts, _PER_COEFFICIENT)
     variance = model.experts.dispersion
-    if variance is not None:
+    if variance is not None and not model.experts.discrete:
         factor += _PER_FACTOR * np.log(variance.max() / np.maximum(variance, 1e-300))
     coefficients = np.array([len(seen) for seen in model.expert_columns])
     return np.minimum(factor * coefficients, _OF_SHARE * total / model.n_experts)

@@ -91,7 +91,9 @@ def m_step(model: MoE, statistics: Statistics, ridge: Ridge) -> MoE:
 
 
 def on_floor(model: MoE) -> bool:
-    """Say whether a variance stands at its floor."""
+    """Say whether a variance stands at its floor; counts have no such end, only the Poisson's."""
+    if model.experts.discrete:
+        return False
     return model.experts.smallest_dispersion <= VARIANCE_FLOOR * (1 + 1e-6)
 
 

@@ -75,7 +75,7 @@ def described(what: Coefficient) -> str:
     'gate coefficient of age, expert 0 against 1'
     """
     if what.block == "variance":
-        return f"log variance of expert {what.expert}"
+        return f"log {what.term} of expert {what.expert}"
     kind = "gate " if what.block == "gate" else ""
     name = f"{kind}intercept" if what.term == "intercept" else f"{kind}coefficient of {what.term}"
     name += f", expert {what.expert}" + ("" if what.against is None else f" against {what.against}")

@@ -230,8 +230,9 @@ class ResidualDisplay(Display):
         expert = sample_rows(to_numpy(model.responsibilities(X, y)), rng)
         rows = np.arange(len(X))
         fitted = to_numpy(model.expert_mean(X))[rows, expert]
-        dispersion = model.experts.dispersion
-        var = fitted if dispersion is None else dispersion[expert]  # counts vary as their mean
+        eta = model.experts.predictor(design(X))
+        var = np.broadcast_to(to_numpy(model.experts.response(eta).var), (len(X), model.n_experts))
+        var = var[rows, expert]
         residual = (y - fitted) / np.sqrt(var)
         return cls(fitted, residual, expert, model.n_experts).plot(ax=ax, **options)
 

@@ -132,8 +132,9 @@ class SpreadDisplay(Display):
         ax.tick_params(axis="y", length=0)
         ax.use_sticky_edges = False  # a bar ends inside the picture
         ax.margins(x=0.03)
-        names = {"gate": "gate coefficient", "variance": "log variance"}
-        block = names.get(self.coefficients[0].block, "coefficient")
+        first = self.coefficients[0]
+        names = {"gate": "gate coefficient", "variance": f"log {first.term}"}
+        block = names.get(first.block, "coefficient")
         ax.set_xlabel(f"{block} less its mean over sites; bar: {self.level:.0%} of new sites")
         if self.left_out:
             words = f"{len(self.terms)} of {len(self.terms) + self.left_out} terms"

@@ -125,7 +125,7 @@ def _goodness(model: MoE, about: dict[str, Any]) -> dict[str, Any] | None:
         return None
     log_likelihood, null, explained, rows = (float(about[name]) for name in names)
     return {
-        "what": "variance" if model.experts.family == "gaussian" else "deviance",
+        "what": "variance" if model.experts.has_scale else "deviance",
         "explained": explained,
         "better": (log_likelihood - null) / rows,
     }

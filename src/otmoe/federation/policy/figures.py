@@ -10,7 +10,7 @@ import numpy as np
 from scipy import linalg
 
 from otmoe.arrays.newton import RANK_TOLERANCE
-from otmoe.arrays.numerics import Array, Floats, block_sum, to_numpy
+from otmoe.arrays.numerics import Array, Floats, block_sum, scaled, to_numpy
 from otmoe.data.features import FeatureSpec
 from otmoe.federation.policy.cells import Cell, Levels
 from otmoe.federation.policy.rounding import coarse_scaling
@@ -196,16 +196,12 @@ class _Look:
         posterior = model.posterior(block.X, response, block.offset)
         X, r = to_numpy(block.X), to_numpy(posterior.responsibilities)
         weight = np.ones(len(X)) if block.weight is None else to_numpy(block.weight)
-        d = model.experts.derivatives(posterior.eta, response)
-        shape = r.shape
-        v = np.stack(
-            [
-                np.broadcast_to(to_numpy(d.curvature[q, q]), shape)
-                for q in range(model.experts.n_linear)
-            ],
-            axis=2,
-        )
-        v = (v * (r * weight[:, None])[:, :, None]).reshape(len(X), -1)  # (n, K Q)
+        heard = scaled(posterior.responsibilities, block.weight)
+        curved = model.experts.fit_weights(posterior.eta, response, heard)[1]
+        Q = model.experts.n_linear
+        alone = [q * Q - q * (q - 1) // 2 for q in range(Q)]  # of a predictor with itself
+        v = to_numpy(curved).reshape(len(X), -1, model.n_experts)[:, alone]
+        v = v.swapaxes(1, 2).reshape(len(X), -1)  # (n, K Q)
         h = v * np.stack([quadratic(X, root) for root in self.roots], axis=1)
         y = to_numpy(block.y)
         unknown = self._unknown(block.X, y, posterior)

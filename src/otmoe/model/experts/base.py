@@ -62,6 +62,23 @@ class Experts(Family):
         log_prob = self.expected_log_prob(self.predictor(X), self.observe(y))
         return log_prob if isinstance(base, float) else log_prob + base[:, None]
 
+    def mean_slope(self, eta: Array) -> Floats:
+        """Return the derivatives of the mean in the linear predictors, (n, K, M, Q).
+
+        With a canonical link it is the curvature times the dispersion; M is 1, or the number of
+        classes.
+        """
+        response = self.response(eta)
+        curvature, Q = self.derivatives(eta, response).curvature, self.n_linear
+        n, K, *classes = response.mean.shape
+        slope = np.empty((n, K, classes[0] if classes else 1, Q))
+        for d in range(Q):
+            for e in range(Q):
+                slope[:, :, d, e] = to_numpy(curvature[min(d, e), max(d, e)])
+        slope *= self.coef_unit[:, None, None] ** 2
+        slope[:, :, Q:] = -slope[:, :, :Q].sum(axis=2, keepdims=True)  # probabilities add up to 1
+        return slope
+
     @property
     def values(self) -> Floats | None:
         """All values that y can have, where they are few, (Q,); None where they are not."""
@@ -175,13 +192,15 @@ class Experts(Family):
         -------
         linear : array of shape (n, Q * K), to be multiplied by x
         quadratic : array of shape (n, Q (Q + 1) / 2 * K), to be multiplied by x x'
-        constant : array of shape (n, E * K), to be summed
+        constant : array of shape (n, E * K), to be summed; or twice as many, with curvatures
         """
         d = self.derivatives(eta, response)
         rows = weight.T  # (K, n), contiguous
         q = self.n_linear
         linear = [rows * s.T for s in d.score[:q]]
         constant = [rows * s.T for s in d.score[q:]] or [rows[:0, :]]
+        if self.bends:
+            constant += [rows * c.T for (i, j), c in d.curvature.items() if i == j >= q]
         quadratic = [rows * c.T for (i, j), c in d.curvature.items() if i < q and j < q]
         return stack_rows(linear), stack_rows(quadratic), stack_rows(constant)
 
@@ -193,7 +212,7 @@ class Experts(Family):
         weight : array of shape (K,)
         linear : array of shape (Q * K, p)
         gram : array of shape (Q (Q + 1) / 2 * K, p, p)
-        constant : array of shape (E * K,)
+        constant : array of shape (E * K,), or (2 * E * K,)
         """
         K, p, q = self.n_experts, self.n_columns, self.n_linear
         score = to_numpy(linear).reshape(q, K, p).swapaxes(0, 1)
@@ -202,8 +221,9 @@ class Experts(Family):
         for i in range(q):
             for j in range(i, q):
                 information[:, i, j] = information[:, j, i] = next(upper)
-        dispersion = to_numpy(constant).reshape(self.n_constant, K).T
-        return FitStatistics(to_numpy(weight), score, information, dispersion)
+        rest = to_numpy(constant).reshape(self.n_constant * (2 if self.bends else 1), K).T
+        dispersion, bend = np.split(rest, [self.n_constant], axis=1)
+        return FitStatistics(to_numpy(weight), score, information, dispersion, bend)
 
     def statistics(
         self, X: Array, response: Response, weight: Array, offset: Array | None = None

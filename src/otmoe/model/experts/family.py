@@ -44,6 +44,8 @@ class Family(ABC):
     lowest: ClassVar[float] = -np.inf  # that y can be
     highest: ClassVar[float] = np.inf  # and its mean with it
     dispersions: ClassVar[tuple[str, ...]] = ()  # names of the constant predictors
+    bends: ClassVar[bool] = False  # does a step need the curvature in the constant predictors?
+    by_moments: ClassVar[bool] = True  # does E[log phi] depend on mean and variance of y alone?
     informative_response: ClassVar[bool] = True  # does one y tell its expert from the others?
     alpha: ClassVar[float] = 0.03  # ridge of the gate, by default; docs/benchmarks.md has the table
     expert_alpha: ClassVar[float] = 0.0  # the same of the experts' slopes
@@ -100,7 +102,8 @@ class Family(ABC):
     def expected_log_prob(self, eta: Array, response: Response) -> Array:
         """Return E[log phi_k(y | x)] for y with the given mean and variance, elementwise in (n, K).
 
-        It is exact up to a term that depends on y alone, which :meth:`log_base` gives.
+        It is exact up to a term that depends on y alone, which :meth:`log_base` gives. Unless a
+        family goes `by_moments`, y is known (its variance is the number 0.0) or of the family.
         """
 
     @abstractmethod
@@ -166,6 +169,13 @@ class Family(ABC):
     def dispersion(self) -> Floats | None:
         """The experts' dispersions, (K,), or None if the family has none."""
         return None
+
+    @property
+    def coef_unit(self) -> Floats:
+        """What coefficients are measured in, (K,): a deviation of y where it has a scale, or 1."""
+        if self.has_scale and self.dispersion is not None:
+            return np.sqrt(self.dispersion)
+        return np.ones(self.n_experts)
 
     @property
     def smallest_dispersion(self) -> float:
@@ -236,6 +246,14 @@ class Family(ABC):
             Half the width, on the scale of y and to first order.
         """
         return bounded(mean, half, self.lowest, self.highest)
+
+    @staticmethod
+    def saturated(mean: float) -> float:
+        """Return the part of the unit deviance of a constant mean that depends on that alone.
+
+        The deviance is twice the mean of the score ``saturated`` less this one.
+        """
+        raise NotImplementedError
 
     def scores(self, y: Floats, prediction: Floats) -> dict[str, Floats]:
         """Return how far predicted means are from y, row by row (n,), under names of scores."""

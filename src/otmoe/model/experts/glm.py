@@ -20,8 +20,10 @@ from otmoe.model.experts.base import Experts
 from otmoe.model.experts.values import Derivatives, FitStatistics, Response
 
 _OF_INTERCEPT = 0.01  # of the ridge: enough where all rows are of one class
-_LARGEST_LOG_MEAN = 300.0  # a Poisson mean beyond e^300 overflows in sums before a step is refused
 _LARGEST_DRAWN = 1e15  # NumPy draws no counts beyond 1e18; from here on they are their mean
+
+LARGEST_LOG_MEAN = 300.0
+"""A mean beyond e^300 overflows in sums before a step is refused."""
 
 
 def slopes(n_columns: int) -> Floats:
@@ -29,6 +31,12 @@ def slopes(n_columns: int) -> Floats:
     share = np.ones(n_columns)
     share[0] = _OF_INTERCEPT
     return share
+
+
+def count_scores(y: Floats, prediction: Floats) -> dict[str, Floats]:
+    """Return the deviance of Poisson variables, and from what that of a constant mean follows."""
+    deviance = 2 * (special.xlogy(y, y / prediction) - y + prediction)
+    return {"deviance": deviance, "saturated": special.xlogy(y, y)}
 
 
 @dataclass(frozen=True)
@@ -234,7 +242,7 @@ class PoissonExperts(CanonicalExperts):
     @staticmethod
     def mean(eta: Array) -> Array:
         xp = namespace(eta)
-        return xp.exp(xp.where(eta < _LARGEST_LOG_MEAN, eta, xp.full_like(eta, _LARGEST_LOG_MEAN)))
+        return xp.exp(xp.where(eta < LARGEST_LOG_MEAN, eta, xp.full_like(eta, LARGEST_LOG_MEAN)))
 
     cumulant = variance = mean
 
@@ -255,9 +263,11 @@ class PoissonExperts(CanonicalExperts):
         return namespace(y).log(y + 0.5)
 
     def scores(self, y: Floats, prediction: Floats) -> dict[str, Floats]:
-        deviance = 2 * (special.xlogy(y, y / prediction) - y + prediction)
-        saturated = special.xlogy(y, y)  # from which the deviance of any constant mean follows
-        return {**super().scores(y, prediction), "deviance": deviance, "saturated": saturated}
+        return {**super().scores(y, prediction), **count_scores(y, prediction)}
+
+    @staticmethod
+    def saturated(mean: float) -> float:
+        return mean * float(np.log(mean))
 
     @staticmethod
     def log_base(y: Array) -> Array:

@@ -69,12 +69,15 @@ class FitStatistics:
         Weighted curvatures times x x'.
     dispersion : ndarray of shape (K, E)
         Weighted scores of the E constant predictors.
+    bend : ndarray of shape (K, E), or (K, 0)
+        Weighted curvatures in them, where a family needs these.
     """
 
     weight: Floats
     score: Floats
     information: Floats
     dispersion: Floats
+    bend: Floats
 
     def __add__(self, other: FitStatistics) -> FitStatistics:
         return FitStatistics(

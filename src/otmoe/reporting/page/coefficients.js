@@ -44,7 +44,8 @@ function coefficientSection() {
     box.append(legend(Array.from({ length: model.n_experts }, (_, k) => `expert ${k}`)));
     const spread = merged && merged.covariates ? merged.covariates.sd : null;
     const blocks = { expert: "experts", gate: "gate" };
-    if (model.estimates.some((e) => e.block === "variance")) blocks.variance = "variances";
+    const dispersion = model.estimates.find((e) => e.block === "variance");
+    if (dispersion) blocks.variance = `${dispersion.term}s`;
     if (!model.estimates.some((e) => e.block === "gate")) delete blocks.gate;
     const labels = [
         ...new Set(model.estimates.filter((e) => e.label !== null).map((e) => e.label)),

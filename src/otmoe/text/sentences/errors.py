@@ -33,6 +33,10 @@ class Error(Sentence):
         "y is {value:g} in row {row}: the {family} family takes {numbers} from {lowest:g} to "
         "{highest:g}."
     )
+    NOT_POSITIVE = (
+        "y is 0 in row {row}: the gamma family takes positive numbers; leave such rows out, or fit "
+        "another family."
+    )
     ONE_PER_ROW = "{name}.shape == {shape}, expected {wanted}: one number per row of X."
     NO_PANDAS = (
         "coefficient tables need pandas: install it with `pip install 'otmoe[pandas]'`, or read "
@@ -645,7 +649,7 @@ class Error(Sentence):
     Y_MISSING = "give the y of the fit as well: the Grams weigh rows by it."
     NO_MODEL_TO_SAVE = "there is no model in a {kind}; give a MoE or a fitted estimator."
     NO_RATIOS = (
-        "coefficients of gaussian experts are no logarithms: their exponentials are no ratios; use "
+        "coefficients of {family} experts are no logarithms: their exponentials are no ratios; use "
         "table(), or block='gate'."
     )
     TARGET_IS_TEXT = "the target holds text; give numbers, or fit a classifier to it."

@@ -31,6 +31,10 @@ class Warn(Sentence):
         "expert {which} fits its rows exactly, so that its variance stopped at the floor "
         "({floor:g} of the variance of y): use fewer experts or more rows."
     )
+    NO_OVERDISPERSION = (
+        "the counts of expert {which} vary no more than Poisson variables do, so that its "
+        "dispersion stopped at the floor ({floor:g}): fit the poisson family."
+    )
     IDENTICAL_EXPERTS = (
         "experts {first} and {second} say the same wherever they answer: use fewer experts."
     )

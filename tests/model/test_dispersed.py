@@ -1,0 +1,129 @@
+"""Families with a dispersion against other libraries and general-purpose optimisers."""
+
+import numpy as np
+import pytest
+import statsmodels.api as sm
+from numpy.testing import assert_allclose
+from oracles import jacobian, minimum, with_ones
+from refusals import refused
+from scipy import special, stats
+
+from otmoe import MoERegressor
+from otmoe.estimators.base import FitWarning
+from otmoe.model.experts import GammaExperts, NegativeBinomialExperts
+from otmoe.model.experts.dispersed import log_affinity_on_grid
+from otmoe.model.experts.negative_binomial import expected_rising, rising
+
+RNG = np.random.default_rng(7)
+X = RNG.normal(size=(600, 2))
+MEAN = np.exp(0.8 + X @ np.array([0.5, -0.3]))
+EXPOSURE = RNG.uniform(0.5, 3.0, len(X))
+COUNTS = RNG.negative_binomial(1 / 0.7, 1 / (1 + 0.7 * MEAN * EXPOSURE)).astype(float)
+AMOUNTS = RNG.gamma(2.5, MEAN / 2.5)
+
+
+def one_expert(family):
+    return MoERegressor(1, family=family, alpha=0, expert_alpha=0, tol=1e-10, random_state=0)
+
+
+def test_one_negative_binomial_expert_is_that_of_statsmodels():
+    est = one_expert("negative_binomial").fit(X, COUNTS, offset=np.log(EXPOSURE))
+    theirs = sm.NegativeBinomial(COUNTS, with_ones(X), loglike_method="nb2", exposure=EXPOSURE)
+    theirs = theirs.fit(disp=0, method="newton", maxiter=100, tol=1e-12)
+    assert_allclose(est.model_.experts.coef[0], theirs.params[:-1], rtol=1e-4)
+    assert_allclose(est.model_.experts.phi, theirs.params[-1:], rtol=1e-3)
+    log_density = est.log_density(X, COUNTS, offset=np.log(EXPOSURE))
+    assert_allclose(log_density.sum(), theirs.llf, rtol=1e-9)
+    found = est.inference(X, COUNTS, offset=np.log(EXPOSURE)).standard_errors
+    assert_allclose(found.coef[0], theirs.bse[:-1], rtol=1e-3)
+    assert_allclose(found.log_var * est.model_.experts.phi, theirs.bse[-1:], rtol=1e-3)
+
+
+def test_one_gamma_expert_is_the_glm_with_a_shape_of_maximum_likelihood():
+    est = one_expert("gamma").fit(X, AMOUNTS)
+    glm = sm.GLM(AMOUNTS, with_ones(X), family=sm.families.Gamma(sm.families.links.Log())).fit()
+    assert_allclose(est.model_.experts.coef[0], glm.params, rtol=1e-5, atol=1e-7)
+
+    def loss(log_shape):
+        shape = np.exp(log_shape[0])
+        return -np.sum(stats.gamma(shape, scale=glm.fittedvalues / shape).logpdf(AMOUNTS))
+
+    best = minimum(loss, np.zeros(1), 1e-5, most=1e-2)
+    assert_allclose(est.model_.experts.phi, np.exp(-best), rtol=1e-4)
+    assert_allclose(est.log_density(X, AMOUNTS).sum(), -loss(best), rtol=1e-9)
+
+
+def test_one_student_expert_is_the_maximum_of_the_textbook_likelihood():
+    y = X @ np.array([1.0, -2.0]) + RNG.standard_t(3, len(X))
+    y[:10] += 100  # outliers
+    est = one_expert("student_t").fit(X, y)
+
+    def loss(theta):
+        return -np.sum(stats.t(5, with_ones(X) @ theta[:3], np.exp(theta[3] / 2)).logpdf(y))
+
+    best = minimum(loss, np.array([0.0, 1.0, -2.0, 0.0]), 1e-5, most=1e-2)
+    assert_allclose(est.model_.experts.to_vector(), best, atol=1e-4)
+    assert_allclose(est.log_density(X, y).sum(), -loss(best), rtol=1e-9)
+    hessian = jacobian(lambda at: jacobian(loss, at, 1e-4), best, 1e-4)
+    se = np.sqrt(np.diag(np.linalg.inv(hessian)))
+    found = est.inference(X, y).standard_errors
+    assert_allclose([*found.coef[0], *found.log_var], se, rtol=1e-3)
+    assert np.abs(est.model_.experts.coef[0] - [0, 1, -2]).max() < 0.2
+
+
+def test_counts_that_vary_less_than_poisson_variables_lead_to_their_fit():
+    y = np.round(MEAN)  # hardly any variance
+    with pytest.warns(FitWarning) as caught:
+        est = one_expert("negative_binomial").fit(X, y)
+    assert [n.code for w in caught for n in w.message.notices] == ["no_overdispersion"]
+    poisson = one_expert("poisson").fit(X, y)
+    assert est.model_.experts.phi[0] < 1e-3
+    assert_allclose(est.model_.experts.coef, poisson.model_.experts.coef, atol=1e-3)
+    assert_allclose(est.log_density(X, y).sum(), poisson.log_density(X, y).sum(), atol=0.05)
+
+
+def test_the_gamma_family_refuses_nothing_but_what_is_not_positive():
+    with refused("not_positive", row=3):
+        GammaExperts.check_response(np.array([1.0, 2.0, 1e-9, 0.0]))
+    GammaExperts.check_response(np.array([1.0, 2.0, 1e-9]))
+
+
+# -- the integrals of the negative binomial ------------------------------------------------------
+
+
+@pytest.mark.parametrize("r", [1e-3, 0.3, 5.0, 99.0, 101.0, 1e4, 1e8])
+def test_rising_factorials_and_their_derivatives(r):
+    y = np.array([0.0, 1.0, 3.0, 40.0, 1000.0])
+    i = [np.arange(n) for n in y.astype(int)]
+    expected = [
+        [np.sum(np.log1p(j / r)) for j in i],
+        [np.sum(1 / (r + j) - 1 / r) for j in i],
+        [np.sum(1 / r**2 - 1 / (r + j) ** 2) for j in i],
+    ]
+    scale = y * np.array([[1.0], [1 / r], [1 / r**2]])
+    found = rising(y, np.array(r), 3)
+    assert np.all(np.abs(np.array(found) - expected) <= 2e-13 * (scale + np.abs(expected)))
+
+
+@pytest.mark.parametrize("mean", [1e-4, 0.5, 12.0, 3000.0])
+@pytest.mark.parametrize("phi", [1e-6, 0.2, 4.0])
+@pytest.mark.parametrize("r", [0.02, 1.0, 300.0])
+def test_expected_rising_factorials_are_sums_over_counts(mean, phi, r):
+    law = stats.nbinom(1 / phi, 1 / (1 + phi * mean))
+    y = np.arange(law.isf(1e-18) + 50)
+    prob = law.pmf(y)
+    expected = [float(prob @ part) for part in rising(y, np.array(r), 3)]
+    found = expected_rising(np.array([mean]), np.array([mean + phi * mean**2]), np.array([r]), 3)
+    for order, value in enumerate(expected):
+        unit = mean / r**order + abs(value)
+        assert abs(found[order][0] - value) < 3e-10 * unit
+
+
+def test_affinities_of_many_counts_are_sums_over_all_of_them():
+    mean, phi = np.array([90.0, 300.0]), np.array([0.3, 2.0])
+    experts = NegativeBinomialExperts(np.log(mean)[:, None], phi)
+    eta = np.log(mean)[None]
+    found = log_affinity_on_grid(experts.take([0]), eta[:, :1], experts.take([1]), eta[:, 1:])
+    y = np.arange(60_000.0)
+    log = stats.nbinom(1 / phi, 1 / (1 + phi * mean)).logpmf(y[:, None])
+    assert_allclose(found[0, 0, 0], special.logsumexp(0.5 * log.sum(axis=1)), rtol=1e-5)
