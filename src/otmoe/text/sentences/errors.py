@@ -359,6 +359,10 @@ class Error(Sentence):
     BLOCKS_OF_MODEL = "is not one entry for each of {wanted}, in this order; fix it."
     PARAMETERS_OF_BLOCK = "is {value}, but the model has {wanted} of them; fix it."
     TAU_OF_PRIOR = "is {value}, but `between.prior.tau` says {other}; make them agree."
+    NO_PERSONAL_MODEL = (
+        "leads to a model with coefficients beyond 1e30, or a variance beyond 1e60 or below 1e-60; "
+        "ask for the file again."
+    )
     NOT_A_SCATTER = (
         "is no sum of products of as many scores, which add up to `score`; write its upper "
         "triangle row by row."
