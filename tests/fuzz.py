@@ -75,13 +75,15 @@ def structured(kind, text, rng):
             if way == 0:
                 value[h.one_of(rng, names)] = value.pop(name)
             elif way == 1:
-                value |= {str(i): value[name] for i in range(int(rng.integers(2, 5000)))}
+                most = min(5000, 2 + 10**6 // len(json.dumps(value[name])))  # or it takes the room
+                value |= {str(i): value[name] for i in range(int(rng.integers(2, 1 + most)))}
             else:
                 del value[name]
         elif isinstance(value, list) and value:
             way = rng.integers(4)
             if way == 0:
-                holder[key] = value * int(rng.integers(2, 50))
+                most = min(50, 3 + 10**6 // len(json.dumps(value)))
+                holder[key] = value * int(rng.integers(2, most))
             elif way == 1:
                 holder[key] = value[: int(rng.integers(len(value)))]
             elif way == 2:

@@ -13,6 +13,8 @@ from otmoe.aggregation.robust import ROBUST, geometric_median, votes
 from otmoe.arrays.numerics import Floats
 from otmoe.text.errors import InvalidInput
 
+# Bounds of time: with more free parameters they would take seconds.
+_MOST_PARAMETERS, _MOST_FOR_DENSITIES = 200, 80
 _LEAST_SITES = 3  # of which one can be outvoted
 _COVARIATES = 1000  # at which densities are merged: enough to compare, in a tenth of the time
 
@@ -20,7 +22,7 @@ _COVARIATES = 1000  # at which densities are merged: enough to compare, in a ten
 def alternatives(problem: Problem, method: str, lost: Floats) -> tuple[Alternative, ...]:
     """Return what a merged model is expected to lose, and then what models made by votes would.
 
-    Methods that refuse these messages are left out.
+    Methods that refuse these messages are left out, and of large models those that take long.
 
     Parameters
     ----------
@@ -36,6 +38,9 @@ def alternatives(problem: Problem, method: str, lost: Floats) -> tuple[Alternati
     rng = np.random.default_rng(0)
     quick = ROBUST | {"geometric_median": partial(geometric_median, covariates=_COVARIATES)}
     for name in [name for name in ROBUST if name != method]:
+        most = _MOST_FOR_DENSITIES if name == "geometric_median" else _MOST_PARAMETERS
+        if problem.n_parameters > most:
+            continue
         try:
             with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
                 losses[name] = expected_losses(problem, quick[name](problem, rng).model)
