@@ -72,7 +72,7 @@ time.sleep(300)
 
 
 def test_what_ray_leaves_behind_ends_with_its_driver(tmp_path):
-    """Ray itself is in the stage of the engines; here its daemon is a script that starts another."""
+    """Ray itself is tested with the engines; here its daemon is a script that starts another."""
     raylet = tmp_path / "raylet"
     raylet.write_text('#!/bin/sh\nsleep 300 &\ntouch "$(dirname "$0")/agent"\nwait\n')
     raylet.chmod(0o755)
