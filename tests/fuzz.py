@@ -234,7 +234,7 @@ def run(kind, cases, seed):
                 text = h.flipped(text, rng)
             begin = time.process_time()
             try:
-                with limited(4 * SECONDS), warnings.catch_warnings():
+                with limited(12 * SECONDS), warnings.catch_warnings():
                     warnings.simplefilter("error", RuntimeWarning)
                     how = attempt(text=text)
                 spent = time.process_time() - begin

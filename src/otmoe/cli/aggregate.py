@@ -174,6 +174,7 @@ def aggregate(
     out |= {file: Finding.UNREADABLE_FILE(why=why) for file, why in inbox.bad.items()}
     warned = tuple(map(in_shell_words, result.warnings))
     result = replace(result, left_out={**result.left_out, **out}, warnings=warned)
+    report["alternatives"] = [vars(alternative) for alternative in result.alternatives]
     options.write(result, output, about, messages[0].features, model_only)
     for why in inbox.bad.values():
         warn(Warn.SHELL_LEFT_OUT(why=why))
@@ -213,7 +214,6 @@ def _report(result: Aggregation, inbox: Inbox) -> dict[str, Any]:
         "cost": result.cost,
         "lost": result.lost,
         "candidates": candidates_of(result),
-        "alternatives": [vars(alternative) for alternative in result.alternatives],
         "terms": list(result.model.terms),
         "mass": None if result.mass is None else result.mass.tolist(),
         "sites": [

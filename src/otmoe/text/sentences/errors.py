@@ -459,8 +459,8 @@ class Error(Sentence):
     NO_ROUND_YET = "no refine round has been answered yet: ask the sites first."
     NOT_ROWS = "is {value}; give a number of rows."
     GRAM_NOT_ROWS = (
-        "is {value:g}, but the expert has {rows:g} rows, each of which counts one in the "
-        "intercept; fix it."
+        "is {value:g}, but the expert has {rows:g} rows, each of which counts {most:g} at most in "
+        "an intercept; fix it."
     )
     LESS_THAN_A_ROW = (
         "is {value:g}; a site has one row at least: give weights that add up to the number of rows."
