@@ -32,7 +32,7 @@ def measure(case: Row, settings: Settings) -> Row:
     kind = case["kind"]
     place = list(KINDS).index(kind)
     numbers = range(1 if settings.quick else RUNS)
-    runs = [nodes().run(kind, f"out-{place}-{number}") for number in numbers]
+    runs = [nodes().run([kind], f"out-{place}-{number}") for number in numbers]
     return {
         "runs": len(runs),
         "right": sum(run.is_right for run in runs),

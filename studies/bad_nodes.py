@@ -1,14 +1,14 @@
 """Flower nodes that misbehave, in a real federation: what they do, and whether it costs the others.
 
-A SuperLink and four SuperNodes run on this machine. Three of them are honest; the fourth behaves as
-a file says, so that one federation serves all runs.
+A SuperLink and some SuperNodes run on this machine. Three of them are honest; others behave as
+files say, so that one federation serves all runs.
 """
 
 from __future__ import annotations
 
 import shutil
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import module_from_spec, spec_from_file_location
@@ -35,9 +35,8 @@ from otmoe.likelihood.fit import Fit, em
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "flower"
 SITES = {"lyon": slice(0, 500), "metz": slice(500, 1000), "nantes": slice(1000, 1500)}
-BAD = "brest"
-SILENT = 30
-"""Seconds for which a silent node is; the others wait half of that."""
+SILENT = 120
+"""Seconds for which a silent node is; the server waits half of that."""
 
 SPEC = FeatureSpec.of_names(["age", "dose"])
 NEAR = 0.01
@@ -53,7 +52,7 @@ KINDS = {
     "log-likelihood + 1e6": 2,
     "a silent node": 0,
 }
-"""What the fourth node does, and the refine rounds of the run: some lie in these alone."""
+"""What a bad node does, and the refine rounds of the run: some lie in these alone."""
 
 APP = """
 import json
@@ -139,13 +138,15 @@ class Nodes:
 
     federation: Any
     folder: Path
+    bad: tuple[str, ...]
     fit: Fit
     errors: Floats
 
-    def run(self, kind: str, output: str) -> Run:
-        """Let the fourth node misbehave in one run of all nodes."""
-        (self.folder / "behaviour").write_text(kind)
-        out = self.folder / output
+    def run(self, kinds: Sequence[str], output: str) -> Run:
+        """Let the bad nodes misbehave in one run of all nodes, each in its way."""
+        for name, kind in zip(self.bad, kinds, strict=True):
+            (self.folder / f"{name}.behaviour").write_text(kind)
+        out, rounds = self.folder / output, max(KINDS[kind] for kind in kinds)
         plan = {
             "features": str(self.folder / "features.json"),
             "output": str(out),
@@ -153,9 +154,9 @@ class Nodes:
             "experts": 2,
             "n-init": 3,
             "sketch": True,
-            "refine": KINDS[kind],
-            "nodes": len(SITES) + 1,
-            "timeout": SILENT / 2 if kind == "a silent node" else 120.0,
+            "refine": rounds,
+            "nodes": len(SITES) + len(kinds),
+            "timeout": SILENT / 2,
             "on-error": "skip",
         }
         begin = perf_counter()
@@ -163,33 +164,34 @@ class Nodes:
         seconds = perf_counter() - begin
         away = np.inf
         if (out / "model.json").exists():
-            wanted = self.fit.model if KINDS[kind] else _merged(out / "messages")
+            wanted = self.fit.model if rounds else _merged(out / "messages")
             step = load_model(out / "model.json").to_vector() - wanted.to_vector()
             away = float(np.abs(step / self.errors).max())
         return Run(away, seconds, log)
 
 
 @contextmanager
-def running(folder: Path) -> Iterator[Nodes]:
-    """Give a federation in a folder; all of it has ended afterwards."""
+def running(folder: Path, n_bad: int = 1) -> Iterator[Nodes]:
+    """Give a federation with some bad nodes in a folder; all of it has ended afterwards."""
+    bad = tuple(f"brest-{i}" for i in range(n_bad))
     folder.mkdir(parents=True, exist_ok=True)
     n = max(rows.stop for rows in SITES.values())
-    data = simulate(n + 500, 2, 2, softness=0.5, random_state=1)
+    data = simulate(n + 500 * n_bad, 2, 2, softness=0.5, random_state=1)
     columns = dict(zip(SPEC.feature_names, data.X.T, strict=True))
     table = pa.table({**columns, "y": data.y})
-    for name, rows in {**SITES, BAD: slice(n, n + 500)}.items():
+    more = {name: slice(n + 500 * i, n + 500 * i + 500) for i, name in enumerate(bad)}
+    for name, rows in {**SITES, **more}.items():
         part = table.slice(rows.start, rows.stop - rows.start)
         pq.write_table(part, folder / f"{name}.parquet")
     SPEC.save(folder / "features.json")
     (folder / "off.json").write_text(Policy.off().model_dump_json())
-    (folder / "behaviour").write_text("")
     shutil.copytree(EXAMPLE / "app", folder / "app")
     (folder / "app" / "one_round.py").write_text(APP.format(seconds=SILENT))
     fit = em(data.X[:n], data.y[:n], 2, init=data.truth, random_state=0)
     inference = observed_inference(fit.model, data.X[:n], data.y[:n])
     errors = inference.covariance.standard_errors(np.eye(fit.model.n_parameters))
     with _federation(folder / "fed") as federation:
-        for name in (*SITES, BAD):
+        for name in (*SITES, *bad):
             federation.register(name)
             offer = {
                 "site": name,
@@ -198,9 +200,9 @@ def running(folder: Path) -> Iterator[Nodes]:
                 "sketch": True,
                 "refine": True,
             }
-            more = {"behaviour": str(folder / "behaviour")} if name == BAD else {}
-            federation.start_node(name, offer | more)
-        yield Nodes(federation, folder, fit, errors)
+            how = {"behaviour": str(folder / f"{name}.behaviour")} if name in bad else {}
+            federation.start_node(name, offer | how)
+        yield Nodes(federation, folder, bad, fit, errors)
 
 
 def _merged(folder: Path) -> MoE:

@@ -131,18 +131,6 @@ def test_whoever_acts_as_many_rows_is_found_among_counts_too():
     assert noticed == 1 and state.dropped[LIAR].code == "steeper"
 
 
-@pytest.mark.parametrize("family", ["logistic", "multinomial", "poisson"])
-def test_no_rows_are_more_than_certain(family):
-    """A probability is at most one, so that no log-likelihood of classes or counts is above 0."""
-    data, rows = study(family)
-
-    def certain(answer, *_):
-        return replace(answer, information=replace(answer.information, log_likelihood=1e3))
-
-    state, noticed = refined(data, rows, certain)
-    assert noticed == 1 and state.dropped[LIAR].code == "too_likely"
-
-
 def test_the_reason_names_the_parameter_and_the_excess():
     data, rows = study()
     state, _ = refined(data, rows, LIES["1e12 rows"][0], 1)

@@ -180,8 +180,7 @@ class _Asked:
         loose = _ROUNDING + 4 * digits / np.sqrt(n)  # relative, of sums over rows
         unsure = nats + loose * (n + abs(found.log_likelihood))
         square = experts.score_square_bound(found.log_likelihood - unsure, found.mass)  # (K,)
-        certain = experts.discrete and found.log_likelihood > unsure  # no probability is above 1
-        if np.any(square < 0) or certain:
+        if np.any(square < 0):
             return Finding.TOO_LIKELY(value=found.log_likelihood, rows=n)
         sums = n * np.concatenate([[1.0], self.squares]) * (1 + loose) + 1e-9 * n  # (p,)
         columns = slice(None) if model.gate.columns is None else list(model.gate.columns)
