@@ -26,7 +26,7 @@ picture: demo ## Take the picture of the README: the report of the demo in Chrom
 test: $(VENV)/.stamp-test ## Run the tests; pytest options go in ARGS="-k gate"
 	@$(PY) -m pytest -n auto $(ARGS)
 
-fuzz: $(VENV)/.stamp-test ## Try 10,000 spoilt documents of every kind; other ones with SEED=1, 2, ...
+fuzz: $(VENV)/.stamp-test ## Try 10,000 spoilt documents of every kind, and commands on them; other ones with SEED=1, 2, ...
 	@$(PY) tests/fuzz.py --cases $(or $(CASES),10000) --seed $(or $(SEED),0) $(ARGS)
 
 lint: $(VENV)/.stamp-lint ## Check style and types

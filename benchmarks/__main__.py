@@ -10,6 +10,7 @@ from rich.console import Console
 
 from benchmarks import (
     attacks,
+    bad_nodes,
     between,
     clustered,
     constants,
@@ -50,6 +51,7 @@ ALL = (
     families.BENCHMARK,
     screening.BENCHMARK,
     attacks.BENCHMARK,
+    bad_nodes.BENCHMARK,
     search.BENCHMARK,
     merging.BENCHMARK,
     report.BENCHMARK,
@@ -101,7 +103,8 @@ def main() -> None:
     folder = args.out or (ROOT / "build" / "benchmarks" if args.quick else RESULTS)
     console = Console()
     if args.docs:
-        for page in ("benchmarks.md", "report.md", "inference.md", "policy.md", "secure.md"):
+        pages = ("benchmarks", "report", "inference", "policy", "secure", "robust")
+        for page in (f"{name}.md" for name in pages):
             rewrite(ROOT / "docs" / page, ALL, folder)
         return
     settings = Settings(args.quick, tuple(args.threads or sorted({1, os.cpu_count() or 1})))

@@ -1,7 +1,7 @@
 """Spoilt documents of every kind: each is refused by a sentence or valid, in bounded time and room.
 
-``make fuzz`` runs this: ``python tests/fuzz.py --cases 10000``. Kinds run in processes of their own
-whose memory is limited, so that a mutant that takes too much fails as the one that did.
+``make fuzz`` runs this: ``python tests/fuzz.py --cases 10000``. Kinds run in processes of their
+own, so that room is their own. The first is all documents, for every command that reads one.
 """
 
 import argparse
@@ -14,7 +14,7 @@ import tempfile
 import time
 import warnings
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -75,13 +75,15 @@ def structured(kind, text, rng):
             if way == 0:
                 value[h.one_of(rng, names)] = value.pop(name)
             elif way == 1:
-                value |= {str(i): value[name] for i in range(int(rng.integers(2, 5000)))}
+                most = min(5000, 2 + 10**6 // len(json.dumps(value[name])))  # or it takes the room
+                value |= {str(i): value[name] for i in range(int(rng.integers(2, 1 + most)))}
             else:
                 del value[name]
         elif isinstance(value, list) and value:
             way = rng.integers(4)
             if way == 0:
-                holder[key] = value * int(rng.integers(2, 50))
+                most = min(50, 3 + 10**6 // len(json.dumps(value)))
+                holder[key] = value * int(rng.integers(2, most))
             elif way == 1:
                 holder[key] = value[: int(rng.integers(len(value)))]
             elif way == 2:
@@ -165,6 +167,7 @@ def used(kind, text, family, folder):
 
 
 KINDS = (
+    "commands",
     "message",
     "model",
     "aggregation",
@@ -177,30 +180,63 @@ KINDS = (
 )
 
 
+def ways_of(part):
+    """Return how a document is spoilt: blindly, by its structure, by numbers that matter in it."""
+    h = parts()
+    more = [h.extreme] * 3 if part in ("message", "Lyon.moe.json") else []
+    if part in ("reply", "state", "Lyon.reply.json", "state.json"):
+        more = [h.wilder] * 3
+    return [*h.WAYS[:7], *([structured] * 7), *more]
+
+
+def unspoilt(folder):
+    """Run every command once on what nobody has spoilt, so that it is known to go all the way."""
+    import fuzz_commands as commands
+
+    for family in commands.FAMILIES:
+        for file in commands.COMMANDS:
+            for command in commands.lines(family, file):
+                text = Path(commands.study(family), file).read_bytes()
+                how = commands.outcome(family, file, command, text, folder)
+                strict = "policy.json" not in command and "--fit" not in command
+                wanted = "refused" if commands.refused(family, command) else "done"
+                assert how == wanted or not strict, (family, command)
+
+
 def run(kind, cases, seed):
     """Try mutants of one kind; return a line of figures, and print what went wrong."""
-    h, ways = parts(), {}
+    h = parts()
     counts, wrong, slowest, most = {}, 0, 0.0, 0.0
     with tempfile.TemporaryDirectory() as folder:
         for family in h.FAMILIES:
-            used(kind, original(kind, family).encode(), family, folder)  # compiled, imported
+            first = "message" if kind == "commands" else kind
+            used(first, original(first, family).encode(), family, folder)  # compiled, imported
+        if kind == "commands":
+            unspoilt(folder)
         base = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         for case in range(cases):
             rng = np.random.default_rng([seed, KINDS.index(kind), case])
-            family = h.one_of(rng, list(h.FAMILIES))
-            text = original(kind, family).encode()
-            ways = [*h.WAYS[:7], *([structured] * 7)]
-            if kind == "message":
-                ways += [h.extreme] * 3
-            if kind in ("reply", "state"):
-                ways += [h.wilder] * 3
-            way = h.one_of(rng, ways)
-            text = structured(kind, text, rng) if way is structured else way(text, rng)
+            if kind == "commands":
+                import fuzz_commands as commands
+
+                family, file, command = commands.chosen(rng, h.one_of)
+                text = Path(commands.study(family), file).read_bytes()
+                part, what = commands.PARTS.get(file, file), " ".join(command)
+                attempt = partial(commands.outcome, family, file, command, folder=folder)
+            else:
+                family = what = h.one_of(rng, list(h.FAMILIES))
+                text, part = original(kind, family).encode(), kind
+                attempt = partial(used, kind, family=family, folder=folder)
+            way = h.one_of(rng, ways_of(part))
+            try:
+                text = structured(part, text, rng) if way is structured else way(text, rng)
+            except ValueError:  # no JSON: a private key
+                text = h.flipped(text, rng)
             begin = time.process_time()
             try:
-                with limited(4 * SECONDS), warnings.catch_warnings():
+                with limited(12 * SECONDS), warnings.catch_warnings():
                     warnings.simplefilter("error", RuntimeWarning)
-                    how = used(kind, text, family, folder)
+                    how = attempt(text=text)
                 spent = time.process_time() - begin
                 room = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024 - base
                 slowest, most = max(slowest, spent), max(most, room)
@@ -210,9 +246,7 @@ def run(kind, cases, seed):
                 how, wrong = "WRONG", wrong + 1
                 if wrong <= 10:
                     name = getattr(way, "__name__", way)
-                    print(
-                        f"{kind} {case} ({family}, {name}): {type(error).__name__}: {error}"[:300]
-                    )
+                    print(f"{kind} {case} ({what}, {name}): {type(error).__name__}: {error}"[:300])
                     Path(tempfile.gettempdir(), f"fuzz-{kind}-{case}.json").write_bytes(text)
             counts[how] = counts.get(how, 0) + 1
     figures = ", ".join(f"{n:,} {how}" for how, n in sorted(counts.items()))

@@ -239,7 +239,10 @@ def made_up_grams(model, n_samples):
     rng = np.random.default_rng(abs(int(1e6 * model.to_vector()[0])))
     Z = rng.normal(size=(K, 50, Q * p))
     Z[..., ::p] = 1.0  # the intercept
-    return Grams(np.full(K, n_samples / K), np.einsum("kni,knj->kij", Z, Z) / 50 * n_samples / K)
+    dispersion = 1.0 if model.experts.dispersion is None else model.experts.dispersion
+    most = np.minimum(model.experts.curvature_bound * dispersion, 1.0)  # that a row counts
+    matrices = np.einsum("k,kni,knj->kij", most, Z, Z) / 50 * n_samples / K
+    return Grams(np.full(K, n_samples / K), matrices)
 
 
 def message(model, site="a", n_samples=100.0, **changes):

@@ -9,13 +9,15 @@ from commandline import fine, told
 from numpy.testing import assert_allclose
 from refusals import codes, refused
 
-from otmoe import FeatureSpec, LocalModel, aggregate, load_model
+from otmoe import FeatureSpec, LocalModel, aggregate, load_model, simulate
 from otmoe.aggregation import screen
 from otmoe.aggregation.consistency import near_copies
 from otmoe.aggregation.merge import ROBUST
 from otmoe.aggregation.robust import trimmed_mean
 from otmoe.data.features import Column
+from otmoe.likelihood.fit import em
 from otmoe.likelihood.grams import Grams
+from otmoe.likelihood.rows import Rows
 from otmoe.text.errors import OtmoeError
 from otmoe.text.notices import OtmoeWarning
 from studies.attacks import ATTACKS, SITES, quietly, shifted, study
@@ -234,6 +236,42 @@ def test_a_message_that_contradicts_itself_is_refused():
     assert replace(sent, grams=grams).grams is grams
     larger = replace(grams, matrices=1e6 * grams.matrices)
     refused("gram_not_rows grams.triangles[0][0]").by(replace, sent, grams=larger)
+
+
+@pytest.mark.parametrize("family", ["logistic", "multinomial"])
+def test_no_row_of_a_classifier_counts_more_than_a_quarter(family):
+    sent = with_grams(family)[0]
+    assert LocalModel.from_json(sent.to_json()).grams is not None
+    larger = replace(sent.grams, matrices=6 * sent.grams.matrices)
+    refused("gram_not_rows grams.triangles[0][0]", most=0.25).by(replace, sent, grams=larger)
+
+
+@cache
+def with_grams(family):
+    """Return the messages of five sites with sketches and Grams."""
+    data = simulate(5 * 800, 2, 2, family=family, softness=0.5, random_state=2)
+    found = []
+    for m in range(5):
+        rows = slice(800 * m, 800 * m + 800)
+        X, y = data.X[rows], data.y[rows]
+        fit = em(X, y, 2, family=family, init=data.truth, n_classes=3)
+        sent = LocalModel.from_fit(fit, f"site {m}").with_support(X, sketch=True, random_state=0)
+        found.append(replace(sent, grams=Grams.of(sent.model, Rows(X, y))))
+    return found
+
+
+@pytest.mark.parametrize("times", [1e3, 1e-3])
+def test_grams_are_held_against_the_model_and_the_other_sites(family, times):
+    sent = with_grams(family)
+    assert not any(v.reasons for v in screen(sent))
+    grams, p = sent[0].grams, sent[0].model.n_features + 1
+    # intercepts as they are, so that the message can be read; slopes larger or smaller
+    unit = np.where(np.arange(grams.matrices.shape[-1]) % p, np.sqrt(times), 1.0)
+    matrices = grams.matrices * unit[:, None] * unit
+    matrices = np.where(np.eye(len(unit), dtype=bool), matrices, 0.0)
+    lie = replace(sent[0], grams=replace(grams, matrices=matrices))
+    found = [[why.code for why in v.reasons] for v in screen([lie, *sent[1:]])]
+    assert found == [["unlike_grams"], [], [], [], []]
 
 
 @pytest.mark.parametrize("method", ["weighted_average", "aligned_average", "reduction", "kl"])

@@ -503,7 +503,14 @@ def test_the_shell_says_what_was_chosen_from_and_what_sites_lose(inbox):
     document = json.loads(Path("model.json").read_text())
     assert document["about"]["method"] == "auto" and document["about"]["chosen"] == result.method
     assert document["aggregation"]["candidates"][0].keys() == {"method", "n_experts", "lost"}
+    alternatives = [vars(alternative) for alternative in result.alternatives]
+    assert [a["method"] for a in found["alternatives"]] == [a["method"] for a in alternatives]
+    for key in ("lost", "typical"):
+        values = [a[key] for a in alternatives]
+        assert_allclose([a[key] for a in found["alternatives"]], values, rtol=1e-9)
+    assert document["aggregation"]["alternatives"] == found["alternatives"]
     shown = fine("aggregate", "*.moe.json", *MERGE, "--force").stdout
+    assert "at the median site" in shown and "geometric_median" in shown and "influence" in shown
     lines = [line.split() for line in shown.splitlines()]
     rows = [line for line in lines if line[:1] and line[0] in names]
     assert [line[0] for line in rows] == names

@@ -133,7 +133,9 @@ def test_an_answer_says_what_is_not_remembered(request_file):
         misused("shell_answer_lacks", *args, lacking=lacking)
     args = ["refine", "answer", request_file, "--fit", "a.moe.json", "-o", "a.json"]
     local = beside(Path("a.moe.json"))
-    for text in ("{", "[]", "{}", '{"site": 1}'):
+    known = json.loads(local.read_text())
+    wrong = [{"data": known["data"][0]}, {"data": [1]}, {"missing": []}, {"weight": 1}]
+    for text in ("{", "[]", "{}", '{"site": 1}', *(json.dumps(known | part) for part in wrong)):
         local.write_text(text)
         fails(*args, code="shell_local_wrong")
     local.unlink()

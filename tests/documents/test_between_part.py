@@ -151,6 +151,9 @@ SPOILT = [
     ("sites.1.estimate.0", None, "field_number between.sites[1].estimate[0]"),
     ("sites.1.error.0", -1.0, "field_too_small between.sites[1].error[0]"),
     ("sites.1.shrunk", [0.0], "length_for_each between.sites[1].shrunk"),
+    ("sites.1.shrunk.9", 800.0, "no_personal_model between.sites[1].shrunk"),  # e^800: overflows
+    ("sites.1.shrunk.9", -800.0, "no_personal_model between.sites[1].shrunk"),
+    ("prior.scaling.x_center.0", 1e30, "no_personal_model between.sites[0].shrunk"),
     ("sites.1.shrunk_error.0", None, "field_number between.sites[1].shrunk_error[0]"),
     ("sites.1.q", -1.0, "field_too_small between.sites[1].q"),
     ("sites.1.n_samples", 0, "field_not_positive between.sites[1].n_samples"),

@@ -29,6 +29,7 @@ from otmoe import (
     save_model,
     simulate,
 )
+from otmoe.aggregation.robust import ROBUST
 from otmoe.data.columns import Column
 from otmoe.documents.json_schema import json_schema
 from otmoe.likelihood.fit import em
@@ -124,6 +125,8 @@ def test_the_numbers_are_those_of_the_aggregation(family):
     assert np.isclose(part["lost"], result.lost, rtol=1e-12)
     assert part["candidates"] == [vars(candidate) for candidate in result.candidates]
     assert [c["lost"] for c in part["candidates"]] == sorted(c["lost"] for c in part["candidates"])
+    assert part["alternatives"] == [vars(alternative) for alternative in result.alternatives]
+    assert [a["method"] for a in part["alternatives"][1:]] == list(ROBUST)
     assert part["trace"] == result.trace.tolist()
     assert np.allclose(part["mass"], result.mass, rtol=1e-12)
     assert_array_equal(model["gate"], result.model.gate.coef)
@@ -450,6 +453,8 @@ PLACES = [
     ("sites.0.lost", "much", "field_number aggregation.sites[0].lost"),
     ("candidates", [{"method": "kl"}], "field_missing aggregation.candidates[0].n_experts"),
     ("candidates.0.n_experts", -1, "field_too_small aggregation.candidates[0].n_experts"),
+    ("alternatives.0.typical", "low", "field_number aggregation.alternatives[0].typical"),
+    ("alternatives.0.colour", "red", "field_unknown aggregation.alternatives[0].colour"),
     ("candidates.0.colour", "red", "field_unknown aggregation.candidates[0].colour"),
     ("trace", [1e31], "field_too_large aggregation.trace[0]"),
     ("n_support", -1, "field_too_small aggregation.n_support"),

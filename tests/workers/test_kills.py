@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from processes import killed
+from processes import killed, marked
 
 from otmoe.cli.common import check_output
 from otmoe.text import outputs
@@ -54,6 +54,36 @@ def test_workers_end_with_a_driver_that_is_killed(tmp_path):
     assert {n: (left, code) for n, (left, code, _) in found.items()} == {
         number: ([], -number) for number in commands
     }
+
+
+RAYLET = """
+import subprocess, sys, time
+from pathlib import Path
+from otmoe.workers.ray_watch import watch
+raylet = subprocess.Popen([{folder!r} + "/raylet"])
+while not Path({folder!r}, "agent").exists():
+    time.sleep(0.05)
+watch()
+watch()  # one watcher is enough
+other = subprocess.Popen(["sleep", "6"])  # no business of Ray's
+Path({folder!r}, "busy-0").touch()
+time.sleep(300)
+"""
+
+
+def test_what_ray_leaves_behind_ends_with_its_driver(tmp_path):
+    """Ray itself is tested with the engines; here its daemon is a script that starts another."""
+    raylet = tmp_path / "raylet"
+    raylet.write_text('#!/bin/sh\nsleep 300 &\ntouch "$(dirname "$0")/agent"\nwait\n')
+    raylet.chmod(0o755)
+    script = [sys.executable, "-c", RAYLET.format(folder=str(tmp_path))]
+
+    def ready(mark, folder):
+        # driver, raylet and agent, a watcher, and what has nothing to do with it
+        return folder.joinpath("busy-0").exists() and len(marked(mark)) == 5
+
+    found = killed({signal.SIGKILL: (script, tmp_path)}, ready)
+    assert found[signal.SIGKILL][:2] == ([], -signal.SIGKILL)
 
 
 def test_a_command_stops_by_a_signal_as_by_an_interrupt(tmp_path):

@@ -10,6 +10,7 @@ import numpy as np
 from otmoe.aggregation.problem import Problem
 from otmoe.arrays.numerics import Floats, design
 from otmoe.documents.message import LocalModel
+from otmoe.likelihood.grams import Grams
 from otmoe.model.mixture import MoE
 from otmoe.text.notices import Notice
 from otmoe.text.sentences import Finding
@@ -225,6 +226,57 @@ def unlike_models(
         else None
         for u in range(n_models)
     ]
+
+
+# -- Grams -------------------------------------------------------------------------------------
+
+
+def unlike_grams(
+    messages: Sequence[LocalModel], which: Floats, points: Sequence[Floats]
+) -> list[Notice | None]:
+    """Return the reproach to each message whose Grams are not those of its model and its rows.
+
+    The diagonals, summed over the experts, are divided by what the site's own model expects of as
+    many rows at covariates of the site, for whatever family, and the ratios compared with those of
+    the other sites: where covariates are known roughly, they are not one.
+
+    Parameters
+    ----------
+    messages : sequence of M LocalModel
+    which : ndarray of int of shape (M,)
+        The distinct model of each, or -1.
+    points : sequence of U ndarray of shape (n, d)
+        Covariates of each distinct model.
+    """
+    found: list[Notice | None] = [None] * len(messages)
+    ratio = []
+    for message, u in zip(messages, which, strict=True):
+        size = message.model.experts.n_linear * message.model.experts.n_columns
+        ratio.append(np.full(size, np.nan))
+        if u >= 0 and message.grams is not None and len(points[u]):
+            X = design(points[u])
+            with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+                weight = np.exp(message.model.gate.log_prob(X)) * message.n_samples / len(X)
+                expected = Grams.expected(message.model.experts, X, weight)
+                claimed = _diagonals(message.grams)
+                ratio[-1] = np.log(claimed) - np.log(_diagonals(expected))
+    known = np.array(ratio)
+    known[~np.isfinite(known)] = np.nan  # nobody there, or nothing said
+    enough = np.sum(~np.isnan(known), axis=0) >= _LEAST_SITES
+    if not enough.any():
+        return found
+    known = known[:, enough]
+    away = np.nan_to_num(known - np.nanmedian(known, axis=0))
+    worst = np.argmax(np.abs(away), axis=1)
+    for m, j in enumerate(worst):
+        if abs(away[m, j]) > 2 * np.log(FAR):
+            found[m] = Finding.UNLIKE_GRAMS(times=float(np.exp(away[m, j])))
+    return found
+
+
+def _diagonals(grams: Grams) -> Floats:
+    """Return the diagonals of all experts' matrices together, (Q p,)."""
+    return np.asarray(np.einsum("kii->i", grams.matrices))
 
 
 # -- numbers of experts ------------------------------------------------------------------------

@@ -31,6 +31,25 @@ class Candidate:
 
 
 @dataclass(frozen=True)
+class Alternative:
+    """A way of merging, and what it is expected to lose to the sites' own models (maths 20).
+
+    Attributes
+    ----------
+    method : str
+    lost : float
+        Nats per row, the mean over the sites by weight.
+    typical : float
+        Nats per row at the median of the sites, each of which counts once: fewer than half of them
+        cannot move it far.
+    """
+
+    method: str
+    lost: float
+    typical: float
+
+
+@dataclass(frozen=True)
 class Outcome:
     """What one method returns: a model on the user's scale, experts in any order.
 

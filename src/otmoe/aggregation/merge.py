@@ -27,7 +27,7 @@ from otmoe.aggregation.methods import (
 )
 from otmoe.aggregation.problem import Problem, prepare
 from otmoe.aggregation.result import Aggregation
-from otmoe.aggregation.robust import geometric_median, krum, median, trimmed
+from otmoe.aggregation.robust import ROBUST
 from otmoe.aggregation.screening import Screening, screened
 from otmoe.aggregation.sources import flows
 from otmoe.arrays.numerics import Array, Floats, design, namespace, to_numpy
@@ -52,15 +52,9 @@ METHODS: dict[str, Callable[[Problem, np.random.Generator], Outcome]] = {
     "weighted_average": weighted_average,
     "aligned_average": aligned_average,
     "greedy": greedy,
-    "median": median,
-    "trimmed": trimmed,
-    "geometric_median": geometric_median,
-    "krum": krum,
+    **ROBUST,
     "ensemble": ensemble,
 }
-
-ROBUST = ("median", "trimmed", "geometric_median", "krum")
-"""Methods in which every site has one vote."""
 
 
 def aggregate(
@@ -234,6 +228,7 @@ def merged(
         support=problem.sources.X,
         left_out=screening.left_out,
         candidates=outcome.candidates,
+        problem=None if outliers is None else problem.kept,
     )
 
 

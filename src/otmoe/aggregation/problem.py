@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from numbers import Integral
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -135,6 +135,11 @@ class Problem:
         """The same on the standardised scale of the support."""
         scaling, found = self.sources.scaling, self.structure
         return None if found is None else found.at(scaling.transform[:, 0])
+
+    @property
+    def kept(self) -> Self:
+        """The same without what can be computed again, and without threads."""
+        return replace(self, sources=replace(self.sources, pool=None))
 
     def mean(self, values: Floats) -> float:
         """Return the mean of values of the distinct models (U,) by weight, where they are known."""

@@ -10,8 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from otmoe.aggregation.contribution import Candidate, Communication, Contribution, Covariates
+from otmoe.aggregation.alternatives import alternatives
+from otmoe.aggregation.contribution import (
+    Alternative,
+    Candidate,
+    Communication,
+    Contribution,
+    Covariates,
+)
 from otmoe.aggregation.dependence import GateDependence, gate_dependence
+from otmoe.aggregation.problem import Problem
 from otmoe.aggregation.record import (
     dependence_document,
     ended,
@@ -77,6 +85,8 @@ class Aggregation:
         The refine rounds, if there were any.
     candidates : tuple of Candidate
         What the method was chosen from, the best first; empty where it was given.
+    problem : Problem, optional
+        What was merged, where sites were screened.
     brought : int
         Rows of covariates that shards brought back beside their messages.
     """
@@ -96,6 +106,7 @@ class Aggregation:
     support: Array | None = field(default=None, repr=False)
     refinement: Refinement | None = field(default=None, repr=False)
     candidates: tuple[Candidate, ...] = field(default=(), repr=False)
+    problem: Problem | None = field(default=None, repr=False, compare=False)
     brought: int = field(default=0, repr=False)
 
     def refined(self, state: Refinement, rounds: int | str) -> Aggregation:
@@ -169,6 +180,22 @@ class Aggregation:
         if not known:
             return np.nan
         return float(np.average([s.lost for s in known], weights=[s.weight for s in known]))
+
+    @cached_property
+    def alternatives(self) -> tuple[Alternative, ...]:
+        """What the merged model is expected to lose, and what models made by votes would.
+
+        The first is the model as it was merged in one round. They are made when they are asked
+        for; empty where sites were not screened, or are fewer than three.
+        """
+        if self.problem is None:
+            return ()
+        known = {site.site: site.lost for site in self.sites}
+        lost = np.full(len(self.problem.models), np.nan)
+        for message, u in zip(self.problem.messages, self.problem.which, strict=True):
+            if u >= 0:
+                lost[u] = known.get(message.site, np.nan)
+        return alternatives(self.problem, self.method, lost)
 
     @property
     def mass(self) -> Floats | None:
@@ -295,6 +322,11 @@ class Aggregation:
             part["candidates"] = [
                 {"method": c.method, "n_experts": c.n_experts, "lost": finite(c.lost)}
                 for c in self.candidates
+            ]
+        if self.alternatives:
+            part["alternatives"] = [
+                {"method": a.method, "lost": finite(a.lost), "typical": finite(a.typical)}
+                for a in self.alternatives
             ]
         if self.covariates is not None:
             part["covariates"] = {k: v.tolist() for k, v in vars(self.covariates).items()}

@@ -6,6 +6,7 @@ gives weights. Experts are matched to those of the model that most others agree 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -260,11 +261,14 @@ def trimmed_mean(values: Floats, weight: Floats, trim: float) -> Floats:
 # -- by densities ----------------------------------------------------------------------------------
 
 
-def geometric_median(problem: Problem, rng: np.random.Generator) -> Outcome:
+def geometric_median(
+    problem: Problem, rng: np.random.Generator, covariates: int | None = None
+) -> Outcome:
     """Minimise the sum of the Hellinger distances of all models to the result (maths 20).
 
     By Weiszfeld's algorithm: densities are merged, each model with a weight in proportion to its
-    vote over its distance, and what it expects in so far as the result expects it too.
+    vote over its distance, and what it expects in so far as the result expects it too. With a
+    number of `covariates`, about as many are used, and not all.
     """
     chosen, vote = votes(problem)
     equal = [u for u in chosen if problem.models[u].n_experts == problem.n_experts]
@@ -281,7 +285,10 @@ def geometric_median(problem: Problem, rng: np.random.Generator) -> Outcome:
     if len(chosen) == 1:
         said = Status.GEOMETRIC_MEDIAN(models=1, site=problem.name(center), iterations=0)
         return Outcome(model, said, warnings=warnings)
-    rows = _of_equal_weight(problem.expected_rows, n_models)
+    rows = problem.expected_rows
+    if covariates is not None:
+        rows = rows.thinned(max(len(rows.X) // covariates, 1))
+    rows = _of_equal_weight(rows, n_models)
     site = np.repeat(rows.site, np.diff(rows.start))
     chance = problem.n_parameters / (2 * problem.n_rows)
     share = np.zeros(n_models)
@@ -311,3 +318,12 @@ def _of_equal_weight(rows: PseudoRows, n_models: int) -> PseudoRows:
     site = np.repeat(rows.site, np.diff(rows.start))
     total = np.bincount(site, rows.weight, n_models)
     return replace(rows, weight=rows.weight / total[site])
+
+
+ROBUST: dict[str, Callable[[Problem, np.random.Generator], Outcome]] = {
+    "median": median,
+    "trimmed": trimmed,
+    "geometric_median": geometric_median,
+    "krum": krum,
+}
+"""Methods in which every site has one vote."""

@@ -14,6 +14,7 @@ from otmoe.aggregation.consistency import (
     far_covariates,
     many_experts,
     near_copies,
+    unlike_grams,
     unlike_models,
 )
 from otmoe.aggregation.disagreement import (
@@ -131,6 +132,7 @@ def _looked_at(problem: Problem) -> _Look:
         likelihood = site_likelihood_deviations(mean, n_samples)
     unlike = unlike_models(models, mean, n_samples, [own[u] for u in first])
 
+    grams = unlike_grams(problem.messages, problem.which, own)
     many = many_experts(np.array([model.n_experts for model in models]))
     compared = ~np.isnan(found.deviation)
     usual = np.nanmedian(found.typical) if compared.any() else np.nan
@@ -145,7 +147,8 @@ def _looked_at(problem: Problem) -> _Look:
             why.append(Finding.NOT_COMPARABLE())
         if likelihood[g] < -THRESHOLD:
             why.append(Finding.LESS_LIKELY_SITE(nats=np.median(mean) - mean[g]))
-        reasons.append((*why, *filter(None, (unlike[g], far[u], many[g]))))
+        gram = next((grams[m] for m in sites[g] if grams[m] is not None), None)
+        reasons.append((*why, *filter(None, (unlike[g], gram, far[u], many[g]))))
     return _Look(
         tuple(
             Verdict(

@@ -26,7 +26,13 @@ from otmoe.cli.common import (
     warn,
 )
 from otmoe.cli.inbox import Inbox, open_inbox
-from otmoe.cli.tables import candidates_of, candidates_tables, listed, table_of
+from otmoe.cli.tables import (
+    alternatives_tables,
+    candidates_of,
+    candidates_tables,
+    listed,
+    table_of,
+)
 from otmoe.cli.words import in_shell_words, told, told_by_name
 from otmoe.text.sentences import Error, Finding, Warn
 
@@ -168,6 +174,7 @@ def aggregate(
     out |= {file: Finding.UNREADABLE_FILE(why=why) for file, why in inbox.bad.items()}
     warned = tuple(map(in_shell_words, result.warnings))
     result = replace(result, left_out={**result.left_out, **out}, warnings=warned)
+    report["alternatives"] = [vars(alternative) for alternative in result.alternatives]
     options.write(result, output, about, messages[0].features, model_only)
     for why in inbox.bad.values():
         warn(Warn.SHELL_LEFT_OUT(why=why))
@@ -255,26 +262,31 @@ def _shown(report: dict[str, Any]) -> list[Any]:
     return [
         listed(about),
         *candidates_tables(report["candidates"]),
+        *alternatives_tables(report["alternatives"]),
         _sites_table(report["sites"]),
     ]
 
 
 def _sites_table(sites: list[dict[str, Any]]) -> Table:
     """Return the sites; of many, those that stand out or count most."""
+    figures = ("weight", "cost", "disagreement", "lost", "influence")
     most = sorted(sites, key=lambda site: (not site["flagged"], -site["weight"]))[:NAMED]
     rows = (
         [
             site["site"],
             f"{site['rows']:,.10g}",
-            *(f"{site[key]:.3g}" for key in ("weight", "cost", "disagreement", "lost")),
+            *(f"{site[key]:.3g}" for key in figures),
             "stands out" if site["flagged"] else "",
         ]
         for site in sites
         if site in most
     )
-    heads = ["site", "rows", "weight", "cost", "disagreement", "lost", ""]
+    heads = ["site", "rows", *figures, ""]
     table = table_of(heads, rows, {"site", ""})
-    table.caption = "lost: expected nats per row, to the site's own model"
+    table.caption = (
+        "lost: expected nats per row, to the site's own model; influence: what the others would "
+        "gain without the site"
+    )
     left = len(sites) - len(most)
     if left:
         table.caption += f"; and {left:,} sites that count less, which --json lists"

@@ -11,6 +11,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from otmoe.cli.common import Failed
 from otmoe.text.outputs import write_whole
@@ -62,8 +63,21 @@ def recalled(message: Path) -> Remembered:
     path = beside(message)
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-        return Remembered(**{**found, "data": tuple(map(str, found["data"]))})
+        return _checked(Remembered(**{**found, "data": tuple(found["data"])}), found["data"])
     except FileNotFoundError:
         raise Failed(Error.SHELL_NOT_REMEMBERED, file=message, local=path) from None
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise Failed(Error.SHELL_LOCAL_WRONG, file=path, reason=error) from None
+
+
+def _checked(found: Remembered, data: Any) -> Remembered:
+    """Refuse other kinds of values: one path that is taken for many would be a search of a disk."""
+    if not isinstance(data, list):
+        raise TypeError("`data` is no list")
+    texts = [found.site, found.target, found.missing, *found.data]
+    texts += [text for text in (found.weight, found.sep) if text is not None]
+    if not all(isinstance(text, str) for text in texts):
+        raise TypeError("not all of it is text")
+    if found.missing not in ("error", "drop"):
+        raise ValueError(f"`missing` is {found.missing!r}")
+    return found

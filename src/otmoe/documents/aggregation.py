@@ -72,6 +72,14 @@ class CandidateRecord(Record):
     lost: Number | None = None
 
 
+class AlternativeRecord(Record):
+    """A way of merging, and what it is expected to lose: on average, and at the median site."""
+
+    method: Line
+    lost: Number | None = None
+    typical: Number | None = None
+
+
 class CovariatesRecord(Record):
     """Where the support points lie, feature by feature: moments and the middle 95 %."""
 
@@ -130,6 +138,7 @@ class AggregationRecord(Record):
     left_out: Map[Site, Told] = {}
     n_support: Count
     candidates: List[CandidateRecord] = []
+    alternatives: List[AlternativeRecord] = []
     covariates: CovariatesRecord | None = None
     gate: List[GateDependenceRecord] = []
     refinement: RefinementRecord | None = None

@@ -124,8 +124,8 @@ class BetweenRecord(Record):
 # -- checks --------------------------------------------------------------------------------------
 
 
-def check_between(record: BetweenRecord, model: MoE, source: str, limits: Limits) -> None:
-    """Check that what is said about sites is about the model beside it.
+def checked_between(record: BetweenRecord, model: MoE, source: str, limits: Limits) -> Between:
+    """Return how sites differ, once it is known to be about the model beside it.
 
     Parameters
     ----------
@@ -148,6 +148,22 @@ def check_between(record: BetweenRecord, model: MoE, source: str, limits: Limits
     for i, site in enumerate(record.sites):
         for name in ("estimate", "error", "shrunk", "shrunk_error"):
             check_length(getattr(site, name), P, f"between.sites[{i}].{name}", what, source)
+    between = between_of(record)
+    _check_personal(between, source)
+    return between
+
+
+def _check_personal(between: Between, source: str) -> None:
+    """Refuse effects of a site by which its personal model is one that no file may hold."""
+    for i, effect in enumerate(between.sites):
+        with np.errstate(over="ignore", invalid="ignore"):
+            model = between.model_of(effect.site)
+        coef = np.append(model.gate.coef, model.experts.coef)
+        within = np.all(np.abs(coef) <= LARGEST)
+        if (dispersion := model.experts.dispersion) is not None:
+            within &= np.all((dispersion >= LARGEST**-2) & (dispersion <= LARGEST**2))
+        if not within:
+            fail(source, f"between.sites[{i}].shrunk", Error.NO_PERSONAL_MODEL)
 
 
 def _check_kind(found: MoE, model: MoE, path: str, source: str) -> None:

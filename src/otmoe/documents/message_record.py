@@ -7,8 +7,8 @@ from typing import Any, Literal
 import numpy as np
 
 from otmoe.data.features import FeatureSpec, FeaturesRecord
-from otmoe.documents.grams import GramsRecord, check_grams
-from otmoe.documents.model import ModelRecord, check_model
+from otmoe.documents.grams import GramsRecord, check_grams, grams_of
+from otmoe.documents.model import ModelRecord, check_model, model_of
 from otmoe.documents.roster import PublicKey
 from otmoe.documents.sketch import SketchRecord, check_sketch
 from otmoe.text.errors import fail
@@ -87,11 +87,16 @@ def _check_grams(grams: GramsRecord, record: LocalModelRecord, source: str) -> N
     shape = np.shape(record.model.experts["coef"])
     size = shape[-1] * (shape[1] - 1 if len(shape) == 3 else 1)
     check_grams(grams, shape[0], size, record.n_samples, source)
-    if "var" in record.model.experts:  # then rows count as much as they do, and the first is 1
-        for k, (triangle, count) in enumerate(zip(grams.triangles, grams.counts, strict=True)):
-            if abs(triangle[0] - count) > _ROUNDED[0] + _ROUNDED[1] * count:
+    experts = model_of(record.model).experts
+    most = experts.curvature_bound * (1.0 if experts.dispersion is None else experts.dispersion)
+    exact = experts.dispersion is not None  # then every row counts one, and no less
+    for k, (matrix, count) in enumerate(zip(grams_of(grams).matrices, grams.counts, strict=True)):
+        for value in np.diagonal(matrix)[:: shape[-1]]:  # of the intercepts
+            over = value - most[k] * count if np.isfinite(most[k]) else 0.0
+            if (abs(over) if exact else over) > _ROUNDED[0] + _ROUNDED[1] * count:
                 at = f"grams.triangles[{k}][0]"
-                fail(source, at, Error.GRAM_NOT_ROWS, value=triangle[0], rows=count)
+                facts = {"value": float(value), "rows": count, "most": float(most[k])}
+                fail(source, at, Error.GRAM_NOT_ROWS, **facts)
 
 
 def _check_constant(record: LocalModelRecord, source: str) -> None:

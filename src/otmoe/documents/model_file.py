@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from otmoe.data.features import FeatureSpec, FeaturesRecord
 from otmoe.documents.aggregation import AggregationRecord, check_aggregation
-from otmoe.documents.between import BetweenRecord, between_document, between_of, check_between
+from otmoe.documents.between import BetweenRecord, between_document, checked_between
 from otmoe.documents.model import (
     ModelRecord,
     check_model,
@@ -91,8 +91,7 @@ class ModelFile(Document):
             check_aggregation(record.aggregation, *sizes, source, limits)
         between = None
         if record.between is not None:
-            check_between(record.between, model, source, limits)
-            between = between_of(record.between)
+            between = checked_between(record.between, model, source, limits)
         return cls(model, features_of(record.features), record.about, record.aggregation, between)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from otmoe.text.errors import MissingPackage, RunError
 from otmoe.text.sentences import Error
 from otmoe.workers.pools import end_with
+from otmoe.workers.ray_watch import watch
 from otmoe.workers.remote import RemoteExecutor, settle
 
 
@@ -22,7 +23,8 @@ class RayExecutor(RemoteExecutor):
 
     Ray itself starts a task again whose worker or machine died. One that dies each time ends in an
     error of Ray's, which names it; the others are not touched. A cancelled future cancels its
-    task, and its worker is ended.
+    task, and its worker is ended. Where Ray was started by this process, what it leaves behind when
+    the process is killed is ended too.
 
     Parameters
     ----------
@@ -49,6 +51,7 @@ class RayExecutor(RemoteExecutor):
         super().__init__()
         if not ray.is_initialized():
             raise RunError(Error.RAY_NOT_STARTED)
+        watch()
         self._ray = ray
         self._options = {"num_cpus": 1, "max_retries": retries} | options
         self._remote: dict[Callable[..., Any], Any] = {}

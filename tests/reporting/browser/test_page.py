@@ -28,6 +28,7 @@ from otmoe import (
 )
 from otmoe.text.notices import Notice
 from studies import chromium
+from studies.attacks import ATTACKS, quietly, study
 from studies.chromium import texts
 
 if "PYTEST_XDIST_WORKER" in os.environ:
@@ -103,6 +104,11 @@ def ensemble(rng):
     return aggregate(sites_of(data.truth, 4, rng), data.X, method="ensemble")
 
 
+def lying(rng):
+    """Return what ten sites sent, three of which have the response the wrong way round."""
+    return quietly(study(11, 300).attacked(ATTACKS["flipped"], 3, 11))
+
+
 def one_expert(rng):
     data = simulate(100, 1, 2, random_state=0)
     return aggregate(sites_of(data.truth, 4, rng), data.X)
@@ -117,7 +123,7 @@ def crowded(rng):
     return aggregate(sites_of(random_model(rng, 40, 3), 4, rng), data.X, method="aligned_average")
 
 
-KINDS = (refined, hostile, many, classes, alone, ensemble, one_expert, wide, crowded)
+KINDS = (refined, hostile, many, classes, alone, ensemble, one_expert, wide, crowded, lying)
 
 
 @pytest.fixture(scope="module")
@@ -161,6 +167,23 @@ def test_every_page_draws_itself(name, visit, pages):
     assert texts(chrome, "footer")  # the last thing that is drawn
     assert len(texts(chrome, "#headline .tile")) >= 1
     assert chrome.execute_script("return document.images.length") == 0
+
+
+def test_where_some_sites_lie_the_page_says_what_votes_would_give(visit, pages):
+    chrome = visit("lying")
+    about = pages["lying"][0]
+    shown = {row[0]: row for row in rows(chrome, "alternatives")}
+    assert set(shown) == {a.method for a in about.alternatives}
+    for alternative in about.alternatives:
+        assert float(shown[alternative.method][1]) == pytest.approx(alternative.typical, rel=0.01)
+    assert [name for name, row in shown.items() if row[3]] == [about.method]
+    assert next(iter(shown)) != about.method  # sorted by the loss at the median site
+    heads = [head.split()[0] for head in texts(chrome, "#sites th")]
+    seen = {row[0]: float(row[heads.index("influence")]) for row in rows(chrome, "sites")}
+    assert len(seen) == 10
+    for site in about.sites:
+        assert seen[site.site] == pytest.approx(site.influence, rel=0.1, abs=1e-4)
+    assert rows(visit("one_expert"), "alternatives") and not rows(visit("alone"), "alternatives")
 
 
 def test_the_flow_has_every_site_and_every_band(visit, pages):

@@ -219,6 +219,38 @@ function candidates(box) {
     });
 }
 
+// What merging by votes would give: at the median site, liars cannot hide what they cost.
+function alternatives(box) {
+    if (!merged.alternatives.length) return;
+    const part = el(
+        "div",
+        { id: "alternatives" },
+        el("h3", {}, "If some sites may lie: merging by votes"),
+        el(
+            "p",
+            { class: "quiet" },
+            "Nats per row that each model is expected to lose to the sites' own. Fewer than half of the sites cannot move the " +
+                "median far: where merging by votes loses less there than the model above, some sites pull it their way.",
+        ),
+    );
+    box.append(part);
+    const columns = [
+        { head: "method", words: true, value: (a) => a.method },
+        { head: "at the median site", value: (a) => a.typical, show: (a) => num(a.typical, 3) },
+        { head: "mean over sites, by weight", value: (a) => a.lost, show: (a) => num(a.lost, 3) },
+        {
+            head: "taken",
+            words: true,
+            value: (a) => (a === merged.alternatives[0] ? "this model" : ""),
+        },
+    ];
+    table(part, columns, merged.alternatives, {
+        label: "Merging by votes",
+        sort: 1,
+        down: false,
+    });
+}
+
 function howItEnded() {
     if (merged.converged) return "It ended well";
     return merged.refinement ? "The rounds did not reach the maximum" : "It did not converge";
@@ -235,6 +267,7 @@ function convergenceSection() {
         ),
     );
     candidates(box);
+    alternatives(box);
     const columns = el("div", { class: "columns" });
     box.append(columns);
     if (merged.trace.length > 1) {

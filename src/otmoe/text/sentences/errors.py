@@ -363,6 +363,10 @@ class Error(Sentence):
     BLOCKS_OF_MODEL = "is not one entry for each of {wanted}, in this order; fix it."
     PARAMETERS_OF_BLOCK = "is {value}, but the model has {wanted} of them; fix it."
     TAU_OF_PRIOR = "is {value}, but `between.prior.tau` says {other}; make them agree."
+    NO_PERSONAL_MODEL = (
+        "leads to a model with coefficients beyond 1e30, or a variance beyond 1e60 or below 1e-60; "
+        "ask for the file again."
+    )
     NOT_A_SCATTER = (
         "is no sum of products of as many scores, which add up to `score`; write its upper "
         "triangle row by row."
@@ -459,8 +463,8 @@ class Error(Sentence):
     NO_ROUND_YET = "no refine round has been answered yet: ask the sites first."
     NOT_ROWS = "is {value}; give a number of rows."
     GRAM_NOT_ROWS = (
-        "is {value:g}, but the expert has {rows:g} rows, each of which counts one in the "
-        "intercept; fix it."
+        "is {value:g}, but the expert has {rows:g} rows, each of which counts {most:g} at most in "
+        "an intercept; fix it."
     )
     LESS_THAN_A_ROW = (
         "is {value:g}; a site has one row at least: give weights that add up to the number of rows."

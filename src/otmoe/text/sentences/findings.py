@@ -27,6 +27,10 @@ class Finding(Sentence):
         "its log-likelihood is {claimed:.3g} per row where its own model leads one to expect "
         "{expected:.3g}"
     )
+    UNLIKE_GRAMS = (
+        "its Grams are {times:.3g} times what its own model expects of its rows, compared with the "
+        "other sites"
+    )
     COVARIATES_FAR = (
         "its covariates are {distance:.3g} times as far from the centre as those of the others "
         "({feature})"
