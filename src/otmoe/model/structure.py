@@ -183,7 +183,9 @@ class Structure:
         unit = 1 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0))  # experts of any variance
         psi = unit * solve_psd(information * unit[:, None] * unit, unit * (C.T @ score))
         increment = (base + C @ psi - theta).reshape(K, Q, p)
-        return experts.moved(statistics, increment, floor=floor, common=self.common_variance)
+        return experts.moved(
+            statistics, increment, floor=floor, ridge=ridge, common=self.common_variance
+        )
 
     def fit(
         self,

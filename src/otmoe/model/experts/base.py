@@ -253,6 +253,7 @@ class Experts(Family):
         increment: Floats,
         *,
         floor: float = 0.0,
+        ridge: float = 0.0,
         common: bool = False,
     ) -> Self:
         """Return the experts with coefficients moved, and dispersions fitted to the same sums.
@@ -262,15 +263,16 @@ class Experts(Family):
         statistics : FitStatistics
             Sums over rows at these experts.
         increment : ndarray of shape (K, Q, p)
-        floor : float
-            Bounds dispersions from below.
+        floor, ridge : float
+            As in :meth:`step`; the ridge is that of dispersions.
         common : bool
             Whether the experts share their dispersion.
         """
         size = increment.size
         vector = np.array(self.to_vector())
         if self.n_constant:
-            logs = self.step(statistics, floor=floor).to_vector()[size:].reshape(-1, self.n_experts)
+            logs = self.step(statistics, floor=floor, ridge=ridge).to_vector()[size:]
+            logs = logs.reshape(-1, self.n_experts)
             if common and statistics.weight.sum() > 0:
                 mean = np.average(logs, axis=1, weights=statistics.weight)
                 logs = np.broadcast_to(mean[:, None], logs.shape)

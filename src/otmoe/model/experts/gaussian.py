@@ -153,6 +153,7 @@ class GaussianExperts(Experts):
         increment: Floats,
         *,
         floor: float = 0.0,
+        ridge: float = 0.0,
         common: bool = False,
     ) -> Self:
         # The variance is exact around any mean, and so is that of all experts together.
