@@ -82,6 +82,8 @@ class LocalFit:
         Rows in which a column is missing, by its name, where some were left out.
     fingerprint : tuple of float
         Of the rows, by which it is noticed if they change before the next pass.
+    reused : bool
+        Whether an earlier run did it, and kept it.
     """
 
     message: LocalModel
@@ -91,6 +93,7 @@ class LocalFit:
     dropped: int = 0
     missing: Mapping[str, int] = field(default_factory=dict, repr=False)
     fingerprint: tuple[float, ...] = field(default=(), repr=False)
+    reused: bool = False
 
 
 @dataclass(frozen=True)

@@ -988,6 +988,9 @@ class Error(Sentence):
     )
     OUTPUT_EXISTS = "{path} is there already; give another name, or replace it by --force."
     NO_FOLDER = "there is no folder {folder}; make it first."
+    KEEP_NO_FOLDER = (
+        "{path} is a file, and local fits are kept in a folder: give another name for it."
+    )
     SHELL_RAY_LISTENS = (
         "a Ray that is started here would listen on all network interfaces of this machine and run "
         "what it is sent; give the --address of one that is running behind a firewall, or use "
