@@ -205,7 +205,7 @@ def advance(
     found = Best(
         here.to_vector(),
         sum((a.information for a in answers[1:]), start=answers[0].information),
-        {a.site: a.information.log_likelihood for a in answers},
+        {site: value for a in answers for site, value in a.log_likelihoods.items()},
         sum(a.n_samples for a in answers),
         *(_scatter(answers) if state.sandwich else ()),
     )
@@ -239,7 +239,7 @@ def advance(
     step, decrement = bounded_step(_point(best, penalty, free), radius, wide, blocks)
     if radius == decrement == np.inf:
         radius = wide
-    names = {a.site for a in answers}
+    names = found.log_likelihood
     return replace(
         state,
         model=state.scaling.to_user(here.with_vector(best.theta + free.theta(step))).tidied(),
@@ -335,10 +335,20 @@ def _penalty(model: MoE, scaling: Scaling, pooled: Scaling, ridge: Ridge) -> Flo
 
 
 def change_of_scale(model: MoE, scaling: Scaling, other: Scaling) -> Floats:
-    """Return the matrix that takes free parameters on one standardisation to another, (P, P)."""
-    zero = model.with_vector(np.zeros(model.n_parameters))
-    columns = [
-        other.from_user(scaling.to_user(zero.with_vector(e))).to_vector()
-        for e in np.eye(model.n_parameters)
-    ]
-    return np.array(columns).T
+    """Return the matrix that takes free parameters on one standardisation to another, (P, P).
+
+    It mixes the coefficients of one predictor alone, so that those of all are tried at once.
+    """
+    owner = predictors_of(model)
+    zero, found = model.with_vector(np.zeros(len(owner))), np.zeros((len(owner), len(owner)))
+    starts = np.flatnonzero(np.diff(owner, prepend=-1))
+    place = np.arange(len(owner)) - np.repeat(starts, np.diff(starts, append=len(owner)))
+    for j in range(place.max() + 1):
+        tried = other.from_user(scaling.to_user(zero.with_vector((place == j).astype(float))))
+        of = np.flatnonzero(place == j)
+        column = dict(zip(owner[of].tolist(), of.tolist(), strict=True))
+        vector = tried.to_vector()
+        for i, a in enumerate(owner.tolist()):
+            if a in column:
+                found[i, column[a]] = vector[i]
+    return found
