@@ -12,8 +12,8 @@ from refusals import codes, refused
 from otmoe import FeatureSpec, LocalModel, aggregate, load_model
 from otmoe.aggregation import screen
 from otmoe.aggregation.consistency import near_copies
-from otmoe.aggregation.merge import ROBUST
 from otmoe.aggregation.robust import trimmed_mean
+from otmoe.aggregation.solve import ROBUST
 from otmoe.data.features import Column
 from otmoe.likelihood.grams import Grams
 from otmoe.text.errors import OtmoeError

@@ -537,6 +537,11 @@ class Error(Sentence):
         "keep."
     )
     KEEP_UNKNOWN = "keep names {names}, but the messages come from {sites}; use these names."
+    GROUP_FAILED = "the sites of {name} cannot be merged: {why}"
+    NOT_IN_GROUPS = (
+        "{name} is of no use where sites are merged in groups: leave it out, or merge all at once "
+        "with group_size={sites}."
+    )
     MAX_WEIGHT_WRONG = "max_weight is {value!r}; give a share above 0, and 1 for no limit."
     NOT_MERGED = (
         "the models cannot be merged ({problem}): that of site {site!r} predicts the largest "
