@@ -1,4 +1,4 @@
-"""One group of sites, read and merged wherever there is a worker (maths 22)."""
+"""One group of sites, read and merged wherever there is a worker (maths 11)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Merging of merges: groups of sites first, then the models of the groups (maths 22).
+"""Merging of merges: groups of sites first, then the models of the groups (maths 11).
 
 A merging costs a time per site and support point. Groups of sites need fewer support points than
 all of them together, can be merged on any worker, and are read there: nobody ever holds more
@@ -88,6 +88,12 @@ class Groups:
         """Number of sites in all groups."""
         return sum(len(group.sites) for group in self.groups)
 
+    def with_any(self, sites: Sequence[str]) -> list[str]:
+        """Return the names of the groups that have any of these sites."""
+        wanted = set(sites)
+        pairs = zip(self.messages, self.groups, strict=False)
+        return [message.site for message, group in pairs if wanted & set(group.sites)]
+
     def told(self, result: Aggregation, seconds: float) -> Aggregation:
         """Return the merging of the groups with what is to be said about their sites.
 
@@ -116,6 +122,7 @@ class Groups:
             left_out=left_out,
             warnings=(*warnings, *of_groups),
             status=status,
+            groups={name: group.sites for name, group in whole.items()},
             timings={**result.timings, "total": seconds},
         )
 
@@ -169,7 +176,7 @@ def groups_of(
     whole = support.rows if isinstance(support, Support) else support
     if rows:
         whole = N_SUPPORT if support is None or isinstance(support, Mapping) else support
-    return Groups(groups, whole, weight)
+    return Groups(tuple(merged), whole, weight)
 
 
 def _here(tasks: Sequence[GroupTask]) -> Iterable[Group]:

@@ -92,7 +92,7 @@ def aggregate(
     n_jobs : int, optional
         Threads; None means 1, -1 all cores.
     group_size : int, optional
-        Sites that are merged at a time (maths 22): groups of sites first, then their models,
+        Sites that are merged at a time (maths 11): groups of sites first, then their models,
         weighted by the rows of each. By default all at once, and 100 at a time where there are more
         than 2,000. `sites` and `messages` of the result are then those of the groups, and sites
         that stand out are named in warnings and `left_out`. Not with ``method="ensemble"``,
@@ -183,7 +183,15 @@ def merged(
         found = groups_of(messages, support, site_weight, how, rng, run)
         top = "reduction" if method == "gram" else method  # groups have no Grams to pool
         result = merged(
-            found.messages, found.support, n_experts, top, found.weight, rng, n_jobs, outliers
+            found.messages,
+            found.support,
+            n_experts,
+            top,
+            found.weight,
+            rng,
+            n_jobs,
+            outliers,
+            found.with_any(keep),
         )
         return found.told(result, perf_counter() - begin)
     with threads(n_jobs) as pool:

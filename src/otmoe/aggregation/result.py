@@ -79,6 +79,9 @@ class Aggregation:
         What the method was chosen from, the best first; empty where it was given.
     brought : int
         Rows of covariates that shards brought back beside their messages.
+    groups : dict of tuple of str
+        Where sites were merged in groups, the sites of each; `sites` and `messages` are then those
+        of the groups.
     """
 
     model: MoE
@@ -97,6 +100,7 @@ class Aggregation:
     refinement: Refinement | None = field(default=None, repr=False)
     candidates: tuple[Candidate, ...] = field(default=(), repr=False)
     brought: int = field(default=0, repr=False)
+    groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
 
     def refined(self, state: Refinement, rounds: int | str) -> Aggregation:
         """Return the aggregate with the model to which refine rounds have led.

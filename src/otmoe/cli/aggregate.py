@@ -247,6 +247,7 @@ def _report(result: Aggregation, inbox: Inbox) -> dict[str, Any]:
             for record, message in zip(result.sites, result.messages, strict=True)
         ],
         "n_sites": inbox.n_sites - len(result.left_out),
+        **({"groups": {k: list(v) for k, v in result.groups.items()}} if result.groups else {}),
         "left_out": told_by_name(result.left_out),
         "unreadable": inbox.bad,
         "rows": sum(record.n_samples for record in result.sites),
