@@ -16,6 +16,7 @@ from otmoe.aggregation.covariates import MOST_COVARIATES
 from otmoe.aggregation.disagreement import THRESHOLD, likelihood_deviations
 from otmoe.aggregation.support import N_SUPPORT, Support, draw_support
 from otmoe.data.shards import Shard
+from otmoe.data.shards.held import letting_go
 from otmoe.distributed.arguments import OnError, check_arguments, weights_by_name
 from otmoe.distributed.passes import em_shards
 from otmoe.distributed.result import DistributedFit
@@ -35,6 +36,7 @@ from otmoe.text.sentences import Error, Finding
 from otmoe.workers.gather import HERE, Failure, Progress, TasksFailed, Workers, gather
 
 
+@letting_go()
 def fit_shards(
     shards: Sequence[Shard],
     n_experts: int,
@@ -106,7 +108,8 @@ def fit_shards(
     check_arguments(shards, method, refine, on_error)
     weight = weights_by_name(site_weight, shards)
     clock, rng = Clock(), generator(random_state)
-    plan = _Plan(n_experts, target or Target(), options or {}, workers, on_error)
+    again = bool(refine) or method == "em"
+    plan = _Plan(n_experts, target or Target(), options or {}, workers, on_error, again=again)
     if keep_fits is not None:
         check_folder(Path(keep_fits))
         seed = rng.bit_generator.state["state"]
@@ -121,7 +124,9 @@ def fit_shards(
     ridge = plan.ridge.shared(n_shards)
     local = {"init": start, "alpha": ridge.gate, "expert_alpha": ridge.experts}
     share = _share(method, n_support, n_shards)
-    tasks = [replace(t, options={**t.options, **local}, n_support=share) for t in tasks]
+    tasks = [
+        replace(t, options={**t.options, **local}, n_support=share, again=again) for t in tasks
+    ]
     clock.lap("search")
     # 2) every shard from there; then what stands out, by a search of its own
     tasks, fits, failures, empty = _fit_once(plan, tasks, progress)
@@ -195,6 +200,7 @@ class _Plan:
     on_error: OnError
     seen: Mapping[str, tuple[float, ...]] = field(default_factory=dict)  # fingerprints
     saved: SavedFits | None = None
+    again: bool = False  # whether passes over all rows follow the fits
 
     @property
     def ridge(self) -> Ridge:
@@ -219,7 +225,7 @@ class _Plan:
         here = self.n_experts, self.target, self.options
 
         def search() -> Start:
-            fit = shared_start(shards, *here, self.workers, rng)
+            fit = shared_start(shards, *here, self.workers, rng, self.again)
             found = (None, None) if fit is None else (fit.model, fit.agreement)
             return Start(found[0], len(shards), found[1])
 

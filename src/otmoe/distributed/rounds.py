@@ -61,7 +61,7 @@ class Question:
 
 def information_local(question: Question) -> SiteInformation:
     """Read one shard and return what it says about the model, where its rows are."""
-    found, name = read(question.shard), question.shard.name
+    found, name = read(question.shard, keep=True), question.shard.name
     rows = rows_in(found, question.target, name)
     check_unchanged(rows, question.seen, name)
     if not question.matrix:
@@ -83,7 +83,7 @@ def joint_local(questions: Sequence[Question]) -> SiteInformation:
         return information_local(questions[0])
     first, parts = questions[0], {}
     for question in questions:
-        rows = rows_of(question.shard, question.target)
+        rows = rows_of(question.shard, question.target, keep=True)
         check_unchanged(rows, question.seen, question.shard.name)
         parts[question.shard.name] = rows
     return joint_information(

@@ -155,7 +155,7 @@ class SavedFits:
         if content is None:
             return None
         # a seed hangs on the place among all shards, and any will do
-        others = [f.name for f in fields(task) if f.name not in ("shard", "seed")]
+        others = [f.name for f in fields(task) if f.name not in ("shard", "seed", "again")]
         return self._key(content, {name: getattr(task, name) for name in others})
 
     def _load(self, key: str) -> LocalFit | None:
