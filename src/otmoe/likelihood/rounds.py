@@ -341,14 +341,12 @@ def change_of_scale(model: MoE, scaling: Scaling, other: Scaling) -> Floats:
     """
     owner = predictors_of(model)
     zero, found = model.with_vector(np.zeros(len(owner))), np.zeros((len(owner), len(owner)))
-    starts = np.flatnonzero(np.diff(owner, prepend=-1))
-    place = np.arange(len(owner)) - np.repeat(starts, np.diff(starts, append=len(owner)))
-    for j in range(place.max() + 1):
-        tried = other.from_user(scaling.to_user(zero.with_vector((place == j).astype(float))))
-        of = np.flatnonzero(place == j)
-        column = dict(zip(owner[of].tolist(), of.tolist(), strict=True))
-        vector = tried.to_vector()
-        for i, a in enumerate(owner.tolist()):
-            if a in column:
-                found[i, column[a]] = vector[i]
+    first, sizes = np.unique(owner, return_index=True, return_counts=True)[1:]
+    begin, size = np.repeat(first, sizes), np.repeat(sizes, sizes)
+    for j in range(sizes.max()):
+        each = np.zeros(len(owner))
+        each[first[sizes > j] + j] = 1.0
+        there = size > j
+        moved = other.from_user(scaling.to_user(zero.with_vector(each))).to_vector()
+        found[there, begin[there] + j] = moved[there]
     return found
