@@ -7,9 +7,13 @@ from dataclasses import dataclass, field
 
 from otmoe.aggregation import Aggregation
 from otmoe.arrays.numerics import Floats
+from otmoe.data.shards import rows_dropped
 from otmoe.documents.message import LocalModel
 from otmoe.likelihood.agreement import Agreement
+from otmoe.likelihood.checks import found_once
 from otmoe.model.mixture import MoE
+from otmoe.text.notices import Notice
+from otmoe.text.sentences import Warn
 from otmoe.workers.gather import Failure
 
 
@@ -59,3 +63,33 @@ class DistributedFit:
     empty: tuple[str, ...] = ()
     agreement: Agreement | None = None
     reused: tuple[str, ...] = ()
+
+    def notices(self) -> list[Notice]:
+        """Return what one should know about the search and the shards."""
+        found: list[Notice] = []
+        if self.agreement is not None:
+            found += found_once(self.agreement)
+        for failure in self.failures:
+            facts = {"name": failure.name, "cause": failure.cause}
+            found.append(Warn.SHARD_FAILED(sites=(failure.name,), **facts))
+        if self.dropped:
+            found.append(rows_dropped(self.dropped, self.n_rows, self.missing))
+        if self.empty:
+            total = len(self.local_models) + len(self.failures) + len(self.empty)
+            facts = {"count": len(self.empty), "total": total, "name": self.empty[0]}
+            found.append(Warn.EMPTY_SHARDS(sites=self.empty, **facts))
+        for name, why in self.aggregation.left_out.items():
+            found.append(Warn.SHARD_LEFT_OUT(sites=(name,), name=name, why=why))
+        stopped = [m.site for m in self.local_models if not m.converged]
+        if stopped:
+            found.append(Warn.SHARDS_STOPPED(sites=tuple(stopped), names=stopped))
+        # a shard whose few rows a plane divides is no news: the ridge holds it, and merging goes on
+        lacking = {
+            str(w): w
+            for m in self.local_models
+            for w in m.warnings
+            if w.code != Warn.SEPARATED.code
+        }
+        if lacking:
+            found.append(Warn.SOME_SHARDS(warning=lacking[min(lacking)]))
+        return found

@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from otmoe.aggregation import Aggregation
 from otmoe.arrays.numerics import Array, to_numpy
 from otmoe.data.identifiers import ids_among
-from otmoe.data.shards import RowsShard, Shard, rows_dropped, split
+from otmoe.data.shards import RowsShard, Shard, split
 from otmoe.data.shards.memory import checked, numbered
 from otmoe.distributed.arguments import METHODS_OF_SHARDS
 from otmoe.distributed.fit import fit_shards
@@ -28,7 +28,6 @@ from otmoe.documents.message import LocalModel
 from otmoe.estimators.base import BaseMoE, FitWarning
 from otmoe.estimators.personal import PersonalMoE
 from otmoe.inference import Inference, Kind
-from otmoe.likelihood.checks import found_once
 from otmoe.likelihood.grouped import as_labels
 from otmoe.likelihood.prior import check_restriction
 from otmoe.model.gate import SoftmaxGate
@@ -218,9 +217,8 @@ class DistributedMoE(PersonalMoE, BaseMoE):
             For `personal`: column with the label of the group of each row, where rows of a group
             are not independent, such as those of an hour.
         keep_fits : path, optional
-            Folder that keeps the local fits. A second call with the same folder, options and
-            integer `random_state` fits only the shards that it does not hold yet: after an
-            interruption the others, and later on those that were added or whose rows have changed.
+            Folder that keeps the local fits. A second call, with the same options and integer
+            `random_state`, fits only shards that are not there, or whose rows have changed.
 
         Returns
         -------
@@ -325,29 +323,7 @@ class DistributedMoE(PersonalMoE, BaseMoE):
         if self.personal is not None:  # which is the answer to it
             known.add(Warn.SITES_DIFFER.code)
         found = [w for w in aggregation.warnings if w.code not in known]
-        found += trouble
-        if fit.agreement is not None:
-            found += found_once(fit.agreement)
-        for failure in fit.failures:
-            facts = {"name": failure.name, "cause": failure.cause}
-            found.append(Warn.SHARD_FAILED(sites=(failure.name,), **facts))
-        if fit.dropped:
-            found.append(rows_dropped(fit.dropped, fit.n_rows, fit.missing))
-        if fit.empty:
-            total = len(fit.local_models) + len(fit.failures) + len(fit.empty)
-            facts = {"count": len(fit.empty), "total": total, "name": fit.empty[0]}
-            found.append(Warn.EMPTY_SHARDS(sites=fit.empty, **facts))
-        for name, why in aggregation.left_out.items():
-            found.append(Warn.SHARD_LEFT_OUT(sites=(name,), name=name, why=why))
-        stopped = [m.site for m in fit.local_models if not m.converged]
-        if stopped:
-            found.append(Warn.SHARDS_STOPPED(sites=tuple(stopped), names=stopped))
-        # a shard whose few rows a plane divides is no news: the ridge holds it, and merging goes on
-        lacking = {
-            str(w): w for m in fit.local_models for w in m.warnings if w.code != Warn.SEPARATED.code
-        }
-        if lacking:
-            found.append(Warn.SOME_SHARDS(warning=lacking[min(lacking)]))
+        found += [*trouble, *fit.notices()]
         self.warnings_ = tuple(found)
         if found:
             warnings.warn(FitWarning(type(self).__name__, found), stacklevel=stacklevel)

@@ -16,7 +16,7 @@ from otmoe.arrays.newton import NewtonPoint, bounded_step, length
 from otmoe.arrays.numerics import Floats
 from otmoe.likelihood.answers import SiteInformation, pooled_scaling
 from otmoe.likelihood.grouped import Scatter
-from otmoe.likelihood.information import Information, free_predictors
+from otmoe.likelihood.information import Information, free_predictors, predictors_of
 from otmoe.likelihood.rows import Scaling
 from otmoe.model.free import Free
 from otmoe.model.mixture import MoE
@@ -335,18 +335,13 @@ def _penalty(model: MoE, scaling: Scaling, pooled: Scaling, ridge: Ridge) -> Flo
 
 
 def change_of_scale(model: MoE, scaling: Scaling, other: Scaling) -> Floats:
-    """Return the matrix that takes free parameters on one standardisation to another, (P, P).
-
-    It mixes the coefficients of one predictor alone, so that those of all are tried at once.
-    """
+    """Return the matrix that takes free parameters on one standardisation to another, (P, P)."""
     owner = predictors_of(model)
     zero, found = model.with_vector(np.zeros(len(owner))), np.zeros((len(owner), len(owner)))
     first, sizes = np.unique(owner, return_index=True, return_counts=True)[1:]
     begin, size = np.repeat(first, sizes), np.repeat(sizes, sizes)
-    for j in range(sizes.max()):
-        each = np.zeros(len(owner))
-        each[first[sizes > j] + j] = 1.0
-        there = size > j
+    for j in range(sizes.max()):  # no predictor has to do with another: all are tried at once
+        each, there = (np.arange(len(owner)) - begin == j).astype(float), size > j
         moved = other.from_user(scaling.to_user(zero.with_vector(each))).to_vector()
         found[there, begin[there] + j] = moved[there]
     return found
