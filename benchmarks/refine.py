@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.harness import SEED, Benchmark, Column, Requirement, Settings, ratio, side_by_side
 from otmoe.data.shards import RowsShard
-from otmoe.distributed.rounds import Question, information_local
+from otmoe.distributed.rounds import Question, ask
 from otmoe.likelihood.information import observed_information
 from otmoe.likelihood.rounds import Refinement, advance
 from otmoe.likelihood.rows import Rows, Scaling
@@ -24,11 +24,17 @@ from studies.truths import draw
 
 
 def cases(settings: Settings) -> list[Row]:
-    return [{"kind": kind, "shards": M} for kind in ("hard", "soft") for M in (1, 16, 128)]
+    sizes = [100_000] if settings.quick else [100_000, 1_000_000]
+    return [
+        {"kind": kind, "shards": M, "n": n}
+        for n in sizes
+        for kind in ("hard", "soft")
+        for M in (1, 16, 128)
+    ]
 
 
 def measure(case: Row, settings: Settings) -> Row:
-    n = 100_000 if settings.quick else 1_000_000
+    n = case["n"]
     data = draw(case["kind"], n, SEED)
     scaling = Scaling.of(data.X)
     rows, here = Rows(data.X, data.y, scaling=scaling), scaling.from_user(data.truth)
@@ -38,12 +44,12 @@ def measure(case: Row, settings: Settings) -> Row:
             slice(part[0], part[-1] + 1) for part in np.array_split(np.arange(n), case["shards"])
         )
     ]
-    state = Refinement(data.truth, scaling, Ridge.of(data.truth.experts))
-    target = Target.of(data.truth)
+    ridge, target = Ridge.of(data.truth.experts), Target.of(data.truth)
 
     def one_round() -> None:
+        state = Refinement(data.truth, scaling, ridge)
         asked = [Question(shard, data.truth, scaling, target, moments=True) for shard in shards]
-        advance(state, list(map(information_local, asked)))
+        advance(state, ask(asked))
 
     with threadpool_limits(1):
         seconds = side_by_side(
@@ -55,7 +61,6 @@ def measure(case: Row, settings: Settings) -> Row:
             3 if settings.quick else 5,
         )
     return {
-        "n": n,
         "pass_seconds": median(seconds["pass"]),
         "round_seconds": median(seconds["round"]),
         "round_in_passes": ratio(seconds["round"], seconds["pass"]),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from otmoe.distributed.fit import DistributedFit
+from otmoe.distributed.result import DistributedFit
 
 
 def learning_times(fit: DistributedFit) -> tuple[float, float]:

@@ -18,7 +18,8 @@ from threadpoolctl import threadpool_limits
 from otmoe import MoE, aggregate, draw_support, simulate
 from otmoe.aggregation.support import Support
 from otmoe.data.shards import RowsShard, Shard
-from otmoe.distributed.fit import DistributedFit, fit_shards
+from otmoe.distributed.fit import fit_shards
+from otmoe.distributed.result import DistributedFit
 from otmoe.evaluation.metrics import (
     mean_absolute_error,
     relative_prediction_error,

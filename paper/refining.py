@@ -8,7 +8,7 @@ from time import perf_counter
 from otmoe import MoE
 from otmoe.arrays.numerics import Floats
 from otmoe.data.shards import Shard
-from otmoe.distributed.rounds import Question, information_local, likelihood_local
+from otmoe.distributed.rounds import Question, information_local
 from otmoe.likelihood.rounds import Refinement, advance, judged
 from otmoe.likelihood.rows import Scaling
 from otmoe.model.ridge import Ridge
@@ -50,8 +50,9 @@ def refined(
         state = advance(state, answers, [shard.name for shard in shards])
         seconds += slowest + perf_counter() - begin
         if left and (state.rounds == left[0] or state.is_done("auto")):
-            asked = {s.name: Question(s, state.model, state.scaling, target) for s in shards}
-            seen = judged(state, {name: likelihood_local(asked[name]) for name in asked})
+            asked = [Question(s, state.model, state.scaling, target, matrix=False) for s in shards]
+            looks = [information_local(question).log_likelihoods for question in asked]
+            seen = judged(state, {name: v for look in looks for name, v in look.items()})
             while left and (state.rounds == left[0] or state.is_done("auto")):
                 yield str(left.pop(0)), seen, seconds
     yield "auto", state, seconds

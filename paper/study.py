@@ -27,7 +27,8 @@ from otmoe import LocalModel, MoE, aggregate, draw_support, simulate
 from otmoe.arrays.numerics import Floats, to_numpy
 from otmoe.data.shards import RowsShard, split
 from otmoe.datasets.simulation import Simulation
-from otmoe.distributed.fit import DistributedFit, fit_shards
+from otmoe.distributed.fit import fit_shards
+from otmoe.distributed.result import DistributedFit
 from otmoe.evaluation.metrics import evaluate
 from otmoe.likelihood.fit import Fit, em
 from otmoe.likelihood.information import observed_information

@@ -12,8 +12,7 @@ from refusals import codes, refused
 from otmoe import FeatureSpec, LocalModel, aggregate, load_model, simulate
 from otmoe.aggregation import screen
 from otmoe.aggregation.consistency import near_copies
-from otmoe.aggregation.merge import ROBUST
-from otmoe.aggregation.robust import trimmed_mean
+from otmoe.aggregation.robust import ROBUST, trimmed_mean
 from otmoe.data.features import Column
 from otmoe.likelihood.fit import em
 from otmoe.likelihood.grams import Grams

@@ -900,3 +900,64 @@ def test_a_site_that_stands_out_is_named_and_can_be_left_out(generous, tmp_path)
     assert [site["site"] for site in found["sites"]] == SITES
     assert "Paris" in fine(*args).stdout
     assert "Paris" not in json.loads(Path("m.json").read_text())["about"]["sites"]
+
+
+# -- very many messages ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def crowd(inbox):
+    """Return a folder with the messages of twelve sites, near those of three."""
+    folder, rng = inbox / "crowd", np.random.default_rng(0)
+    folder.mkdir()
+    for m in range(12):
+        base = LocalModel.load(inbox / f"{SITES[m % 3]}.moe.json")
+        vector = base.model.to_vector()
+        model = base.model.with_vector(vector + rng.normal(0, 0.01, len(vector)))
+        replace(base, site=f"site {m}", model=model).save(folder / f"{m:02d}.moe.json")
+    return folder
+
+
+GROUPED = ["--group-size", 4, "--method", "reduction", *MERGE]
+
+
+@pytest.fixture
+def one_core(monkeypatch):
+    monkeypatch.setattr("loky.cpu_count", lambda: 1)
+
+
+def test_many_messages_are_merged_in_groups(crowd, one_core):
+    told_in_groups = told("aggregate", "crowd", *GROUPED)
+    assert told_in_groups["n_sites"] == 12 and len(told_in_groups["sites"]) == 3
+    members = [name for group in told_in_groups["groups"].values() for name in group]
+    assert sorted(members) == sorted(f"site {m}" for m in range(12))
+    sizes = sum(path.stat().st_size for path in crowd.iterdir())
+    assert told_in_groups["bytes"] == sizes
+    at_once = told("aggregate", "crowd", "--method", "reduction", *MERGE, "--force")
+    assert_allclose(told_in_groups["rows"], at_once["rows"])
+    shown = fine("aggregate", "crowd", *GROUPED, "--force").stdout
+    assert "12 in 3 groups" in shown
+
+
+def test_bad_and_excluded_messages_of_many(crowd, one_core):
+    (crowd / "05.moe.json").write_text("{")
+    fails("aggregate", "crowd", *GROUPED, code="unreadable_messages", bad=1, messages=12)
+    done = told("aggregate", "crowd", *GROUPED, "--skip-bad", "--exclude", "site 3")
+    assert done["n_sites"] == 10 and list(done["unreadable"]) == ["crowd/05.moe.json"]
+    how = [*GROUPED, "--skip-bad", "--force"]
+    fails("aggregate", "crowd", *how, "--exclude", "nobody", code="shell_exclude_unknown")
+    other = otmoe.simulate(10, 2, 5, random_state=0).truth
+    strange = LocalModel("strange", other, 300.0, -300.0, True, "drawn, not fitted")
+    strange.save(crowd / "99.moe.json")
+    fails("aggregate", "crowd", *how, code="group_failed")
+
+
+def test_equal_weights_of_many(crowd, one_core):
+    first = LocalModel.load(crowd / "00.moe.json")
+    heavy = replace(first, n_samples=3e4, log_likelihood=first.log_likelihood * 3e4 / 300)
+    heavy.save(crowd / "00.moe.json")
+    done = told("aggregate", "crowd", *GROUPED, "--site-weight", "equal")
+    assert_allclose([site["weight"] for site in done["sites"]], 1 / 3)
+    for path in crowd.iterdir():
+        path.write_text("{")
+    fails("aggregate", "crowd", *GROUPED, "--force", code="unreadable_messages")

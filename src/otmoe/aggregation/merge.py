@@ -3,62 +3,39 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Executor
 from dataclasses import replace
+from functools import partial
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 
-from otmoe.aggregation.choice import auto, expected_losses, sites_that_differ
-from otmoe.aggregation.contribution import Contribution, Outcome
-from otmoe.aggregation.densities import kl
-from otmoe.aggregation.gram import gram
+from otmoe.aggregation.choice import sites_that_differ
+from otmoe.aggregation.contribution import Contribution
+from otmoe.aggregation.group import SIZE, Grouping, Message, Run, loaded, merge_group
+from otmoe.aggregation.groups import groups_of, in_groups
 from otmoe.aggregation.influence import influences
-from otmoe.aggregation.messages import remaining
-from otmoe.aggregation.methods import (
-    aligned_average,
-    ensemble,
-    greedy,
-    middle,
-    reduction,
-    weighted_average,
-)
-from otmoe.aggregation.problem import Problem, prepare
+from otmoe.aggregation.problem import Problem
 from otmoe.aggregation.result import Aggregation
 from otmoe.aggregation.robust import ROBUST
-from otmoe.aggregation.screening import Screening, screened
+from otmoe.aggregation.screening import Screening
+from otmoe.aggregation.solve import METHODS, merging, solved
 from otmoe.aggregation.sources import flows
-from otmoe.arrays.numerics import Array, Floats, design, namespace, to_numpy
+from otmoe.arrays.numerics import Floats, design, namespace, to_numpy
 from otmoe.arrays.threads import threads
 from otmoe.documents.message import LocalModel
-from otmoe.documents.model import ModelRecord, check_model, model_document
 from otmoe.model.ensemble import Ensemble
-from otmoe.model.mixture import MoE
 from otmoe.model.structure import Structure
 from otmoe.text.arguments import generator
-from otmoe.text.errors import InvalidInput, MessageError
+from otmoe.text.errors import InvalidInput, InvalidType
 from otmoe.text.notices import OtmoeWarning
-from otmoe.text.records import typed
 from otmoe.text.sentences import Error
-
-METHODS: dict[str, Callable[[Problem, np.random.Generator], Outcome]] = {
-    "auto": auto,
-    "reduction": reduction,
-    "kl": kl,
-    "gram": gram,
-    "middle": middle,
-    "weighted_average": weighted_average,
-    "aligned_average": aligned_average,
-    "greedy": greedy,
-    **ROBUST,
-    "ensemble": ensemble,
-}
 
 
 def aggregate(
-    messages: Iterable[LocalModel],
+    messages: Iterable[Message],
     support: Any = None,
     n_experts: int | None = None,
     *,
@@ -69,6 +46,8 @@ def aggregate(
     max_weight: float | None = None,
     random_state: Any = 0,
     n_jobs: int | None = None,
+    group_size: int | None = None,
+    executor: Executor | None = None,
 ) -> Aggregation:
     """Make one model of many local ones.
 
@@ -76,8 +55,9 @@ def aggregate(
 
     Parameters
     ----------
-    messages : iterable of LocalModel
-        Of one family and the same features; numbers of experts may differ.
+    messages : iterable of LocalModel or path
+        Of one family and the same features; numbers of experts may differ. Files are read when
+        their turn comes.
     support : dict of array-likes, array-like of shape (S, d), Support or int, optional
         Covariates at which the models are compared, without y: those of each site by its name, or
         a few thousand rows that cover all sites and are the same for each. A frame is read by
@@ -112,6 +92,14 @@ def aggregate(
         For the starts. The default is fixed: the same messages give the same model.
     n_jobs : int, optional
         Threads; None means 1, -1 all cores.
+    group_size : int, optional
+        Sites that are merged at a time (maths 11): groups of sites first, then their models,
+        weighted by the rows of each. By default all at once, and 100 at a time where there are more
+        than 2,000. `sites` and `messages` of the result are then those of the groups, and sites
+        that stand out are named in warnings and `left_out`. Not with ``method="ensemble"``,
+        `max_weight`, or weights by covariates.
+    executor : Executor, optional
+        Where groups are merged; by default here, one after another.
 
     Returns
     -------
@@ -148,6 +136,8 @@ def aggregate(
         outliers,
         keep,
         max_weight,
+        group_size,
+        None if executor is None else partial(executor.map, merge_group),
     )
     if result.warnings:
         warnings.warn(OtmoeWarning("aggregate", result.warnings), stacklevel=2)
@@ -155,7 +145,7 @@ def aggregate(
 
 
 def merged(
-    messages: Iterable[LocalModel],
+    messages: Iterable[Message],
     support: Any,
     n_experts: int | None,
     method: str,
@@ -165,49 +155,68 @@ def merged(
     outliers: str | None = None,
     keep: Sequence[str] = (),
     max_weight: float | None = None,
+    group_size: int | None = None,
+    run: Run | None = None,
+    how: Grouping | None = None,
 ) -> Aggregation:
     """Do what :func:`aggregate` does, without a warning: they are in the result.
 
-    With `outliers` None, nobody looks for sites that stand out.
+    With `outliers` None, nobody looks for sites that stand out. What merges groups is
+    :func:`otmoe.aggregation.group.merge_group`, applied by `run`; `how` adds what only files need.
     """
     if method not in METHODS:
         raise InvalidInput(Error.NOT_ONE_OF, name="method", value=method, choices=sorted(METHODS))
     if max_weight is not None and not 0 < max_weight <= 1:
         raise InvalidInput(Error.MAX_WEIGHT_WRONG, value=max_weight)
-    begin = perf_counter()
+    begin, rng = perf_counter(), generator(random_state)
+    if isinstance(messages, LocalModel):
+        raise InvalidType(Error.ONE_MESSAGE)
+    messages = tuple(messages)
+    if in_groups(messages, group_size, method, site_weight, max_weight):
+        how = replace(
+            how or Grouping(),
+            n_experts=n_experts,
+            method=method,
+            outliers=outliers,
+            keep=tuple(keep),
+            group_size=group_size or SIZE,
+        )
+        found = groups_of(messages, support, site_weight, how, rng, run)
+        top = "reduction" if method == "gram" else method  # groups have no Grams to pool
+        result = merged(
+            found.messages,
+            found.support,
+            n_experts,
+            top,
+            found.weight,
+            rng,
+            n_jobs,
+            outliers,
+            found.with_any(keep),
+        )
+        return found.told(result, perf_counter() - begin)
     with threads(n_jobs) as pool:
-        rng = generator(random_state)
-        problem = prepare(messages, support, n_experts, site_weight, pool, rng)
-        prepared = perf_counter()
-        _check_names(keep, problem.messages)
-        screening = screened(problem, outliers, keep, max_weight)
-        if screening.left_out or screening.counted:
-            kept, weight = remaining(problem.messages, site_weight, screening.left_out)
-            problem = prepare(
-                kept, support, n_experts, weight, pool, rng, counted=screening.counted
-            )
-        problem = replace(problem, suspects=screening.suspects(problem))
-        known = perf_counter()
-        with _merging(problem):
-            outcome = METHODS[method](problem, rng)
-            if not isinstance(outcome.model, Ensemble):
-                outcome = replace(outcome, model=outcome.model.tidied())
-            _check_saveable(outcome.model)
-            done = perf_counter()
-            lost = expected_losses(problem, outcome.model) if outcome.lost is None else outcome.lost
+        done = solved(
+            loaded(messages),
+            support,
+            n_experts,
+            method,
+            site_weight,
+            rng,
+            pool,
+            outliers,
+            keep,
+            max_weight,
+        )
+        problem, screening, outcome, lost = done.problem, done.screening, done.outcome, done.lost
+        with merging(problem):
             influence = None
             if outliers is not None and method not in ROBUST:
                 influence = influences(problem, outcome.model)
             model, cost, records = _records(problem, outcome.model, screening, lost, influence)
-    end = perf_counter()
-    timings = {
-        "checks": prepared - begin,
-        "screening": known - prepared,
-        **outcome.timings,
-        "method": done - known,
-        "records": end - done,
-        "total": end - begin,
-    }
+    total = perf_counter() - begin
+    rest = total - sum(done.timings[name] for name in ("checks", "screening", "method"))
+    timings = {**done.timings, "records": rest, "total": total}
     return Aggregation(
         model=model,
         method=outcome.method or method,
@@ -230,43 +239,6 @@ def merged(
         candidates=outcome.candidates,
         problem=None if outliers is None else problem.kept,
     )
-
-
-def _check_names(keep: Sequence[str], messages: Sequence[LocalModel]) -> None:
-    names = [message.site for message in messages]
-    unknown = sorted(set(keep) - set(names))
-    if unknown:
-        raise InvalidInput(Error.KEEP_UNKNOWN, names=unknown, sites=names)
-
-
-@contextmanager
-def _merging(problem: Problem) -> Iterator[None]:
-    """Say whose model it is where numbers end: a merging fails with a sentence, or not at all."""
-    try:
-        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            yield
-    except (ArithmeticError, MessageError, np.linalg.LinAlgError, ValueError) as error:
-        if isinstance(error, InvalidInput) and not isinstance(error, MessageError):
-            raise
-        size = [largest_prediction(model, problem.sources.X) for model in problem.models]
-        name = problem.name(int(np.argmax(size)))
-        raise InvalidInput(Error.NOT_MERGED, site=name, problem=str(error)) from error
-
-
-def largest_prediction(model: MoE, X: Array) -> float:
-    """Return the largest linear predictor of a model at some points, or its largest variance."""
-    few = np.asarray(to_numpy(X[:100, :]), np.float64)
-    with np.errstate(over="ignore", invalid="ignore"):
-        size = np.abs(model.experts.predictor(design(few))).max(initial=0.0)
-        size = max(size, np.abs(model.experts.to_vector()).max(initial=0.0))
-    return float(np.nan_to_num(size, nan=np.inf))
-
-
-def _check_saveable(model: MoE) -> None:
-    """Refuse a merged model that no file could hold: numbers too large, variances too small."""
-    if not isinstance(model, Ensemble):
-        record = typed(ModelRecord, model_document(model), "merged model")
-        check_model(record, None, "merged model", None)
 
 
 def _records(

@@ -49,7 +49,7 @@ def _check_against(message: LocalModel, first: LocalModel) -> None:
     check_compatible(message.model, message.features, who, first.model, first.features, other)
 
 
-def check_weights(site_weight: Any, messages: Sequence[LocalModel]) -> Floats:
+def check_weights(site_weight: Any, messages: Sequence[Any]) -> Floats:
     """Return the weights of sites, given by name or in order, (M,)."""
     names = [message.site for message in messages]
     if isinstance(site_weight, Mapping):

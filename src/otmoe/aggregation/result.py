@@ -89,6 +89,9 @@ class Aggregation:
         What was merged, where sites were screened.
     brought : int
         Rows of covariates that shards brought back beside their messages.
+    groups : dict of tuple of str
+        Where sites were merged in groups, the sites of each; `sites` and `messages` are then those
+        of the groups.
     """
 
     model: MoE
@@ -108,6 +111,7 @@ class Aggregation:
     candidates: tuple[Candidate, ...] = field(default=(), repr=False)
     problem: Problem | None = field(default=None, repr=False, compare=False)
     brought: int = field(default=0, repr=False)
+    groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
 
     def refined(self, state: Refinement, rounds: int | str) -> Aggregation:
         """Return the aggregate with the model to which refine rounds have led.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-import otmoe
 from otmoe.cli import options
 from otmoe.cli.closing import closing
 from otmoe.cli.common import (
@@ -25,7 +23,8 @@ from otmoe.cli.common import (
     say,
     warn,
 )
-from otmoe.cli.inbox import Inbox, open_inbox
+from otmoe.cli.inbox import Inbox, first_messages, open_inbox, paths_of
+from otmoe.cli.many import merged_in_groups
 from otmoe.cli.tables import (
     alternatives_tables,
     candidates_of,
@@ -43,6 +42,9 @@ if TYPE_CHECKING:
     from otmoe.aggregation import Aggregation, Contribution
     from otmoe.arrays.numerics import Floats
 
+
+FEW = 20
+"""Messages that are looked at to see what all of many have."""
 
 WEIGHTS = ("rows", "equal", "covariate")
 
@@ -105,6 +107,14 @@ The same messages, support and seed give the same model, in whatever order the m
     help="Number of experts; by default the median of the sites'.",
 )
 @options.method("Merging")
+@option(
+    "--group-size",
+    type=click.IntRange(min=3),
+    metavar="N",
+    section="Merging",
+    help="Sites merged at a time: groups of them first, on all cores, then the groups. By default "
+    "all at once, and 100 at a time where there are more than 2,000.",
+)
 @options.seed("Merging")
 @output("Model file to write, JSON.")
 @options.model_only
@@ -121,6 +131,7 @@ def aggregate(
     missing: Literal["error", "drop"],
     experts: int | None,
     method: str,
+    group_size: int | None,
     seed: int,
     output: Path,
     force: bool,
@@ -135,30 +146,31 @@ def aggregate(
     """
     check_output(output, force)
 
-    import numpy as np
-
-    from otmoe.aggregation.messages import check_messages
+    from otmoe.aggregation.groups import in_groups
     from otmoe.documents.files import load_model_file
 
     begin = perf_counter()
-    inbox = open_inbox(files, exclude, skip_bad)
-    messages = check_messages(inbox.messages)
-    X = support_of(messages, support, n_support, missing, seed)
-    weight = {"rows": None, "equal": np.ones(len(messages)), "covariate": "covariate"}[site_weight]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # the result has them line by line
-        result = otmoe.aggregate(
-            messages,
-            X,
-            experts,
-            method=method,
-            site_weight=weight,
-            outliers="exclude" if exclude_flagged else "flag",
-            keep=keep,
-            max_weight=max_weight,
-            random_state=seed,
-            n_jobs=-1,
-        )
+    asked: dict[str, Any] = {
+        "n_experts": experts,
+        "method": method,
+        "site_weight": "covariate" if site_weight == "covariate" else None,
+        "outliers": "exclude" if exclude_flagged else "flag",
+        "keep": keep,
+        "max_weight": max_weight,
+        "random_state": seed,
+        "n_jobs": -1,
+        "group_size": group_size,
+    }
+    paths = paths_of(files)
+    if in_groups(paths, group_size, method, asked["site_weight"], max_weight):
+        messages = first_messages(paths, FEW)
+        X = support_of(messages, support, n_support, missing, seed)
+        asked["site_weight"] = [1.0] * len(paths) if site_weight == "equal" else None
+        result, inbox = merged_in_groups(paths, X, exclude, skip_bad, quiet, **asked)
+    else:
+        inbox = open_inbox(files, exclude, skip_bad)
+        messages = inbox.messages
+        result = _at_once(messages, support, n_support, missing, seed, site_weight, asked)
     report = _report(result, inbox) | {
         "command": "aggregate",
         "output": str(output),
@@ -169,7 +181,8 @@ def aggregate(
     names = [record.site for record in result.sites]
     about = {"made by": "otmoe aggregate", "method": method, "seed": seed, "sites": few(names)}
     about |= {"chosen": result.method} if result.candidates else {}
-    about |= {"number of sites": len(names), "rows": report["rows"], "support": report["support"]}
+    count = report["n_sites"]
+    about |= {"number of sites": count, "rows": report["rows"], "support": report["support"]}
     out = {site: Finding.EXCLUDED_BY_HAND() for site in exclude}
     out |= {file: Finding.UNREADABLE_FILE(why=why) for file, why in inbox.bad.items()}
     warned = tuple(map(in_shell_words, result.warnings))
@@ -181,6 +194,26 @@ def aggregate(
     for notice in result.warnings:
         warn(notice)
     say(report, as_json, quiet, *_shown(report), *closing(load_model_file(output), output))
+
+
+def _at_once(
+    messages: Sequence[LocalModel],
+    support: str | None,
+    n_support: int,
+    missing: Literal["error", "drop"],
+    seed: int,
+    site_weight: str,
+    asked: dict[str, Any],
+) -> Aggregation:
+    """Return the merging of messages that are all in memory."""
+    from otmoe.aggregation.merge import merged
+    from otmoe.aggregation.messages import check_messages
+
+    messages = check_messages(messages)
+    X = support_of(messages, support, n_support, missing, seed)
+    if site_weight == "equal":
+        asked = asked | {"site_weight": [1.0] * len(messages)}
+    return merged(messages, X, **asked | {"group_size": len(messages)})
 
 
 def support_of(
@@ -220,6 +253,8 @@ def _report(result: Aggregation, inbox: Inbox) -> dict[str, Any]:
             _record(record, message, inbox.sizes[record.site])
             for record, message in zip(result.sites, result.messages, strict=True)
         ],
+        "n_sites": inbox.n_sites - len(result.left_out),
+        **({"groups": {k: list(v) for k, v in result.groups.items()}} if result.groups else {}),
         "left_out": told_by_name(result.left_out),
         "unreadable": inbox.bad,
         "rows": sum(record.n_samples for record in result.sites),
@@ -249,7 +284,9 @@ def _record(record: Contribution, message: LocalModel, size: int) -> dict[str, A
 
 def _shown(report: dict[str, Any]) -> list[Any]:
     """Return the same for people."""
-    about = [("sites", f"{len(report['sites']):,}"), ("rows", f"{report['rows']:,.10g}")]
+    groups = len(report["sites"])
+    words = f" in {groups:,} groups" if groups < report["n_sites"] else ""
+    about = [("sites", f"{report['n_sites']:,}{words}"), ("rows", f"{report['rows']:,.10g}")]
     for what in ("left_out", "excluded", "unreadable"):
         if report[what]:
             about.append((what.replace("_", " "), few(report[what])))

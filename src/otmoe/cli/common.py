@@ -301,10 +301,10 @@ def console(*, stderr: bool = False) -> Console:
 
 @contextmanager
 def progress(what: str, quiet: bool, n: int | None = None) -> Iterator[Progress | None]:
-    """Give a callback that shows progress on standard error, if that is a terminal."""
+    """Give a callback that shows progress and the time left on stderr, if that is a terminal."""
     screen = console(stderr=True)
     totals = {} if n is None else {what: n}
-    with fit_progress(screen.is_terminal and not quiet, totals, screen) as report:
+    with fit_progress(screen.is_terminal and not quiet, totals, screen, left=True) as report:
         if report is None:
             yield None
             return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,11 +28,14 @@ class Inbox:
         Bytes of the file, by site.
     bad : dict of str
         Why a file cannot be read, by its name.
+    n_sites : int
+        Sites that count, where `sizes` are those of groups.
     """
 
     messages: list[LocalModel]
     sizes: dict[str, int]
     bad: dict[str, str]
+    n_sites: int
 
 
 def open_inbox(files: Sequence[str], exclude: Sequence[str], skip_bad: bool) -> Inbox:
@@ -63,21 +67,41 @@ def open_inbox(files: Sequence[str], exclude: Sequence[str], skip_bad: bool) -> 
             )
         sent[message.site] = path, message
     if bad and not (skip_bad and sent):
-        hint = "" if skip_bad or not sent else " (--skip-bad goes on without them)"
-        raise Failed(
-            Error.UNREADABLE_MESSAGES,
-            bad=len(bad),
-            messages=len(paths),
-            hint=hint,
-            reasons=" ".join(bad.values()),
-        )
+        raise unreadable(bad, len(paths), hint=bool(sent) and not skip_bad)
     for site in exclude:
         if site not in sent:
             raise Failed(Error.SHELL_EXCLUDE_UNKNOWN, site=site, sites=few(sent))
     kept = [message for site, (_, message) in sent.items() if site not in exclude]
     if not kept:
         raise Failed(Error.SHELL_EXCLUDES_ALL)
-    return Inbox(kept, {site: path.stat().st_size for site, (path, _) in sent.items()}, bad)
+    sizes = {site: path.stat().st_size for site, (path, _) in sent.items()}
+    return Inbox(kept, sizes, bad, len(kept))
+
+
+def unreadable(bad: dict[str, str], n_files: int, *, hint: bool) -> Failed:
+    """Return the error about files that cannot be read."""
+    return Failed(
+        Error.UNREADABLE_MESSAGES,
+        bad=len(bad),
+        messages=n_files,
+        hint=" (--skip-bad goes on without them)" if hint else "",
+        reasons=" ".join(bad.values()),
+    )
+
+
+def first_messages(paths: Sequence[Path], n_messages: int) -> list[LocalModel]:
+    """Return the first few messages that can be read, to see what all have."""
+    from otmoe import LocalModel
+
+    found: list[LocalModel] = []
+    for path in paths:
+        with suppress(MessageError, OSError):
+            found.append(LocalModel.load(path))
+        if len(found) == n_messages:
+            break
+    if not found:
+        raise unreadable(dict.fromkeys(map(str, paths[:1]), str(paths[0])), len(paths), hint=False)
+    return found
 
 
 def paths_of(files: Sequence[str]) -> list[Path]:

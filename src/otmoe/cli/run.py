@@ -28,6 +28,7 @@ from otmoe.cli.common import (
     warn,
 )
 from otmoe.cli.executors import open_executor
+from otmoe.cli.kept import kept_fits
 from otmoe.cli.structure import experts_of, gate_of, structure
 from otmoe.cli.tables import candidates_of, candidates_tables, listed
 from otmoe.cli.words import told, told_by_name
@@ -93,6 +94,15 @@ The same data and seed give the same model, whatever the executor and the number
 @options.search
 @options.seed("Fit")
 @options.executor
+@option(
+    "--keep-fits",
+    type=click.Path(path_type=Path),
+    metavar="FOLDER",
+    section="Where it runs",
+    help="Folder that keeps the local fits, also after the run: a later one fits shards that are "
+    "new or have changed, and no others. By default they are kept beside the output, as "
+    "FILE.parts, until it is written, so that a run that was stopped goes on.",
+)
 @output("Model file to write, JSON.")
 @options.model_only
 def run(
@@ -127,6 +137,7 @@ def run(
     on_error: Literal["raise", "skip"],
     timeout: float | None,
     retries: int,
+    keep_fits: Path | None,
     output: Path,
     force: bool,
     as_json: bool,
@@ -163,52 +174,60 @@ def run(
         max_levels,
         sep,
     )
-    with (
-        open_executor(executor, address, n_jobs, retries) as pool,
-        progress("shards", quiet, len(shards)) as report,
-        warnings.catch_warnings(),
-    ):
-        warnings.simplefilter("ignore", ConvergenceWarning)  # est.warnings_ has it line by line
-        est = options.estimator_of(
-            family,
-            n_experts=experts,
-            gate_features=gate_of(gate_features, asked.gate),
-            expert_features=experts_of(expert_features, asked.experts),
-            common=common,
-            common_variance=common_variance,
-            method=method,
-            n_support=n_support,
-            refine=refine,
-            personal=personal,
-            **options.search_of(n_init, max_iter),
-            executor=pool,
-            n_jobs=n_jobs or options.default_jobs(executor, shards, experts),
-            random_state=seed,
-        ).fit_shards(shards, retries=retries, timeout=timeout, on_error=on_error, progress=report)
-        names = [message.site for message in est.local_models_]
-        fitted = [shard for shard in shards if shard.name in set(names)]
-        score = score_shards(est.model_, fitted, Workers(pool, retries, timeout))
-    refined = est.aggregation_.refinement
-    about = {
-        "made by": "otmoe run",
-        "target": asked.target,
-        **({} if formula is None else {"formula": formula}),
-        **({} if offset is None else {"offset": offset}),
-        "method": method,
-        **({"chosen": est.aggregation_.method} if est.aggregation_.candidates else {}),
-        "refine rounds": 0 if refined is None else refined.rounds,
-        "seed": seed,
-        "rows": est.n_rows_,
-        "shards": len(names),
-        **({} if est.agreement_ is None else {SEARCHES: est.agreement_.searches_that_agree}),
-        "sites": few(names),
-        **goodness(score),
-    }
-    failed = {f.name: Finding.NOT_FITTED(why=str(f.cause)) for f in est.failures_}
-    merged = est.aggregation_
-    merged = replace(merged, left_out={**merged.left_out, **failed}, warnings=est.warnings_)
-    between = getattr(est, "between_", None)
-    options.write(merged, output, about, est.features_, model_only, between)
+    with kept_fits(output, keep_fits) as folder:
+        with (
+            open_executor(executor, address, n_jobs, retries) as pool,
+            progress("shards", quiet, len(shards)) as report,
+            warnings.catch_warnings(),
+        ):
+            warnings.simplefilter("ignore", ConvergenceWarning)  # est.warnings_ has it line by line
+            est = options.estimator_of(
+                family,
+                n_experts=experts,
+                gate_features=gate_of(gate_features, asked.gate),
+                expert_features=experts_of(expert_features, asked.experts),
+                common=common,
+                common_variance=common_variance,
+                method=method,
+                n_support=n_support,
+                refine=refine,
+                personal=personal,
+                **options.search_of(n_init, max_iter),
+                executor=pool,
+                n_jobs=n_jobs or options.default_jobs(executor, shards, experts),
+                random_state=seed,
+            ).fit_shards(
+                shards,
+                retries=retries,
+                timeout=timeout,
+                on_error=on_error,
+                progress=report,
+                keep_fits=folder,
+            )
+            names = [message.site for message in est.local_models_]
+            fitted = [shard for shard in shards if shard.name in set(names)]
+            score = score_shards(est.model_, fitted, Workers(pool, retries, timeout))
+        refined = est.aggregation_.refinement
+        about = {
+            "made by": "otmoe run",
+            "target": asked.target,
+            **({} if formula is None else {"formula": formula}),
+            **({} if offset is None else {"offset": offset}),
+            "method": method,
+            **({"chosen": est.aggregation_.method} if est.aggregation_.candidates else {}),
+            "refine rounds": 0 if refined is None else refined.rounds,
+            "seed": seed,
+            "rows": est.n_rows_,
+            "shards": len(names),
+            **({} if est.agreement_ is None else {SEARCHES: est.agreement_.searches_that_agree}),
+            "sites": few(names),
+            **goodness(score),
+        }
+        failed = {f.name: Finding.NOT_FITTED(why=str(f.cause)) for f in est.failures_}
+        merged = est.aggregation_
+        merged = replace(merged, left_out={**merged.left_out, **failed}, warnings=est.warnings_)
+        between = getattr(est, "between_", None)
+        options.write(merged, output, about, est.features_, model_only, between)
     for notice in (*est.warnings_, *_small(est, site_column)):
         warn(notice)
     found = _report(est, output, perf_counter() - begin)
@@ -253,6 +272,7 @@ def _report(est: Any, output: Path, seconds: float) -> dict[str, Any]:
             for m in est.local_models_
         ],
         "refitted": list(est.refitted_),
+        "reused": list(est.reused_),
         "left_out": told_by_name(aggregation.left_out),
         "failed": told_by_name({f.name: f.cause for f in est.failures_}),
         "terms": list(est.model_.terms),
@@ -270,7 +290,11 @@ def _shown(est: Any, found: dict[str, Any]) -> list[Any]:
     from otmoe.documents.files import load_model_file
 
     dropped = f", {found['dropped']:,} dropped" if found["dropped"] else ""
-    about = [("shards", f"{len(found['shards']):,}"), ("rows", f"{found['rows']:,}{dropped}")]
+    reused = f", {len(found['reused']):,} fitted before" if found["reused"] else ""
+    about = [
+        ("shards", f"{len(found['shards']):,}{reused}"),
+        ("rows", f"{found['rows']:,}{dropped}"),
+    ]
     for what in ("refitted", "left_out", "failed"):
         if found[what]:
             about.append((what.replace("_", " "), few(found[what])))

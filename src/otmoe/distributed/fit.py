@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,17 +15,16 @@ from otmoe.aggregation import Aggregation, merged
 from otmoe.aggregation.covariates import MOST_COVARIATES
 from otmoe.aggregation.disagreement import THRESHOLD, likelihood_deviations
 from otmoe.aggregation.support import N_SUPPORT, Support, draw_support
-from otmoe.arrays.numerics import Floats
 from otmoe.data.shards import Shard
+from otmoe.data.shards.held import letting_go
 from otmoe.distributed.arguments import OnError, check_arguments, weights_by_name
 from otmoe.distributed.passes import em_shards
+from otmoe.distributed.result import DistributedFit
 from otmoe.distributed.rounds import refine_shards
+from otmoe.distributed.saved import SavedFits, Start, check_folder, contents_of
 from otmoe.distributed.start import searched_again, shared_start
 from otmoe.distributed.task import LocalFit, Task, fit_local
-from otmoe.documents.message import LocalModel
-from otmoe.likelihood.agreement import Agreement
 from otmoe.likelihood.ascent import Clock
-from otmoe.likelihood.fit import Fit
 from otmoe.likelihood.rows import Scaling
 from otmoe.model.experts import FAMILIES
 from otmoe.model.mixture import MoE
@@ -35,51 +36,7 @@ from otmoe.text.sentences import Error, Finding
 from otmoe.workers.gather import HERE, Failure, Progress, TasksFailed, Workers, gather
 
 
-@dataclass(frozen=True)
-class DistributedFit:
-    """Local models, what they were merged into, and how long it took.
-
-    Attributes
-    ----------
-    aggregation : Aggregation
-    local_models : tuple of LocalModel
-        All of them, those left out too.
-    seconds : ndarray of shape (M,)
-        Of each local fit, later attempts included, where it ran.
-    start : MoE, optional
-        Where the local fits set out: the maximum of rows drawn from many shards.
-    refitted : tuple of str
-        Shards that stood out and searched for themselves.
-    failures : tuple of Failure
-        Shards that could not be fitted, and why.
-    n_rows : int
-        Rows fitted.
-    dropped : int
-        Rows left out because a value is missing.
-    missing : mapping of int
-        Rows in which a column is missing, by its name, where some were left out.
-    empty : tuple of str
-        Shards that have no rows, and were skipped.
-    agreement : Agreement, optional
-        How sure the search for the start is of its maximum; None where there was no search.
-    timings : dict
-        Seconds on the clock by stage: `search`, `fits`, `aggregation`, `refine`, and `total`.
-    """
-
-    aggregation: Aggregation
-    local_models: tuple[LocalModel, ...] = field(repr=False)
-    seconds: Floats = field(repr=False)
-    start: MoE | None = field(default=None, repr=False)
-    refitted: tuple[str, ...] = ()
-    failures: tuple[Failure, ...] = ()
-    n_rows: int = 0
-    dropped: int = 0
-    timings: Mapping[str, float] = field(default_factory=dict, repr=False)
-    missing: Mapping[str, int] = field(default_factory=dict, repr=False)
-    empty: tuple[str, ...] = ()
-    agreement: Agreement | None = None
-
-
+@letting_go()
 def fit_shards(
     shards: Sequence[Shard],
     n_experts: int,
@@ -96,6 +53,7 @@ def fit_shards(
     random_state: Any = 0,
     n_jobs: int | None = None,
     progress: Progress | None = None,
+    keep_fits: str | os.PathLike[str] | None = None,
 ) -> DistributedFit:
     """Fit every shard where its rows are, and make one model of the local ones.
 
@@ -138,6 +96,10 @@ def fit_shards(
         Threads of the aggregation.
     progress : callable, optional
         Called as progress(shards done, shards in all, name).
+    keep_fits : path, optional
+        Folder that keeps the local fits (:mod:`otmoe.distributed.saved`). Where it holds some, of
+        the same rows by the same options, these are not done again: a run that was interrupted
+        goes on, and one with more shards fits the new ones, from where the others began.
 
     Returns
     -------
@@ -146,17 +108,25 @@ def fit_shards(
     check_arguments(shards, method, refine, on_error)
     weight = weights_by_name(site_weight, shards)
     clock, rng = Clock(), generator(random_state)
-    plan = _Plan(n_experts, target or Target(), options or {}, workers, on_error)
-    tasks = _tasks(plan, shards, method, site_weight, feature_names, n_support, rng)
+    again = bool(refine) or method == "em"
+    plan = _Plan(n_experts, target or Target(), options or {}, workers, on_error, again=again)
+    if keep_fits is not None:
+        check_folder(Path(keep_fits))
+        seed = rng.bit_generator.state["state"]
+        plan = replace(
+            plan, saved=SavedFits(Path(keep_fits), contents_of(shards, workers), (seed,))
+        )
+    tasks = _tasks(plan, shards, method, site_weight, feature_names, rng)
 
     # 1) where the maximum is
     own = np.random.default_rng(int(rng.integers(2**31)))  # so that later draws do not hang on it
-    start, search = plan.options.get("init"), None
-    if start is None and (search := plan.search(shards, own)) is not None:
-        start = search.model
-    ridge = plan.ridge.shared(len(shards))
+    start, n_shards, agreement = plan.start(shards, own)
+    ridge = plan.ridge.shared(n_shards)
     local = {"init": start, "alpha": ridge.gate, "expert_alpha": ridge.experts}
-    tasks = [replace(task, options={**task.options, **local}) for task in tasks]
+    share = _share(method, n_support, n_shards)
+    tasks = [
+        replace(t, options={**t.options, **local}, n_support=share, again=again) for t in tasks
+    ]
     clock.lap("search")
     # 2) every shard from there; then what stands out, by a search of its own
     tasks, fits, failures, empty = _fit_once(plan, tasks, progress)
@@ -199,7 +169,8 @@ def fit_shards(
         {**clock.laps, "total": sum(clock.laps.values())},
         sum((Counter(fit.missing) for fit in fits), Counter()),
         empty,
-        None if search is None else search.agreement,
+        agreement,
+        tuple(fit.message.site for fit in fits if fit.reused),
     )
 
 
@@ -228,6 +199,8 @@ class _Plan:
     workers: Workers
     on_error: OnError
     seen: Mapping[str, tuple[float, ...]] = field(default_factory=dict)  # fingerprints
+    saved: SavedFits | None = None
+    again: bool = False  # whether passes over all rows follow the fits
 
     @property
     def ridge(self) -> Ridge:
@@ -238,14 +211,27 @@ class _Plan:
     def gather(
         self, tasks: Sequence[Task], progress: Progress | None = None
     ) -> tuple[list[Any], list[Failure]]:
+        if self.saved is not None:
+            return self.saved.gather(tasks, self.workers, progress)
         names = [task.shard.name for task in tasks]
         return gather(fit_local, tasks, names, self.workers, progress=progress)
 
     def run(self, tasks: Sequence[Task]) -> list[LocalFit | None]:
         return self.gather(tasks)[0]
 
-    def search(self, shards: Sequence[Shard], rng: np.random.Generator) -> Fit | None:
-        return shared_start(shards, self.n_experts, self.target, self.options, self.workers, rng)
+    def start(self, shards: Sequence[Shard], rng: np.random.Generator) -> Start:
+        if self.options.get("init") is not None:
+            return Start(self.options["init"], len(shards))
+        here = self.n_experts, self.target, self.options
+
+        def search() -> Start:
+            fit = shared_start(shards, *here, self.workers, rng, self.again)
+            found = (None, None) if fit is None else (fit.model, fit.agreement)
+            return Start(found[0], len(shards), found[1])
+
+        if self.saved is None:
+            return search()
+        return self.saved.start(len(shards), (*here, shards[0].features), search)
 
     def maximised(self, shards: Sequence[Shard], start: MoE, **bounds: Any) -> Any:
         how: dict[str, Any] = {"target": self.target, "ridge": self.ridge, "workers": self.workers}
@@ -258,12 +244,8 @@ def _tasks(
     method: str,
     site_weight: Any,
     feature_names: tuple[str, ...] | None,
-    n_support: int,
     rng: np.random.Generator,
 ) -> list[Task]:
-    share = max(-(-4 * n_support // len(shards)), 50)  # shards of any size have enough to draw from
-    if method in ("auto", "kl"):
-        share = max(share, MOST_COVARIATES // len(shards))
     return [
         Task(
             shard,
@@ -271,13 +253,18 @@ def _tasks(
             plan.n_experts,
             plan.target,
             feature_names,
-            share,
-            plan.options,
+            options=plan.options,
             grams=method in ("gram", "auto"),
             sketch=isinstance(site_weight, str),
         )
         for shard in shards
     ]
+
+
+def _share(method: str, n_support: int, n_shards: int) -> int:
+    """Return how many support points each shard brings: enough to draw from, whatever its size."""
+    share = max(-(-4 * n_support // n_shards), 50)
+    return max(share, MOST_COVARIATES // n_shards) if method in ("auto", "kl") else share
 
 
 def _fit_once(

@@ -14,6 +14,7 @@ from typing import Any
 
 from otmoe.data.identifiers import ids_among
 from otmoe.data.shards import Shard, grouped_by
+from otmoe.data.shards.held import letting_go
 from otmoe.distributed.task import read, rows_in, rows_of
 from otmoe.inference import Inference, Kind, check_floor, check_kind, inference
 from otmoe.likelihood.ascent import Ascent, Clock
@@ -70,7 +71,7 @@ class Counted:
 
 def count_local(task: Count) -> Counted:
     """Read one shard and return its moments, where its rows are."""
-    rows = rows_of(task.shard, task.target)
+    rows = rows_of(task.shard, task.target, keep=True)
     return Counted(len(rows), rows.moments(), rows.log_base(task.model.experts))
 
 
@@ -99,7 +100,7 @@ class Pass:
 
 def pass_local(task: Pass) -> Statistics | Information | Scatter | GroupScores:
     """Read one shard and return its part of the sums, where its rows are."""
-    there = read(task.shard)
+    there = read(task.shard, keep=True)
     found = rows_in(there, task.target, task.shard.name)
     rows = Rows(found.X, found.y, found.weight, found.offset, task.scaling)
     if task.what == "statistics":
@@ -213,6 +214,7 @@ def em_shards(
     return finished(run, search, scaling, correlation, base, counted.n_rows, clock)
 
 
+@letting_go()
 def inference_shards(
     shards: Sequence[Shard],
     model: MoE,

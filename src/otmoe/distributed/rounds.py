@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
-from otmoe.data.shards import Shard
+from otmoe.data.shards import ArrayShard, RowsShard, Shard
 from otmoe.distributed.task import check_unchanged, read, rows_in, rows_of
-from otmoe.likelihood.answers import SiteInformation, site_information, site_log_likelihood
+from otmoe.likelihood.answers import (
+    SiteInformation,
+    joint_information,
+    site_information,
+)
 from otmoe.likelihood.rounds import Refinement, advance, judged
 from otmoe.likelihood.rows import Scaling
 from otmoe.model.mixture import MoE
@@ -18,7 +22,9 @@ from otmoe.model.ridge import Ridge
 from otmoe.model.target import Target
 from otmoe.text.errors import InvalidInput
 from otmoe.text.sentences import Error
-from otmoe.workers.gather import HERE, Progress, TasksFailed, Workers, gather
+from otmoe.workers.gather import HERE, Failure, Progress, TasksFailed, Workers, gather
+
+_BATCH = 8192  # rows of shards that are asked together (`python -m benchmarks refine`)
 
 
 @dataclass(frozen=True)
@@ -39,6 +45,8 @@ class Question:
         Whether to add the scatter of the scores: of groups, where the shard reads them.
     seen : tuple of float
         Fingerprint of the rows when they were fitted; empty where nobody took it.
+    matrix : bool
+        Whether information is asked for, or the log-likelihood alone.
     """
 
     shard: Shard
@@ -48,13 +56,16 @@ class Question:
     moments: bool = False
     scatter: bool = False
     seen: tuple[float, ...] = ()
+    matrix: bool = True
 
 
 def information_local(question: Question) -> SiteInformation:
     """Read one shard and return what it says about the model, where its rows are."""
-    found, name = read(question.shard), question.shard.name
+    found, name = read(question.shard, keep=True), question.shard.name
     rows = rows_in(found, question.target, name)
     check_unchanged(rows, question.seen, name)
+    if not question.matrix:
+        return joint_information({name: rows}, question.model, question.scaling, matrix=False)
     return site_information(
         name,
         question.model,
@@ -66,11 +77,72 @@ def information_local(question: Question) -> SiteInformation:
     )
 
 
-def likelihood_local(question: Question) -> float:
-    """Read one shard and return the log-likelihood alone, where its rows are."""
-    rows = rows_of(question.shard, question.target)
-    check_unchanged(rows, question.seen, question.shard.name)
-    return site_log_likelihood(question.model, question.scaling, rows)
+def joint_local(questions: Sequence[Question]) -> SiteInformation:
+    """Read shards of few rows and return what they say together, where their rows are."""
+    if len(questions) == 1:
+        return information_local(questions[0])
+    first, parts = questions[0], {}
+    for question in questions:
+        rows = rows_of(question.shard, question.target, keep=True)
+        check_unchanged(rows, question.seen, question.shard.name)
+        parts[question.shard.name] = rows
+    return joint_information(
+        parts, first.model, first.scaling, moments=first.moments, matrix=first.matrix
+    )
+
+
+def batched(questions: Sequence[Question]) -> list[tuple[Question, ...]]:
+    """Return questions to be asked together: neighbours whose shards have few rows.
+
+    Batches depend on the shards alone, so that sums do not hang on the workers. A shard whose rows
+    nobody has counted, or are on a device, is asked by itself.
+    """
+    batches: list[tuple[Question, ...]] = []
+    room = 0.0
+    for question in questions:
+        rows = question.seen[0] if question.seen else np.inf
+        if isinstance(question.shard, RowsShard | ArrayShard):
+            rows = len(question.shard.y) if isinstance(question.shard.y, np.ndarray) else np.inf
+        if rows <= room:
+            batches[-1] += (question,)
+            room -= rows
+        else:
+            batches.append((question,))
+            room = _BATCH - rows
+    return batches
+
+
+def ask(
+    questions: Sequence[Question],
+    workers: Workers = HERE,
+    on_error: Literal["raise", "skip"] = "raise",
+) -> list[SiteInformation]:
+    """Return what shards say, several of few rows in one answer.
+
+    Parameters
+    ----------
+    questions : sequence of Question
+        The same but for the shard.
+    workers : Workers
+    on_error : {"raise", "skip"}
+        As in :func:`refine_shards`.
+    """
+
+    def told(tasks: Sequence[tuple[Question, ...]]) -> tuple[list[Any], list[Failure]]:
+        return gather(joint_local, tasks, [task[0].shard.name for task in tasks], workers)
+
+    tasks = batched(questions)
+    found, failures = told(tasks)
+    if failures:  # where one of a batch fails, each is asked by itself, and fails by its name
+        pairs = zip(tasks, found, strict=True)
+        alone = [(q,) for task, answer in pairs if answer is None for q in task if len(task) > 1]
+        single = {task[0].shard.name for task in tasks if len(task) == 1}
+        again, more = told(alone)
+        failures = [failure for failure in failures if failure.name in single] + more
+        found += again
+    if failures and (on_error == "raise" or len(failures) == len(questions)):
+        raise TasksFailed(failures)
+    return [answer for answer in found if answer is not None]
 
 
 def check_rounds(rounds: Any) -> None:
@@ -126,24 +198,23 @@ def refine_shards(
     state = Refinement(model, scaling, Ridge.of(model.experts) if ridge is None else ridge)
     names, known = [shard.name for shard in shards], seen or {}
 
-    def asked(function: Callable[[Question], Any], moments: bool = False) -> list[Any]:
-        questions = [
-            Question(shard, state.model, scaling, target, moments, seen=known.get(shard.name, ()))
-            for shard in shards
-        ]
-        found, failures = gather(function, questions, names, workers)
-        if failures and (on_error == "raise" or len(failures) == len(shards)):
-            raise TasksFailed(failures)
-        return found
+    def asked(**what: bool) -> list[SiteInformation]:
+        return ask(
+            [
+                Question(s, state.model, scaling, target, seen=known.get(s.name, ()), **what)
+                for s in shards
+            ],
+            workers,
+            on_error,
+        )
 
     while not state.is_done(rounds):
-        found = asked(information_local, moments=state.pooled is None)
-        state = advance(state, [reply for reply in found if reply is not None], names)
+        state = advance(state, asked(moments=state.pooled is None), names)
         if progress is not None:
             total = state.rounds if rounds == "auto" else int(rounds)
             progress(state.rounds, total, str(state.status))
     if not state.is_unseen(rounds):
         return state
     # nobody has seen the last step: one look, a quarter of a pass
-    told = zip(names, asked(likelihood_local), strict=True)
-    return judged(state, {name: value for name, value in told if value is not None})
+    look = asked(matrix=False)
+    return judged(state, {name: v for answer in look for name, v in answer.log_likelihoods.items()})

@@ -34,17 +34,20 @@ class Sample:
     n_rows : int
         At most.
     seed : int
+    again : bool
+        Whether passes over the same rows follow, as in :class:`~otmoe.distributed.task.Task`.
     """
 
     shard: Shard
     target: Target
     n_rows: int
     seed: int
+    again: bool = False
 
 
 def sample_local(task: Sample) -> tuple[Floats, Floats, Floats, Floats | None]:
     """Read one shard and return some of its rows: X, y, weights that stand for all, offset."""
-    rows = rows_of(task.shard, task.target)
+    rows = rows_of(task.shard, task.target, keep=task.again)
     n = len(rows)
     index = np.arange(n)
     if n > task.n_rows:
@@ -61,6 +64,7 @@ def shared_start(
     options: Mapping[str, Any],
     workers: Workers,
     rng: np.random.Generator,
+    again: bool = False,
 ) -> Fit | None:
     """Return the fit of rows drawn from the shards; none where they hold too few.
 
@@ -74,12 +78,14 @@ def shared_start(
         Of :func:`otmoe.likelihood.fit.em`.
     workers : Workers
     rng : Generator
+    again : bool
+        Whether there will be several passes over all rows.
     """
     some = list(shards)
     if len(some) > _SHARDS:
         some = [some[i] for i in np.sort(rng.choice(len(some), _SHARDS, replace=False))]
     wanted = -(-plan_for(target.kind).some // len(some))
-    tasks = [Sample(shard, target, wanted, int(rng.integers(2**31))) for shard in some]
+    tasks = [Sample(shard, target, wanted, int(rng.integers(2**31)), again) for shard in some]
     found, _ = gather(sample_local, tasks, [shard.name for shard in some], workers)
     parts = [part for part in found if part is not None]
     if sum(len(part[1]) for part in parts) < n_experts:

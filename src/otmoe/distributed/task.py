@@ -12,6 +12,7 @@ import numpy as np
 from otmoe.arrays.numerics import Floats, to_numpy
 from otmoe.data.shards import Shard, ShardRows
 from otmoe.data.shards.gathering import most_missing
+from otmoe.data.shards.held import held_rows
 from otmoe.documents.message import LocalModel
 from otmoe.likelihood.fit import em
 from otmoe.likelihood.grams import Grams
@@ -49,6 +50,8 @@ class Task:
         Rows of X in the message, drawn at random; none unless the site agrees.
     start : MoE, optional
         Begin there, on the user's scale, and search for nothing else; the message says so.
+    again : bool
+        Whether passes over the same rows follow, so that a worker does well to hold them.
     """
 
     shard: Shard
@@ -62,6 +65,7 @@ class Task:
     sketch: bool | int = False
     share: int = 0
     start: MoE | None = None
+    again: bool = False
 
 
 @dataclass(frozen=True)
@@ -82,6 +86,8 @@ class LocalFit:
         Rows in which a column is missing, by its name, where some were left out.
     fingerprint : tuple of float
         Of the rows, by which it is noticed if they change before the next pass.
+    reused : bool
+        Whether an earlier run did it, and kept it.
     """
 
     message: LocalModel
@@ -91,6 +97,7 @@ class LocalFit:
     dropped: int = 0
     missing: Mapping[str, int] = field(default_factory=dict, repr=False)
     fingerprint: tuple[float, ...] = field(default=(), repr=False)
+    reused: bool = False
 
 
 @dataclass(frozen=True)
@@ -120,7 +127,7 @@ def fit_rows(task: Task) -> RowsFit:
     """Read one shard and fit it; return its rows as well."""
     begin = perf_counter()
     shard, target = task.shard, task.target
-    found = read(shard)
+    found = read(shard, keep=task.again)
     n_rows = int(found.X.shape[0])
     if n_rows == 0 and not found.dropped:
         raise ShardError(Error.NO_ROWS, where=shard.name)
@@ -190,9 +197,9 @@ def check_unchanged(rows: Rows, seen: tuple[float, ...], name: str) -> None:
         raise ShardError(Error.SHARD_CHANGED, where=name, before=seen[0], rows=len(rows))
 
 
-def rows_of(shard: Shard, target: Target) -> Rows:
+def rows_of(shard: Shard, target: Target, *, keep: bool = False) -> Rows:
     """Read one shard as rows on the user's scale."""
-    return rows_in(read(shard), target, shard.name)
+    return rows_in(read(shard, keep=keep), target, shard.name)
 
 
 def rows_in(found: ShardRows, target: Target, name: str) -> Rows:
@@ -221,11 +228,14 @@ def classes_of(
     return np.unique(np.concatenate(seen))
 
 
-def read(shard: Shard) -> ShardRows:
-    """Read a shard, again if the network or the disk had a weak moment."""
+def read(shard: Shard, *, keep: bool = False) -> ShardRows:
+    """Read a shard, again if the network or the disk had a weak moment; rows may be held here.
+
+    With `keep`, they are held for the next pass, if memory allows it.
+    """
     for attempt in range(_ATTEMPTS):
         try:
-            return shard.read()
+            return held_rows(shard, keep=keep)
         except ShardError as error:
             if not passes(error.__cause__) or attempt == _ATTEMPTS - 1:
                 raise

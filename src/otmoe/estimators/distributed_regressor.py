@@ -77,6 +77,8 @@ class DistributedMoERegressor(DistributedMoE, MoERegressor):
         How sure the search on rows of many shards is of its maximum.
     refitted_ : tuple of str
         Shards that stood out and were fitted again with more starts.
+    reused_ : tuple of str
+        Shards whose fits `keep_fits` had from an earlier run.
     failures_ : tuple of Failure
         Shards that could not be fitted, and why (after `fit_shards` with ``on_error="skip"``).
     features_ : FeatureSpec

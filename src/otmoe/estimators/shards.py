@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -17,16 +18,16 @@ from sklearn.utils.validation import check_is_fitted
 from otmoe.aggregation import Aggregation
 from otmoe.arrays.numerics import Array, to_numpy
 from otmoe.data.identifiers import ids_among
-from otmoe.data.shards import RowsShard, Shard, rows_dropped, split
+from otmoe.data.shards import RowsShard, Shard, split
 from otmoe.data.shards.memory import checked, numbered
 from otmoe.distributed.arguments import METHODS_OF_SHARDS
-from otmoe.distributed.fit import DistributedFit, fit_shards
+from otmoe.distributed.fit import fit_shards
 from otmoe.distributed.passes import inference_shards
+from otmoe.distributed.result import DistributedFit
 from otmoe.documents.message import LocalModel
 from otmoe.estimators.base import BaseMoE, FitWarning
 from otmoe.estimators.personal import PersonalMoE
 from otmoe.inference import Inference, Kind
-from otmoe.likelihood.checks import found_once
 from otmoe.likelihood.grouped import as_labels
 from otmoe.likelihood.prior import check_restriction
 from otmoe.model.gate import SoftmaxGate
@@ -121,10 +122,11 @@ class DistributedMoE(PersonalMoE, BaseMoE):
         workers: Workers,
         progress: Progress | None = None,
         on_error: Literal["raise", "skip"] = "raise",
+        keep_fits: str | os.PathLike[str] | None = None,
     ) -> DistributedFit:
         """Fit the shards and merge the local models."""
         names = getattr(self, "feature_names_in_", None)
-        with fit_progress(self.verbose > 0, {"shards": len(shards)}) as report:
+        with fit_progress(self.verbose > 0, {"shards": len(shards)}, left=True) as report:
             return fit_shards(
                 shards,
                 self.n_experts,
@@ -149,6 +151,7 @@ class DistributedMoE(PersonalMoE, BaseMoE):
                 n_jobs=self.n_jobs,
                 progress=progress
                 or (report and (lambda done, total, name: report("shards", done, np.nan))),
+                keep_fits=keep_fits,
             )
 
     def _personal_of(
@@ -190,6 +193,7 @@ class DistributedMoE(PersonalMoE, BaseMoE):
         on_error: Literal["raise", "skip"] = "raise",
         progress: Progress | None = None,
         groups: str | None = None,
+        keep_fits: str | os.PathLike[str] | None = None,
     ) -> Self:
         """Fit rows that are elsewhere: every shard is read and fitted by a worker.
 
@@ -212,6 +216,9 @@ class DistributedMoE(PersonalMoE, BaseMoE):
         groups : str, optional
             For `personal`: column with the label of the group of each row, where rows of a group
             are not independent, such as those of an hour.
+        keep_fits : path, optional
+            Folder that keeps the local fits. A second call, with the same options and integer
+            `random_state`, fits only shards that are not there, or whose rows have changed.
 
         Returns
         -------
@@ -225,7 +232,9 @@ class DistributedMoE(PersonalMoE, BaseMoE):
         with kept(self._workers(len(shards), retries, timeout)) as workers:
             target = self._target_of(shards, workers, on_error)
             columns, rng = self._gate_columns(), generator(self.random_state)
-            fit = self._fit_all(shards, target, columns, rng, workers, progress, on_error)
+            fit = self._fit_all(
+                shards, target, columns, rng, workers, progress, on_error, keep_fits
+            )
             fit, said = self._personal_of(shards, fit, target, workers, groups)
         self._keep_distributed(fit, [*ids_among(shards[0].features), *said], stacklevel=3)
         return self
@@ -303,7 +312,7 @@ class DistributedMoE(PersonalMoE, BaseMoE):
         self.local_models_: tuple[LocalModel, ...] = fit.local_models
         self.n_shards_ = len(fit.local_models)
         self.failures_ = fit.failures
-        self.refitted_ = fit.refitted
+        self.refitted_, self.reused_ = fit.refitted, fit.reused
         self.timings_ = dict(fit.timings)
         self.n_rows_, self.dropped_ = fit.n_rows, fit.dropped
         self.agreement_ = fit.agreement
@@ -314,29 +323,7 @@ class DistributedMoE(PersonalMoE, BaseMoE):
         if self.personal is not None:  # which is the answer to it
             known.add(Warn.SITES_DIFFER.code)
         found = [w for w in aggregation.warnings if w.code not in known]
-        found += trouble
-        if fit.agreement is not None:
-            found += found_once(fit.agreement)
-        for failure in fit.failures:
-            facts = {"name": failure.name, "cause": failure.cause}
-            found.append(Warn.SHARD_FAILED(sites=(failure.name,), **facts))
-        if fit.dropped:
-            found.append(rows_dropped(fit.dropped, fit.n_rows, fit.missing))
-        if fit.empty:
-            total = len(fit.local_models) + len(fit.failures) + len(fit.empty)
-            facts = {"count": len(fit.empty), "total": total, "name": fit.empty[0]}
-            found.append(Warn.EMPTY_SHARDS(sites=fit.empty, **facts))
-        for name, why in aggregation.left_out.items():
-            found.append(Warn.SHARD_LEFT_OUT(sites=(name,), name=name, why=why))
-        stopped = [m.site for m in fit.local_models if not m.converged]
-        if stopped:
-            found.append(Warn.SHARDS_STOPPED(sites=tuple(stopped), names=stopped))
-        # a shard whose few rows a plane divides is no news: the ridge holds it, and merging goes on
-        lacking = {
-            str(w): w for m in fit.local_models for w in m.warnings if w.code != Warn.SEPARATED.code
-        }
-        if lacking:
-            found.append(Warn.SOME_SHARDS(warning=lacking[min(lacking)]))
+        found += [*trouble, *fit.notices()]
         self.warnings_ = tuple(found)
         if found:
             warnings.warn(FitWarning(type(self).__name__, found), stacklevel=stacklevel)

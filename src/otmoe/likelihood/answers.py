@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from hashlib import sha256
 from typing import Any
@@ -75,6 +75,8 @@ class SiteInformation:
         Of the scores, on the scale of the question: what the sandwich needs beside the information.
     rounding : Rounding, optional
         If it was rounded before it left the site.
+    parts : dict of float, optional
+        Where it is about several sites at once: the log-likelihood of each, by name.
     """
 
     site: str
@@ -83,6 +85,12 @@ class SiteInformation:
     moments: FeatureMoments | None = field(default=None, repr=False)
     scatter: Scatter | None = field(default=None, repr=False)
     rounding: Rounding | None = field(default=None, repr=False)
+    parts: Mapping[str, float] | None = field(default=None, repr=False)
+
+    @property
+    def log_likelihoods(self) -> Mapping[str, float]:
+        """The log-likelihood of every site that it is about, by name."""
+        return self.parts or {self.site: self.information.log_likelihood}
 
 
 @dataclass(frozen=True)
@@ -157,6 +165,45 @@ def site_log_likelihood(model: MoE, scaling: Scaling, rows: Rows) -> float:
     there = replace(rows, scaling=scaling)
     found = observed_information(scaling.from_user(model), there, matrix=False)
     return found.log_likelihood + there.log_base(model.experts)
+
+
+def joint_information(
+    parts: Mapping[str, Rows],
+    model: MoE,
+    scaling: Scaling,
+    *,
+    moments: bool = True,
+    matrix: bool = True,
+) -> SiteInformation:
+    """Return what several sites of few rows say about a model, in one pass over all of them.
+
+    The work on a block of rows has a fixed part, which many small sites would each do anew.
+
+    Parameters
+    ----------
+    parts : dict of Rows
+        The rows of each site, by name: NumPy arrays, on the user's scale.
+    model, scaling, moments
+        As in :func:`site_information`.
+    matrix : bool
+        Whether information is asked for; without it, log-likelihoods take a quarter of the time.
+    """
+    rows, names = Rows.joined(list(parts.values())), list(parts)
+    densities = np.empty(len(rows))
+    there = replace(rows, scaling=scaling)
+    here = scaling.from_user(model)
+    found = observed_information(here, there, matrix=matrix, densities=densities)
+    ends = np.cumsum([len(part) for part in parts.values()])
+    sums = np.add.reduceat(densities, np.append(0, ends[:-1]))
+    base = [replace(part, scaling=scaling).log_base(model.experts) for part in parts.values()]
+    values = {name: float(v + b) for name, v, b in zip(names, sums, base, strict=True)}
+    return SiteInformation(
+        names[0],
+        replace(found, log_likelihood=sum(values.values())),
+        rows.total_weight,
+        _moments(rows) if moments else None,
+        parts=values,
+    )
 
 
 def _moments(rows: Rows) -> FeatureMoments:

@@ -54,14 +54,27 @@ class Information:
         )
 
 
-def observed_information(model: MoE, rows: Blocks, *, matrix: bool = True) -> Information:
+def observed_information(
+    model: MoE, rows: Blocks, *, matrix: bool = True, densities: Floats | None = None
+) -> Information:
     """Return log-likelihood, score and observed information, in one pass over the rows.
 
     Without the matrix, which is then empty, the pass takes a third of the time.
+
+    Parameters
+    ----------
+    model : MoE
+    rows : Blocks
+    matrix : bool
+    densities : ndarray of shape (n,), optional
+        Is filled with the terms of the log-likelihood, one for each row.
     """
-    return block_sum(
-        lambda s: _block_information(model, rows.block(s), matrix), rows.slices(), rows.pool
-    )
+
+    def part(some: slice) -> Information:
+        into = None if densities is None else densities[some]
+        return _block_information(model, rows.block(some), matrix, into)
+
+    return block_sum(part, rows.slices(), rows.pool)
 
 
 def predictors_of(model: MoE) -> Floats:
@@ -200,7 +213,9 @@ def _block_outer(model: MoE, block: Block) -> Floats:
     return _pair_matrix(A, C, form, block)[np.ix_(free, free)]
 
 
-def _block_information(model: MoE, block: Block, with_matrix: bool) -> Information:
+def _block_information(
+    model: MoE, block: Block, with_matrix: bool, densities: Floats | None = None
+) -> Information:
     """Louis's formula for one block.
 
     With u the complete-data score in a predictor of component i and t = r_i u, minus the second
@@ -226,7 +241,10 @@ def _block_information(model: MoE, block: Block, with_matrix: bool) -> Informati
         ]
     )
     free = _free_entries(model, A, C)
-    log_likelihood = float(xp.sum(scaled(posterior.log_density, w)))
+    terms = scaled(posterior.log_density, w)
+    if densities is not None:
+        densities[:] = to_numpy(terms)
+    log_likelihood = float(xp.sum(terms))
     mass = to_numpy(xp.sum(scaled(posterior.responsibilities, w), axis=0))
     if not with_matrix:
         return Information(log_likelihood, score[free], np.zeros((0, 0)), mass)

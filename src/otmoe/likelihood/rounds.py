@@ -16,7 +16,7 @@ from otmoe.arrays.newton import NewtonPoint, bounded_step, length
 from otmoe.arrays.numerics import Floats
 from otmoe.likelihood.answers import SiteInformation, pooled_scaling
 from otmoe.likelihood.grouped import Scatter
-from otmoe.likelihood.information import Information, free_predictors
+from otmoe.likelihood.information import Information, free_predictors, predictors_of
 from otmoe.likelihood.rows import Scaling
 from otmoe.model.free import Free
 from otmoe.model.mixture import MoE
@@ -205,7 +205,7 @@ def advance(
     found = Best(
         here.to_vector(),
         sum((a.information for a in answers[1:]), start=answers[0].information),
-        {a.site: a.information.log_likelihood for a in answers},
+        {site: value for a in answers for site, value in a.log_likelihoods.items()},
         sum(a.n_samples for a in answers),
         *(_scatter(answers) if state.sandwich else ()),
     )
@@ -239,7 +239,7 @@ def advance(
     step, decrement = bounded_step(_point(best, penalty, free), radius, wide, blocks)
     if radius == decrement == np.inf:
         radius = wide
-    names = {a.site for a in answers}
+    names = found.log_likelihood
     return replace(
         state,
         model=state.scaling.to_user(here.with_vector(best.theta + free.theta(step))).tidied(),
@@ -336,9 +336,12 @@ def _penalty(model: MoE, scaling: Scaling, pooled: Scaling, ridge: Ridge) -> Flo
 
 def change_of_scale(model: MoE, scaling: Scaling, other: Scaling) -> Floats:
     """Return the matrix that takes free parameters on one standardisation to another, (P, P)."""
-    zero = model.with_vector(np.zeros(model.n_parameters))
-    columns = [
-        other.from_user(scaling.to_user(zero.with_vector(e))).to_vector()
-        for e in np.eye(model.n_parameters)
-    ]
-    return np.array(columns).T
+    owner = predictors_of(model)
+    zero, found = model.with_vector(np.zeros(len(owner))), np.zeros((len(owner), len(owner)))
+    first, sizes = np.unique(owner, return_index=True, return_counts=True)[1:]
+    begin, size = np.repeat(first, sizes), np.repeat(sizes, sizes)
+    for j in range(sizes.max()):  # no predictor has to do with another: all are tried at once
+        each, there = (np.arange(len(owner)) - begin == j).astype(float), size > j
+        moved = other.from_user(scaling.to_user(zero.with_vector(each))).to_vector()
+        found[there, begin[there] + j] = moved[there]
+    return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -199,6 +199,22 @@ class Rows:
             weight=None if self.weight is None else of(self.weight, index),
             offset=None if self.offset is None else of(self.offset, index),
         )
+
+    @classmethod
+    def joined(cls, parts: Sequence[Rows]) -> Rows:
+        """Return NumPy rows of several parts as one, on the scale of the first."""
+
+        def together(name: str, default: float) -> Floats | None:
+            arrays = [getattr(part, name) for part in parts]
+            if all(array is None for array in arrays):
+                return None
+            blank = [np.full(len(part), default) for part in parts]
+            return np.concatenate(
+                [b if a is None else a for a, b in zip(arrays, blank, strict=True)]
+            )
+
+        X, y = (np.concatenate([getattr(part, name) for part in parts]) for name in "Xy")
+        return cls(X, y, together("weight", 1.0), together("offset", 0.0), parts[0].scaling)
 
     def slices(self) -> Iterator[slice]:
         """Cut the rows into blocks; the cuts depend on the shape alone."""

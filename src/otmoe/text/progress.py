@@ -11,12 +11,13 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import TaskID
 
+_PERIOD = 3600.0  # seconds whose speed the time left is estimated from: shards may take minutes
 STAGES = {"starts": "searching starts", "em": "EM", "newton": "Newton finish"}
 
 
 @contextmanager
 def fit_progress(
-    show: bool, totals: dict[str, int], console: Console | None = None
+    show: bool, totals: dict[str, int], console: Console | None = None, *, left: bool = False
 ) -> Iterator[Callable[[str, int, float], None] | None]:
     """Give the callback that a fit reports to, or None if nothing is to be shown.
 
@@ -27,6 +28,8 @@ def fit_progress(
         Largest number of iterations, by stage.
     console : rich Console, optional
         Where to show it; by default standard output.
+    left : bool
+        Whether to estimate the time left: where totals are what is done, not what is done at most.
     """
     if not show:
         yield None
@@ -35,18 +38,22 @@ def fit_progress(
         BarColumn,
         MofNCompleteColumn,
         Progress,
+        ProgressColumn,
         TextColumn,
         TimeElapsedColumn,
+        TimeRemainingColumn,
     )
 
-    columns = (
+    columns: list[ProgressColumn] = [
         TextColumn("{task.description:<16}"),
         BarColumn(),
         MofNCompleteColumn(),
         TextColumn("{task.fields[value]}"),
         TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=console) as bars:
+    ]
+    if left:
+        columns += [TextColumn("left"), TimeRemainingColumn()]
+    with Progress(*columns, console=console, speed_estimate_period=_PERIOD) as bars:
         tasks: dict[str, TaskID] = {}
 
         def report(stage: str, iteration: int, value: float) -> None:

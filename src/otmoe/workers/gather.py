@@ -145,6 +145,7 @@ def gather(
     workers: Workers = HERE,
     *,
     progress: Progress | None = None,
+    each: Callable[[int, Any], None] | None = None,
 ) -> tuple[list[Any], list[Failure]]:
     """Apply a function to every task, wherever the workers are.
 
@@ -158,6 +159,8 @@ def gather(
     names : sequence of str
     workers : Workers
     progress : callable, optional
+    each : callable, optional
+        Called here as each(number of the task, its result) as soon as there is one.
 
     Returns
     -------
@@ -166,7 +169,7 @@ def gather(
     failures : list of Failure
         In the order of the tasks.
     """
-    board = _Board(names, workers, progress)
+    board = _Board(names, workers, progress, each)
     if workers.executor is None:
         _gather_here(function, tasks, board)
     elif len(tasks):
@@ -182,6 +185,7 @@ class _Board:
     names: Sequence[str]
     workers: Workers
     progress: Progress | None
+    each: Callable[[int, Any], None] | None
     results: dict[int, Any] = field(default_factory=dict)
     failed: dict[int, Notice] = field(default_factory=dict)
     attempts: Counter[int] = field(default_factory=Counter)
@@ -196,6 +200,8 @@ class _Board:
         then = NEXT[event][alone]
         if then is Next.DONE:
             self.results[i] = value
+            if self.each is not None:
+                self.each(i, value)
         elif then is Next.FAILED:
             self.failed[i] = self._cause(event, value, self.names[i])
         if then in (Next.DONE, Next.FAILED) and self.progress is not None:

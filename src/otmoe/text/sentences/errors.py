@@ -541,6 +541,11 @@ class Error(Sentence):
         "keep."
     )
     KEEP_UNKNOWN = "keep names {names}, but the messages come from {sites}; use these names."
+    GROUP_FAILED = "the sites of {name} cannot be merged: {why}"
+    NOT_IN_GROUPS = (
+        "{name} is of no use where sites are merged in groups: leave it out, or merge all at once "
+        "with group_size={sites}."
+    )
     MAX_WEIGHT_WRONG = "max_weight is {value!r}; give a share above 0, and 1 for no limit."
     NOT_MERGED = (
         "the models cannot be merged ({problem}): that of site {site!r} predicts the largest "
@@ -992,6 +997,9 @@ class Error(Sentence):
     )
     OUTPUT_EXISTS = "{path} is there already; give another name, or replace it by --force."
     NO_FOLDER = "there is no folder {folder}; make it first."
+    KEEP_NO_FOLDER = (
+        "{path} is a file, and local fits are kept in a folder: give another name for it."
+    )
     SHELL_RAY_LISTENS = (
         "a Ray that is started here would listen on all network interfaces of this machine and run "
         "what it is sent; give the --address of one that is running behind a firewall, or use "

@@ -36,6 +36,7 @@ class Status(Sentence):
     )
 
     # -- merging
+    IN_GROUPS = "merged {count:,} sites in {groups:,} groups, whose merging {status}"
     REDUCED = (
         "converged at iteration {iterations} at R_c = {cost:.4g} nats; {same} of {starts} "
         "starts led there"

@@ -198,6 +198,10 @@ class Warn(Sentence):
 
     # -- the shell
     SHELL_STOPPED = "the fit {status}; try a larger --n-init, or fewer --experts."
+    SHELL_FITS_KEPT = (
+        "{folder} keeps the local fits that are done ({count}): the same command goes on from "
+        "there."
+    )
     SHELL_LEFT_OUT = "left out: {why}"
     SHELL_NO_REPLY = "no reply from {names}: this step is without it."
     SHELL_MISSED = "{names} missed the last round: the model is that of the other sites."
