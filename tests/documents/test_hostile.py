@@ -330,7 +330,7 @@ def asked(family):
     rng = np.random.default_rng(1)
     model = MESSAGES[family].model
     X = np.column_stack([rng.normal(size=120), np.arange(120) % 2])
-    _, y = model.sample(X, rng)
+    y, _ = model.sample(X, rng)
     rows = {"Lyon": Rows(X[:70], y[:70]), "Nantes": Rows(X[70:], y[70:])}
     sizes, groups = {"Lyon": 70, "Nantes": 50}, {"Lyon": np.arange(70) // 3}
     state = begin(model, sizes, Scaling.of(X), features=SPEC, sandwich=True)

@@ -261,7 +261,7 @@ def test_what_scikit_learn_refuses(kwargs, sentence):
 
 
 SHORT = {"name": "sample_weight", "wanted": (30,)}
-NUMERIC = ["gaussian", "poisson"]
+NUMERIC = ["gaussian", "poisson", "negative_binomial", "gamma", "student_t"]
 AB = ["a", "b"]
 FRAME = pd.DataFrame(X0, columns=AB)
 

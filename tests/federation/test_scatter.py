@@ -370,7 +370,9 @@ def test_a_model_file_and_its_report_say_how_many_groups_there_are(case):
         state = case.stepped(by=by)
         found = refined_document(record, state.refinement, "auto", state.sites)
         assert found["inference"]["kind"] == kind
-        assert found == merging.refined(state.refinement, "auto").document()
+        expected = merging.refined(state.refinement, "auto").document()
+        assert expected.pop("gate")  # which the server of the rounds cannot average
+        assert found == expected
         again = typed(AggregationRecord, found, "aggregation")
         assert again.inference.n_groups == state.inference().n_groups
         assert ("n_groups" in found["inference"]) == (kind == "clustered")

@@ -1,3 +1,4 @@
+# Long because one value has all that is asked of a merging.
 """What an aggregation returns: one model, and the part that every site had in it."""
 
 from __future__ import annotations

@@ -25,6 +25,7 @@ _DECAY = 32.0  # nats by which the integrand has fallen at either end
 
 # Of grids (maths 17).
 _TAIL = 30.0  # nats
+_LARGEST_DRAWN = 1e15  # NumPy draws no counts beyond 1e18; from here on they are their mean
 _ALL = 512.0  # counts that are taken one by one
 _EDGES = np.arange(-6.6, 8.0, 0.6)  # of panels elsewhere, in deviations
 
@@ -62,6 +63,14 @@ class NegativeBinomialExperts(DispersedExperts):
 
     def distribution(self, eta: Floats) -> Any:
         return stats.nbinom(1 / self.phi, 1 / (1 + self.phi * exponential(eta)))
+
+    def sample(self, eta: Array, rng: np.random.Generator) -> Floats:
+        mean = exponential(to_numpy(eta))
+        if np.all(mean * (1 + 10 * np.sqrt(self.phi)) < _LARGEST_DRAWN):
+            return super().sample(eta, rng)
+        rate = mean * self.phi * rng.gamma(1 / self.phi, size=mean.shape)
+        drawn = rng.poisson(np.minimum(rate, _LARGEST_DRAWN))
+        return np.where(rate < _LARGEST_DRAWN, drawn, np.floor(rate))
 
     def mean_slope(self, eta: Array) -> Floats:
         return to_numpy(exponential(eta))[:, :, None, None]
