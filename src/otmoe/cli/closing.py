@@ -51,8 +51,7 @@ def closing(file: ModelFile | LocalModel, path: Path) -> list[Any]:
 def title_of(file: ModelFile | LocalModel) -> str:
     """Return what the model is, in a line."""
     model = file.model
-    experts = f"{model.n_experts} {model.experts.family} expert{'s' * (model.n_experts > 1)}"
-    return f"{experts}, {model.n_features} features, {model.n_free} parameters"
+    return f"{model.called}, {model.n_features} features, {model.n_free} parameters"
 
 
 def facts_of(file: ModelFile | LocalModel) -> list[tuple[str, str]]:

@@ -130,9 +130,7 @@ class LocalModel(Document):
             checked_record(self.document(), f"site {shown(self.site)}", UNLIMITED)
 
     def __repr__(self) -> str:
-        model = self.model
-        shape = f"{model.called}, {model.n_features} feature{'' if model.n_features == 1 else 's'}"
-        return f"LocalModel({self.site!r}, {shape}, {self.n_samples:,.10g} rows)"
+        return f"LocalModel({self.site!r}, {self.model!r}, {self.n_samples:,.10g} rows)"
 
     @classmethod
     def from_fit(

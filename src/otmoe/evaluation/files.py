@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from otmoe.data.features import FeatureSpec
 from otmoe.data.shards.files import find, named, names_for
-from otmoe.data.shards.gathering import offsets, target_values, weights
+from otmoe.data.shards.gathering import tallied, target_values, weights
 from otmoe.data.shards.sources import open_source
 from otmoe.data.tables import labels
 from otmoe.data.tally import Tally
@@ -158,7 +158,7 @@ class _Columns:
             keep &= ~absent
         known = None
         if self.offset is not None:
-            known = offsets(batch.column(self.offset), self.offset, tally)
+            known = tallied(batch.column(self.offset), self.offset, tally)
             keep &= np.isfinite(known)
         for name in np.unique(place[keep]).tolist():
             here = keep & (place == name)

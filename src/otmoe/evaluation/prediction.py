@@ -13,7 +13,7 @@ import pyarrow as pa
 from otmoe.arrays.numerics import Floats
 from otmoe.data.features import FeatureSpec
 from otmoe.data.shards.files import find, named, names_for
-from otmoe.data.shards.gathering import offsets
+from otmoe.data.shards.gathering import tallied
 from otmoe.data.shards.sources import open_source
 from otmoe.data.shards.writing import write_batches
 from otmoe.data.tally import Tally
@@ -193,7 +193,7 @@ class Predictor:
             spec.encode_batch(batch, tally, X)
             offset = None
             if self.offset is not None:
-                offset = offsets(batch.column(self.offset), self.offset, tally)
+                offset = tallied(batch.column(self.offset), self.offset, tally)
             wrong = wrong or not self._fine(tally)
             if not wrong:  # else the rest is only counted, for the error
                 yield self._predicted(batch, X, offset, schema)

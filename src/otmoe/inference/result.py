@@ -339,8 +339,6 @@ class Inference:
         level : float in (0, 1)
             Of the intervals.
         """
-        K = self.model.n_experts
-        plural = "" if K == 1 else "s"
         facts = [
             ("rows", f"{self.n_samples:.12g}"),
             ("parameters", str(self.model.n_free)),
@@ -362,7 +360,7 @@ class Inference:
             share = None if self.mass is None else float(self.mass[row.expert]) / self.n_samples
             sections.setdefault(heading(row, self.model, share), []).append(row)
         return render(
-            f"Mixture of {K} {self.model.experts.family} expert{plural}",
+            f"Mixture of {self.model.called}",
             facts,
             list(sections.items()),
             self.warnings,

@@ -143,7 +143,7 @@ class Gathered:
             absent = absent | np.isnan(weight)
             self.weight.append(weight)
         if self.offset_name is not None:
-            offset = offsets(batch.column(self.offset_name), self.offset_name, self.tally)
+            offset = tallied(batch.column(self.offset_name), self.offset_name, self.tally)
             absent = absent | np.isnan(offset)
             self.offset.append(offset)
         for name, found in self.labels.items():
@@ -242,21 +242,19 @@ def target_values(
         return y, missing
     if is_text(column.type):
         raise InvalidInput(Error.TARGET_TEXT, column=name)
-    y = numbers(column, name)
-    tally.add(name, y)
+    y = tallied(column, name, tally)
     return y, np.isnan(y)
 
 
 def weights(column: pa.Array, name: str, tally: Tally) -> Floats:
     """Return n case weights, and count those that are missing or negative."""
-    weight = numbers(column, name)
-    tally.add(name, weight)
+    weight = tallied(column, name, tally)
     tally.negative[name] += int((weight < 0).sum())
     return weight
 
 
-def offsets(column: pa.Array, name: str, tally: Tally) -> Floats:
-    """Return n offsets, and count those that are missing or infinite."""
-    offset = numbers(column, name)
-    tally.add(name, offset)
-    return offset
+def tallied(column: pa.Array, name: str, tally: Tally) -> Floats:
+    """Return n numbers, and count those that are missing or infinite."""
+    found = numbers(column, name)
+    tally.add(name, found)
+    return found

@@ -18,7 +18,7 @@ from otmoe.data.shards.gathering import (
     Gathered,
     ShardRows,
     kept_labels,
-    offsets,
+    tallied,
     target_values,
     weights,
 )
@@ -111,7 +111,7 @@ class ArrayShard:
             if self.weight is not None:
                 weight = weights(array(self.weight, "weight"), "weight", tally)
             if self.offset is not None:
-                offset = offsets(array(self.offset, "offset"), "offset", tally)
+                offset = tallied(array(self.offset, "offset"), "offset", tally)
             for name, values in (("y", y), ("weight", weight), ("offset", offset)):
                 if values is not None and len(values) != len(X):
                     raise InvalidInput(

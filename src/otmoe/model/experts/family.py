@@ -251,9 +251,10 @@ class Family(ABC):
     def saturated(mean: float) -> float:
         """Return the part of the unit deviance of a constant mean that depends on that alone.
 
-        The deviance is twice the mean of the score ``saturated`` less this one.
+        The deviance is twice the mean of the score ``saturated`` less this one. NaN where a family
+        has no such score.
         """
-        raise NotImplementedError
+        return np.nan
 
     def scores(self, y: Floats, prediction: Floats) -> dict[str, Floats]:
         """Return how far predicted means are from y, row by row (n,), under names of scores."""

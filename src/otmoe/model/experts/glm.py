@@ -20,7 +20,9 @@ from otmoe.model.experts.base import Experts
 from otmoe.model.experts.values import Derivatives, FitStatistics, Response
 
 _OF_INTERCEPT = 0.01  # of the ridge: enough where all rows are of one class
-_LARGEST_DRAWN = 1e15  # NumPy draws no counts beyond 1e18; from here on they are their mean
+
+LARGEST_DRAWN = 1e15
+"""NumPy draws no counts beyond 1e18; from here on they are their mean."""
 
 LARGEST_LOG_MEAN = 300.0
 """A mean beyond e^300 overflows in sums before a step is refused."""
@@ -31,6 +33,12 @@ def slopes(n_columns: int) -> Floats:
     share = np.ones(n_columns)
     share[0] = _OF_INTERCEPT
     return share
+
+
+def poisson_counts(mean: Floats, rng: np.random.Generator) -> Floats:
+    """Draw Poisson counts of any mean; the largest are their mean."""
+    drawn = rng.poisson(np.minimum(mean, LARGEST_DRAWN))
+    return np.where(mean < LARGEST_DRAWN, drawn, np.floor(mean))
 
 
 def count_scores(y: Floats, prediction: Floats) -> dict[str, Floats]:
@@ -254,10 +262,9 @@ class PoissonExperts(CanonicalExperts):
 
     def sample(self, eta: Array, rng: np.random.Generator) -> Floats:
         mean = to_numpy(self.mean(eta))
-        if np.all(mean < _LARGEST_DRAWN):
+        if np.all(mean < LARGEST_DRAWN):
             return super().sample(eta, rng)
-        drawn = rng.poisson(np.minimum(mean, _LARGEST_DRAWN))
-        return np.where(mean < _LARGEST_DRAWN, drawn, np.floor(mean))
+        return poisson_counts(mean, rng)
 
     def working(self, y: Array) -> Array:
         return namespace(y).log(y + 0.5)

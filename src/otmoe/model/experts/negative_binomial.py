@@ -14,7 +14,7 @@ from otmoe.model.experts.dispersed import (
     exponential,
     log_affinity_on_grid,
 )
-from otmoe.model.experts.glm import PoissonExperts, count_scores
+from otmoe.model.experts.glm import LARGEST_DRAWN, PoissonExperts, count_scores, poisson_counts
 from otmoe.model.experts.values import Derivatives, Response
 
 _LARGE = 100.0  # sizes r from which on Stirling's series is exact to rounding
@@ -25,7 +25,6 @@ _DECAY = 32.0  # nats by which the integrand has fallen at either end
 
 # Of grids (maths 17).
 _TAIL = 30.0  # nats
-_LARGEST_DRAWN = 1e15  # NumPy draws no counts beyond 1e18; from here on they are their mean
 _ALL = 512.0  # counts that are taken one by one
 _EDGES = np.arange(-6.6, 8.0, 0.6)  # of panels elsewhere, in deviations
 
@@ -66,11 +65,9 @@ class NegativeBinomialExperts(DispersedExperts):
 
     def sample(self, eta: Array, rng: np.random.Generator) -> Floats:
         mean = exponential(to_numpy(eta))
-        if np.all(mean * (1 + 10 * np.sqrt(self.phi)) < _LARGEST_DRAWN):
+        if np.all(mean * (1 + 10 * np.sqrt(self.phi)) < LARGEST_DRAWN):
             return super().sample(eta, rng)
-        rate = mean * self.phi * rng.gamma(1 / self.phi, size=mean.shape)
-        drawn = rng.poisson(np.minimum(rate, _LARGEST_DRAWN))
-        return np.where(rate < _LARGEST_DRAWN, drawn, np.floor(rate))
+        return poisson_counts(mean * self.phi * rng.gamma(1 / self.phi, size=mean.shape), rng)
 
     def mean_slope(self, eta: Array) -> Floats:
         return to_numpy(exponential(eta))[:, :, None, None]
