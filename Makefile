@@ -34,7 +34,7 @@ lint: $(VENV)/.stamp-lint ## Check style and types
 	@$(PY) -m ruff format --check
 	@$(PY) -m mypy src
 
-format: $(VENV)/.stamp-lint ## Format the code and mend what ruff can mend
+format: $(VENV)/.stamp-lint ## Format the code and fix what ruff can fix
 	@$(PY) -m ruff check --fix
 	@$(PY) -m ruff format
 
@@ -43,7 +43,7 @@ docs: $(VENV)/.stamp-docs ## Build the documentation; a warning is an error
 	@$(PY) -m sphinx -q -W --keep-going -b html docs docs/_build/html
 	@echo "The documentation is in docs/_build/html/index.html"
 
-bench: $(VENV)/.stamp-core ## Measure speed side by side, in one run
+bench: $(VENV)/.stamp-test ## Measure speed side by side, in one run
 	@$(PY) -m benchmarks $(ARGS)
 
 paper-quick: $(VENV)/.stamp-plot ## A small version of the paper's study, in minutes, into build/paper

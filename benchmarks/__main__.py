@@ -17,8 +17,10 @@ from benchmarks import (
     defaults,
     em_pass,
     families,
+    flexmix,
     gpu_fit,
     gpu_pass,
+    groups,
     latency,
     many,
     memory,
@@ -62,13 +64,16 @@ ALL = (
     latency.BENCHMARK,
     constants.BENCHMARK,
     clustered.BENCHMARK,
+    groups.BENCHMARK,
     personal.BENCHMARK,
     policy.BENCHMARK,
     questions.MESSAGES,
     questions.QUESTIONS,
     between.BENCHMARK,
     secure.BENCHMARK,
+    splines.CHOICE,
     splines.BENCHMARK,
+    flexmix.BENCHMARK,
     *defaults.BENCHMARKS,
 )
 ROOT = Path(__file__).parents[1]
@@ -107,7 +112,7 @@ def main() -> None:
     folder = args.out or (ROOT / "build" / "benchmarks" if args.quick else RESULTS)
     console = Console()
     if args.docs:
-        pages = ("benchmarks", "report", "inference", "policy", "secure", "robust")
+        pages = ("benchmarks", "report", "inference", "groups", "policy", "secure", "robust")
         for page in (f"{name}.md" for name in pages):
             rewrite(ROOT / "docs" / page, ALL, folder)
         return

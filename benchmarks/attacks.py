@@ -21,7 +21,7 @@ from otmoe.text.errors import OtmoeError
 from studies.attacks import ATTACKS, Study, quietly, study
 from studies.rows import Row
 
-FIRST_SEED, SEEDS = 7000, 3
+FIRST_SEED, SEEDS = 7100, 3
 ROWS = {"gaussian": 600, "logistic": 2000}
 ROBUST = ("median", "trimmed", "geometric_median", "krum")
 ASSUMED = 3  # liars that Flower's Multi-Krum is told of: the most of ten that it allows
@@ -145,14 +145,15 @@ BENCHMARK = Benchmark(
     (
         Requirement("exclude_worst", "nats lost where sites are excluded", at_most=0.02),
         Requirement("warned", "sets in which all liars are named by default", at_least=SEEDS),
+        Requirement(
+            "median",
+            "nats lost by median, shift by 1 sd",
+            at_most=0.01,
+            of=lambda row: row["attack"] == "shift by 1 sd",
+        ),
         *(
-            Requirement(
-                method,
-                f"nats lost by {method}, shift by 1 sd",
-                at_most=0.01,
-                of=lambda row: row["attack"] == "shift by 1 sd",
-            )
-            for method in ("median", "geometric_median", "krum")
+            Requirement(method, f"nats lost by {method}, any attack", at_most=0.01)
+            for method in ("geometric_median", "krum")
         ),
     ),
 )

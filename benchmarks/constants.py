@@ -29,8 +29,10 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
+from benchmarks import jobs as plain
+from benchmarks import lies
 from benchmarks.harness import Benchmark, Column, Settings
-from benchmarks.jobs import JOBS, Found
+from benchmarks.jobs import Found, Job
 from studies.rows import Row
 
 MERGING = ("merge hard", "merge soft", "merge overlap", "merge poisson", "merge logistic")
@@ -48,6 +50,9 @@ SCREENING = (
 FITS = ("fit hard", "fit soft", "fit overlap", "fit poisson", "fit diabetes", "fit cancer")
 SEARCHES = ("fit overlap", "fit poisson", "fit diabetes", "fit cancer", "fit multinomial")
 REFINING = ("refine hard", "refine soft", "refine overlap", "refine from afar")
+
+LIES = ("attacks", "lies in messages")
+REPLIES = ("lies in replies, gaussian", "lies in replies, poisson")
 
 DENSITIES = ("densities hard", "densities soft", "densities poisson")
 
@@ -69,7 +74,9 @@ CONSTANTS: dict[str, tuple[str, ...]] = {
     "aggregation.covariates._FRESH": ("choose hard", "choose soft"),
     "aggregation.choice._WORTHWHILE": ("choose hard", "choose soft"),
     "aggregation.choice._ROBUST": ("choose hard", "choose soft"),
-    "aggregation.curvature._FARTHEST": ("choose hard", "choose soft"),
+    "aggregation.curvature._AGREE": ("choose hard", "choose soft"),
+    "aggregation.curvature._SHORT": ("choose hard", "choose soft"),
+    "aggregation.curvature._LONGEST": ("choose hard", "choose soft"),
     "aggregation.densities._TOL": DENSITIES,
     "aggregation.densities._MAX_ITER": DENSITIES,
     "aggregation.densities._LEAD": DENSITIES,
@@ -91,6 +98,20 @@ CONSTANTS: dict[str, tuple[str, ...]] = {
     "aggregation.methods.PROBLEMS": ("middle of 30", "middle of 100"),
     "aggregation.screening._WORK": ("screen 120 sites",),
     "aggregation.screening._POINTS": (*SCREENING, "screen 120 sites"),
+    "aggregation.places.NOTABLE": (*LIES, "screen diabetes", "screen cancer"),
+    "aggregation.places._BLOCK": LIES,
+    "aggregation.screening._COSTLY": LIES,
+    "aggregation.screening._HEAVIEST": LIES,
+    "aggregation.consistency.FAR": LIES,
+    "aggregation.consistency._GRAMS": LIES,
+    "aggregation.consistency._DEVIATIONS": LIES,
+    "aggregation.consistency._LEAST_GAP_SPREAD": LIES,
+    "aggregation.consistency._DRAWS": LIES,
+    "aggregation.consistency._MANY": LIES,
+    "aggregation.consistency._MANY_AT_LEAST": LIES,
+    "aggregation.consistency._SAME": LIES,
+    "aggregation.limits._APART": LIES,
+    "aggregation.limits.HALF": LIES,
     "aggregation.problem.POINTS_PER_COLUMN": ("merge at few points",),
     "aggregation.support.N_SUPPORT": ("merge by sketches",),
     "data.clusters.LEAST_ROWS": ("sketch 60 rows", "sketch diabetes", "sketch cancer"),
@@ -127,6 +148,13 @@ CONSTANTS: dict[str, tuple[str, ...]] = {
     "inference.covariance.RIDGE_SHARE": ("infer hard", "infer half", "infer soft", "infer cancer"),
     "inference.covariance._NEAR": ("infer after rounds",),
     "inference.observed._PULL": ("infer hard", "infer half", "infer soft"),
+    "federation.checks.TIMES": REPLIES,
+    "federation.checks.FAR": REPLIES,
+    "federation.checks.NATS": REPLIES,
+    "federation.checks.PROMISE": REPLIES,
+    "federation.checks._OFF": REPLIES,
+    "federation.checks._SHORT": REPLIES,
+    "federation.checks._SHORTER": REPLIES,
     "reporting.checks._MOST": ("report",),
     "reporting.checks._ALONE": ("report",),
     "reporting.checks._SMALL": ("report",),
@@ -134,6 +162,8 @@ CONSTANTS: dict[str, tuple[str, ...]] = {
     "selection.select.ROWS_PER_PARAMETER": ("elbow",),
 }
 """Constants by room, module and name, and the jobs on which they are tried."""
+
+JOBS: dict[str, Job] = plain.JOBS | lies.JOBS
 
 
 @dataclass(frozen=True)
@@ -157,6 +187,7 @@ TOLERANCES = {
     "iterations": Tolerance(relative=0.1),
     "highest z of a good site": Tolerance(absolute=0.5),  # deviations
     "lowest z of a bad site": Tolerance(absolute=0.5),
+    "weight of liars": Tolerance(absolute=0.05),  # summed over many sets of sites
     "seconds": Tolerance(relative=0.5),
 }
 """Of the metrics; what is not here is a count, of which every change matters."""

@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from studies.machines import OtherWork, environment
-from studies.rows import Row, append, read
+from studies.rows import Row, append, read, write
 
 RESULTS = Path(__file__).parent / "results"
 SEED = 0
@@ -157,7 +157,16 @@ def run(
         append(path, row | {"other_cores_busy": busy} | environment())
         took = f"{perf_counter() - start:.0f} s, other work {busy:.2f} cores"
         console.print(f"{where}: {words}: {took}", highlight=False)
+    if resume:
+        write(path, in_order(read(path), cases))
     show(benchmark, read(path), console)
+
+
+def in_order(rows: list[Row], cases: list[Row]) -> list[Row]:
+    """Return rows in the order of their cases; those of no case come last."""
+    place = {tuple(map(str, case.values())): number for number, case in enumerate(cases)}
+    keys = list(cases[0]) if cases else []
+    return sorted(rows, key=lambda row: place.get(tuple(row[key] for key in keys), len(place)))
 
 
 def show(benchmark: Benchmark, rows: list[Row], console: Console) -> None:

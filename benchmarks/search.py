@@ -34,6 +34,9 @@ LONG = 6
 
 NO_FEATURES = ("late15", "carrier", "day")
 
+KNOWN = read(RESULTS / "search.csv") if (RESULTS / "search.csv").exists() else []
+"""Earlier results, read now: a run that is not resumed begins with an empty file."""
+
 Table = tuple[np.ndarray, np.ndarray, str]
 
 
@@ -145,12 +148,9 @@ def measure(case: Row, settings: Settings) -> Row:
 
 
 def _best_known(case: Row) -> float:
-    path = RESULTS / "search.csv"
-    if not path.exists():
-        return -np.inf
     same = [
         float(row["best_known"])
-        for row in read(path)
+        for row in KNOWN
         if all(str(row[key]) == str(case[key]) for key in ("table", "experts", "subset"))
     ]
     return max(same, default=-np.inf)

@@ -1,4 +1,4 @@
-"""Sixteen sites fit a mixture of experts each, send it once, and get one model for all."""
+"""Sixteen sites each fit a mixture of experts and send it once; the server merges them into one."""
 
 from __future__ import annotations
 
@@ -38,23 +38,23 @@ METRICS = {
     "transport": "transport divergence to the truth",
     "mse_total": "mean squared error of the parameters",
     "rpe": "relative prediction error",
-    "ari": "expert told from x, adjusted Rand index",
+    "ari": "expert predicted from x, adjusted Rand index",
 }
 T = TypeVar("T")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--samples", type=int, default=100_000, help="rows of all sites together")
+    parser.add_argument("--samples", type=int, default=100_000, help="total number of rows")
     parser.add_argument("--sites", type=int, default=16)
     parser.add_argument("--experts", type=int, default=4)
     parser.add_argument("--features", type=int, default=20)
     parser.add_argument(
-        "--softness", type=float, default=0.0, help="0: a gate that is nearly a partition; 1: soft"
+        "--softness", type=float, default=0.0, help="0: the gate is nearly a partition; 1: soft"
     )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument(
-        "--report", type=Path, default=Path("build", "demo.html"), help="page to write at the end"
+        "--report", type=Path, default=Path("build", "demo.html"), help="report to write at the end"
     )
     args = parser.parse_args()
     console = Console(highlight=False)
@@ -63,7 +63,7 @@ def main() -> None:
     regions = "each of which has its region" if args.softness == 0 else "whose regions overlap"
     console.print(
         f"{args.samples:,} rows of {args.features} features, drawn from a mixture of "
-        f"{args.experts} linear regressions, {regions}, lie at {args.sites} sites."
+        f"{args.experts} linear regressions, {regions}, are at {args.sites} sites."
     )
     try:
         data = simulate(
@@ -83,8 +83,8 @@ def main() -> None:
     messages, slowest = fit_sites(sites, args.experts, console)
     size = np.mean([len(message.to_json()) for message in messages])
     console.print(
-        f"Each site sent one message of {size / 1000:.1f} kB, which anyone can read; no row of y "
-        f"left a site. The slowest fit took {slowest:.1f} s."
+        f"Each site sent one message of {size / 1000:.1f} kB of plain JSON; no row of y left a "
+        f"site. The slowest fit took {slowest:.1f} s."
     )
 
     # 3) the server merges the messages, by the reduction and by the two simpler ways of the paper
@@ -93,7 +93,7 @@ def main() -> None:
     reduced = results["reduction"]
     console.print(f"The reduction {reduced.status}; it took {reduced.timings['total']:.1f} s.")
 
-    # 4) against all rows in one place, and against the truth
+    # 4) compared with the fit of all rows, and with the truth
     whole = MoERegressor(args.experts, n_jobs=1, random_state=args.seed)
     seconds, _ = timed(lambda: whole.fit(data.X, data.y))
     models = {"truth": data.truth, "all rows": whole.model_}
@@ -115,17 +115,17 @@ def main() -> None:
         name: scores["truth"]["log_likelihood"] - s["log_likelihood"] for name, s in scores.items()
     }
     console.print(
-        "Look at the log-likelihoods first: on rows that nobody has seen, the model merged by the "
-        f"reduction loses {loss['reduction']:.4f} nats per row to the truth; with all rows in one "
-        f"place it would be {loss['all rows']:.4f}."
+        "Look at the log-likelihoods first: on new rows, the model merged by the reduction loses "
+        f"{loss['reduction']:.4f} nats per row to the truth; the fit of all rows loses "
+        f"{loss['all rows']:.4f}."
     )
 
-    # 5) a page on who contributed what
+    # 5) a report on what each site contributed
     args.report.parent.mkdir(parents=True, exist_ok=True)
     report(reduced, args.report, title=f"Report on the demo: {len(reduced.sites)} sites, one model")
     console.print(
-        f"The report is in [bold]{escape(str(args.report.resolve()))}[/bold]: read what it says "
-        "under 'Can it be trusted?', and click on a site to follow its experts.",
+        f"The report is in [bold]{escape(str(args.report.resolve()))}[/bold]: read the section "
+        "'Can it be trusted?', and click on a site to follow its experts.",
         soft_wrap=True,
     )
 
@@ -140,7 +140,7 @@ def split(data: Simulation, n_sites: int, seed: int) -> list[tuple[np.ndarray, n
 
 
 def compile_kernels() -> None:
-    """Fit something tiny, so that times are not those of compiling at first use."""
+    """Fit something tiny, so that times do not include compilation."""
     tiny = simulate(500, 2, 2, random_state=0)
     est = MoERegressor(2, random_state=0).fit(tiny.X, tiny.y)
     aggregate([est.to_message("tiny"), est.to_message("twin")], tiny.X)
@@ -158,7 +158,7 @@ def fit_sites(
         TimeElapsedColumn(),
     )
     with Progress(*columns, console=console) as bars, warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # small sites say what they lack
+        warnings.simplefilter("ignore", ConvergenceWarning)  # small sites warn
         task = bars.add_task("local fits", total=len(sites))
         for m, (X, y) in enumerate(sites):
             estimator = MoERegressor(n_experts, random_state=m)
@@ -172,7 +172,7 @@ def fit_sites(
         if z < -THRESHOLD
     ]
     if bad:
-        console.print(f"Left out, for a log-likelihood far below the others': {', '.join(bad)}.")
+        console.print(f"Left out, with a log-likelihood far below the others: {', '.join(bad)}.")
     return [message for message in messages if message.site not in bad], max(seconds)
 
 
@@ -183,7 +183,7 @@ def timed(action: Callable[[], T]) -> tuple[float, T]:
 
 
 def comparison(scores: dict[str, dict[str, float]], learning: dict[str, float]) -> Table:
-    """Show the paper's metrics, an estimator to a column."""
+    """Show the paper's metrics, one column per estimator."""
     table = Table(title=f"On {TEST_ROWS:,} new rows", box=box.SIMPLE_HEAD)
     table.add_column("")
     for name in scores:
@@ -193,14 +193,16 @@ def comparison(scores: dict[str, dict[str, float]], learning: dict[str, float]) 
         table.add_row(words, *cells)
     cells = [f"{learning[name]:.2f}" if name in learning else "" for name in scores]
     table.add_row("learning time on one core, s", *cells)
-    table.caption = "Learning time of a merged model: the slowest site, then the merging."
+    table.caption = "Learning time of a merged model: the slowest site plus merging."
     return table
 
 
 def coefficients(truth: MoE, fitted: MoE, console: Console) -> Table:
     """Show each expert's variance and first coefficients, and the largest error of all of them."""
     terms = truth.terms[: max(2, (console.width - 36) // 10)][:5]
-    table = Table(title="Experts, true over [bold]merged", box=box.SIMPLE_HEAD)
+    table = Table(
+        title="Experts: truth above, [bold]merged model[/bold] below", box=box.SIMPLE_HEAD
+    )
     for head in ("", "variance", *terms, "largest error"):
         table.add_column(head, justify="right", no_wrap=head != "largest error")
     errors = np.abs(fitted.experts.coef - truth.experts.coef).max(axis=1)
@@ -216,13 +218,13 @@ def coefficients(truth: MoE, fitted: MoE, console: Console) -> Table:
 
 
 def on_average(result: Aggregation) -> str:
-    """Say why the plain average of coefficients does well or badly here."""
+    """Explain why the plain average of coefficients does well or badly here."""
     orders = {tuple(map(int, record.destination)) for record in result.sites}
     if len(orders) == 1:
         here = (
-            "The average of coefficients can win here, since all sites number their experts alike "
-            "(the one with most rows first) and an average keeps gates as steep as the sites found "
-            "them, while the reduction fits its gate to averaged probabilities."
+            "The average of coefficients can win here, since all sites number their experts in the "
+            "same order (the one with most rows first) and an average keeps gates as steep as the "
+            "sites found them, while the reduction fits its gate to averaged probabilities."
         )
     else:
         here = (
@@ -230,9 +232,9 @@ def on_average(result: Aggregation) -> str:
             f"{len(orders)} different orders and it averages coefficients of different experts."
         )
     return (
-        f"{here} It fails as soon as one site numbers its experts in another order, as happens "
-        "where experts have about as many rows or sites see different rows: the reduction matches "
-        "experts by what they predict, whatever their numbers."
+        f"{here} It fails as soon as one site numbers its experts in another order, as happens if "
+        "experts have about equally many rows or sites have different rows: the reduction matches "
+        "experts by what they predict, whatever their order."
     )
 
 

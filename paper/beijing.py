@@ -26,14 +26,14 @@ from paper.real import (
     loaded,
     merged,
     timed,
-    wanted,
     warm_up,
 )
 from studies.rows import Row, read
 from studies.tables import Cells, console, figure, show
 
 EXPERTS, BARS = 4, {"centralised": 17.98, "reduction": 18.07}
-METHODS = ("reduction", "greedy", "aligned_average", "weighted_average", "middle", "gram")
+AVERAGES = ("aligned_average", "weighted_average", "middle")
+METHODS = ("reduction", "greedy", *AVERAGES, "gram", "kl", "auto")
 REFINED, ROUNDS = ("gram",), (1, 2)
 PUBLISHED = {
     "centralised": 17.98,
@@ -96,11 +96,11 @@ def study(data: SiteData, results: Results, quick: bool, *, experts: int = EXPER
     # 2) by station
     shards = by_site(X, y, site)
     where = str(len(shards))
-    keys = wanted(METHODS, REFINED, ROUNDS)
-    if any(results.lacks(sites=where, method=m, refine=r) for m, r in keys):
+    lacking = results.lacking(METHODS, REFINED, ROUNDS, sites=where)
+    if lacking:
         sites = fit_sites(shards, experts)
         add(where, "alone", "0", *sites.alone(X_test, data.site[::every][~train]))
-        for method, refine, model, row in merged(sites, METHODS, REFINED, ROUNDS):
+        for method, refine, model, row in merged(sites, lacking, REFINED, ROUNDS):
             row |= {"log_likelihood": log_likelihood(model, X_test, y_test)}
             add(where, method, refine, model.predict(X_test), row)
 

@@ -23,6 +23,8 @@ ESTIMATORS = {
     "gram": ("gram", "0"),
     "gram + 2": ("gram", "2"),
     "gram + auto": ("gram", "auto"),
+    "kl": ("kl", "0"),
+    "auto": ("auto", "0"),
 }
 """Method and refine rounds, by the names in tables and figures."""
 

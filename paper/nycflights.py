@@ -39,7 +39,6 @@ from paper.real import (
     loaded,
     merged,
     timed,
-    wanted,
     warm_up,
 )
 from studies.rows import Row, read
@@ -47,7 +46,7 @@ from studies.tables import Cells, console, figure, show
 
 EXPERTS, SMALL, JOINED = 2, 1000, "small airlines"
 ONE = "one expert, gram"
-METHODS = ("reduction", "aligned_average", "gram")
+METHODS = ("reduction", "aligned_average", "gram", "kl", "auto")
 REFINED, ROUNDS = ("gram",), (2,)
 LATE = Target.of_classes(np.array([0, 1]))
 KEYS = ("sites", "method", "refine")
@@ -124,16 +123,19 @@ def study(
         "small airlines joined": lambda name: JOINED if name in few else name,
     }
     for where, owner in owners.items():
-        keys = [*wanted(methods, REFINED, ROUNDS), (ONE, "auto")]
-        if any(results.lacks(sites=where, method=m, refine=r) for m, r in keys):
+        lacking = results.lacking(methods, REFINED, ROUNDS, sites=where)
+        one = results.lacks(sites=where, method=ONE, refine="auto")
+        if lacking or one:
             owners_of = [np.array([owner(name) for name in a]) for a in (theirs, airline)]
             path = folder / f"{where}.parquet"
             pq.write_table(train.append_column("site", pa.array(owners_of[0])), path)
             shards = shards_from(path, target="late15", features=spec, site_column="site")
+        if lacking:
             sites = fit_sites(shards, EXPERTS, LATE, **options)
             add(where, "alone", "0", *sites.alone(X_test, owners_of[1]))
-            for method, refine, model, row in merged(sites, methods, REFINED, ROUNDS):
+            for method, refine, model, row in merged(sites, lacking, REFINED, ROUNDS):
                 add(where, method, refine, model.predict(X_test), row)
+        if one:
             sites = fit_sites(shards, 1, LATE, **options)
             for _, refine, model, row in merged(sites, ["gram"], ["gram"], ()):
                 add(where, ONE, refine, model.predict(X_test), row)

@@ -18,6 +18,8 @@ NAMES = {
     "middle": "middle (Mid)",
     "weighted_average": "weighted average (W)",
     "aligned_average": "aligned average",
+    "kl": "merged densities (kl)",
+    "auto": "chosen by the server (auto)",
 }
 
 

@@ -77,6 +77,14 @@ class Results:
     def lacks(self, **row: Any) -> bool:
         return self.key(row) not in self.known
 
+    def lacking(
+        self, methods: Sequence[str], refined: Sequence[str], rounds: Sequence[int], **about: Any
+    ) -> list[str]:
+        """Return the methods of which a row that `merged` gives is not there."""
+        keys = wanted(methods, refined, rounds)
+        open_ = {m for m, r in keys if self.lacks(**about, method=m, refine=r)}
+        return [method for method in methods if method in open_]
+
     def add(self, row: Row) -> None:
         if self.lacks(**row):
             append(self.path, row | {"seed": SEED} | environment())

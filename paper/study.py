@@ -41,7 +41,9 @@ from studies.truths import KINDS
 
 RESULTS = Path(__file__).parent / "results"
 FEATURES, EXPERTS, TEST, POINTS = 20, 4, 25_000, 4_000
-ONE_ROUND = ("reduction", "middle", "weighted_average", "aligned_average", "gram")
+ONE_ROUND = ("reduction", "middle", "weighted_average", "aligned_average", "gram", "kl", "auto")
+OWN = ("kl", "auto")  # that look at each site's model at the covariates of its own rows
+WITH_GRAMS = ("gram", *OWN)
 ROUNDS = 4  # that are looked at one by one
 SITES = (4, 16, 64, 128)
 
@@ -182,34 +184,38 @@ def name_of(device: str) -> str:
 
 
 def one_truth(part: Part, truth: int, known: set[Key], device: str) -> list[Row]:
-    """Return the rows of all estimators for one truth, those of a number of sites known left out.
+    """Return the rows of a truth that are not known, and of methods of which some are not.
 
-    The fit of all rows is always made anew: the others are measured against it.
+    The fit of all rows is made where it lacks, and where refine rounds are measured against it.
     """
     about = {"kind": part.kind, "rows": part.rows, "truth": truth, "device": name_of(device)}
+    lacking = wanted(part, truth) - known
     data = simulate(part.rows, part.experts, part.features, random_state=truth, **KINDS[part.kind])
     test = data.draw(part.test, truth + 1000)
     points = draw_support([data.X], POINTS, random_state=truth).rows
     data = on_device(data, device)
+    rows: list[Row] = []
+    whole = None
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # about shards left out: a column counts them
-        start, other = perf_counter(), OtherWork()
-        whole = em(data.X, data.y, part.experts, random_state=truth)
-        seconds = perf_counter() - start
-        rows = [
-            about
-            | {"sites": 1, "method": "centralised", "refine": "0", "rounds": 0}
-            | judged(whole.model, data, test)
-            | {"to_mle": 0.0, "same_optimum": True, "converged": whole.converged}
-            | {"site_bytes": 0, "refitted": 0, "left_out": 0}
-            | {"local_seconds": seconds, "merging_seconds": 0.0, "refine_seconds": 0.0}
-            | {"learning_seconds": seconds, "other_cores_busy": other.cores()}
-            | environment()
-        ]
+        if any("centralised" in key or "auto" in key[-1] for key in lacking):
+            start, other = perf_counter(), OtherWork()
+            whole = em(data.X, data.y, part.experts, random_state=truth)
+            seconds = perf_counter() - start
+            rows.append(
+                about
+                | {"sites": 1, "method": "centralised", "refine": "0", "rounds": 0}
+                | judged(whole.model, data, test)
+                | {"to_mle": 0.0, "same_optimum": True, "converged": whole.converged}
+                | {"site_bytes": 0, "refitted": 0, "left_out": 0}
+                | {"local_seconds": seconds, "merging_seconds": 0.0, "refine_seconds": 0.0}
+                | {"learning_seconds": seconds, "other_cores_busy": other.cores()}
+                | environment()
+            )
         for M in part.sites:
-            keys = {key for key in wanted(part, truth) if key[3] == str(M)}
-            if not keys <= known:
-                rows += estimators(about, part, M, data, test, points, whole)
+            methods = {key[4] for key in lacking if key[3] == str(M)}
+            if methods:
+                rows += estimators(about, part, M, methods, data, test, points, whole)
     return rows
 
 
@@ -217,12 +223,13 @@ def estimators(
     about: Row,
     part: Part,
     M: int,
+    methods: set[str],
     data: Simulation,
     test: Simulation,
     support: Floats,
-    whole: Fit,
+    whole: Fit | None,
 ) -> Iterator[Row]:
-    """Fit the shards once, merge them by every method, and refine."""
+    """Fit the shards once, merge them by some methods, and refine."""
     seed = about["truth"]
     parts = split(part.rows, M, data.truth.n_parameters, np.random.default_rng(seed))
     shards = [
@@ -234,9 +241,10 @@ def estimators(
     left_out = fit.aggregation.left_out
     messages = [message for message in fit.local_models if message.site not in left_out]
     here = [shard for shard in shards if shard.name not in left_out]
-    for method in ONE_ROUND:
-        result = aggregate(messages, support, method=method)
-        size = sent(messages, with_grams=method == "gram")
+    own = draw_support({shard.name: to_numpy(shard.read().X) for shard in here}, POINTS)
+    for method in (name for name in ONE_ROUND if name in methods):
+        result = aggregate(messages, own if method in OWN else support, method=method)
+        size = sent(messages, with_grams=method in WITH_GRAMS)
         first = about | {"sites": M, "method": method}
         merging = result.timings["total"] + agreeing
         steps = range(1, ROUNDS + 1)
@@ -247,7 +255,7 @@ def estimators(
             model = result.model if state is None else state.model
             rounds = 0 if state is None else state.rounds
             distance, same = "", ""
-            if refine == "auto":
+            if refine == "auto" and whole is not None:
                 distance, same = to_mle(model, data, whole)
             yield (
                 first

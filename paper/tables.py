@@ -16,6 +16,8 @@ LONG = {
     "gram": "gram",
     "gram + 2": "gram + 2 refine rounds",
     "gram + auto": "gram + refine until done",
+    "kl": "merged densities (kl)",
+    "auto": "chosen by the server (auto)",
 }
 PAPER_RATIO = "three to ten, for 4 to 64 sites"
 

@@ -13,22 +13,25 @@ model) and on the same N/M support rows, the MM iterations are run with
   left out and the second kept 1e-6 away, which is the kindest reading.
 
 Beside them stand `otmoe.aggregate`, all rows in one place, and the aggregate with its gate erased,
-which the published distance (the relaxed divergence) cannot tell from the one it has.
+which the published distance (the relaxed divergence) cannot tell from the one it has; then merged
+densities (kl) and the server's choice (auto), from the same messages.
 """
 
 from __future__ import annotations
 
 import argparse
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from statistics import median
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from otmoe import MoE, aggregate, simulate
+from otmoe import LocalModel, MoE, aggregate, simulate
 from otmoe.arrays.numerics import design
 from otmoe.data.shards import RowsShard, split
 from otmoe.datasets.simulation import Simulation
@@ -153,13 +156,17 @@ def study(kind: str, truth: int, results: Results, fewer: int) -> None:
     options = KINDS[kind] | {"n_samples": KINDS[kind]["n_samples"] // fewer}
     family = "logistic" if kind == "logistic" else "gaussian"
     about = {"kind": kind, "rows": options["n_samples"], "truth": truth}
-    if not results.lacks(**about, variant="gate erased"):
+    parts = [(variants, "gate erased"), (densities, "auto")]
+    todo = [found for found, last in parts if results.lacks(**about, variant=last)]
+    if not todo:
         return
     data = simulate(**options, family=family, random_state=truth)
     test = data.draw(TEST // fewer, truth + 1000)
     other = OtherWork()
-    with threadpool_limits(1):
-        for variant, model, trace in variants(data, family, truth):
+    with threadpool_limits(1), warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # about shards left out
+        sites = fitted(data, truth)
+        for variant, model, trace in chain(*(found(data, *sites, truth) for found in todo)):
             row = about | {"variant": variant} | judged(model, data, test)
             row |= {"iterations": "", "rises": "", "objective": ""}
             if trace:
@@ -168,16 +175,38 @@ def study(kind: str, truth: int, results: Results, fewer: int) -> None:
             results.add(row | {"other_cores_busy": other.cores()})
 
 
-def variants(data: Simulation, family: str, seed: int) -> Iterator[tuple[str, MoE, list[float]]]:
-    """Fit the sites once, and yield every variant with the trace of its objective."""
-    K, n = data.truth.n_experts, len(data.y)
-    yield "centralised", em(data.X, data.y, K, random_state=seed, family=family).model, []
-    parts = split(n, SITES, data.truth.n_parameters, np.random.default_rng(seed))
+def fitted(data: Simulation, seed: int) -> tuple[list[RowsShard], list[LocalModel]]:
+    """Fit the sites, and return those that agree and their messages."""
+    parts = split(len(data.y), SITES, data.truth.n_parameters, np.random.default_rng(seed))
     shards = [
         RowsShard(f"shard {i}", data.X, data.y, index=part) for i, part in enumerate(parts, 1)
     ]
-    fit = fit_shards(shards, K, method="reduction", target=Target.of(data.truth), random_state=seed)
-    messages = [m for m in fit.local_models if m.site not in fit.aggregation.left_out]
+    target, K = Target.of(data.truth), data.truth.n_experts
+    fit = fit_shards(shards, K, method="gram", target=target, random_state=seed)
+    left_out = fit.aggregation.left_out
+    messages = [message for message in fit.local_models if message.site not in left_out]
+    return [shard for shard in shards if shard.name not in left_out], messages
+
+
+Variant = tuple[str, MoE, list[float]]
+"""Its name, the model, and the trace of its objective."""
+
+
+def densities(
+    data: Simulation, shards: list[RowsShard], messages: list[LocalModel], seed: int
+) -> Iterator[Variant]:
+    """Yield what merges densities instead of experts, at each site's own covariates."""
+    own = {shard.name: shard.read().X for shard in shards}
+    for method in ("kl", "auto"):
+        yield method, aggregate(messages, own, method=method).model, []
+
+
+def variants(
+    data: Simulation, shards: list[RowsShard], messages: list[LocalModel], seed: int
+) -> Iterator[Variant]:
+    """Yield every variant of the reduction."""
+    K, n, family = data.truth.n_experts, len(data.y), data.truth.experts.family
+    yield "centralised", em(data.X, data.y, K, random_state=seed, family=family).model, []
     chosen = np.random.default_rng(seed).choice(n, n // SITES, replace=False)
     X, y = data.X[chosen], data.y[chosen]
     ours = aggregate(messages, X, method="reduction")

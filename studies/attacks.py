@@ -112,6 +112,14 @@ def stretched(sent: LocalModel, by: float) -> LocalModel:
     return replace(sent, model=replace(sent.model, experts=larger))
 
 
+def moved(sent: LocalModel, deviations: float) -> LocalModel:
+    """Return a message whose covariates are so many standard deviations away, by its sketch."""
+    assert sent.sketch is not None
+    sd = np.sqrt(sent.sketch.moments[1][list(sent.sketch.numbers)])
+    far = replace(sent.sketch, mean=sent.sketch.mean + deviations * sd)
+    return replace(sent, sketch=far, support=None)
+
+
 def without_covariates(sent: LocalModel) -> LocalModel:
     return replace(sent, sketch=None, support=None)
 
@@ -143,10 +151,7 @@ def _many_rows_consistent(sent: LocalModel, study: Study, rng: np.random.Generat
 
 
 def _far_sketch(sent: LocalModel, study: Study, rng: np.random.Generator) -> LocalModel:
-    assert sent.sketch is not None
-    sd = np.sqrt(sent.sketch.moments[1][list(sent.sketch.numbers)])
-    far = replace(sent.sketch, mean=sent.sketch.mean + 100 * sd)
-    return replace(sent, sketch=far, support=None)
+    return moved(sent, 100)
 
 
 def _far_rows(sent: LocalModel, study: Study, rng: np.random.Generator) -> LocalModel:

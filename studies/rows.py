@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,15 @@ def append(path: Path, row: Row) -> None:
         if new:
             writer.writeheader()
         writer.writerow({key: _short(value) for key, value in row.items()})
+
+
+def write(path: Path, rows: list[Row]) -> None:
+    """Write a CSV anew from rows as :func:`read` returns them."""
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, list(rows[0]) if rows else [], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    path.write_text(text.getvalue(), newline="")
 
 
 def _short(value: Any) -> Any:

@@ -8,6 +8,7 @@ import numpy as np
 from scipy import special, stats
 
 from otmoe.model.experts import (
+    BinomialExperts,
     Experts,
     GammaExperts,
     GaussianExperts,
@@ -77,6 +78,22 @@ class Categorical:
         return np.sum(chosen * self.log_prob, axis=-1)
 
 
+@dataclass(frozen=True)
+class Outcomes:
+    """Outcomes of one trial with given probabilities (n, K); or, as (n, 1, 2), of several."""
+
+    prob: np.ndarray
+
+    def logpmf(self, y):
+        y = np.asarray(y)
+        if y.shape == (len(self.prob), 1, 2):  # successes and failures
+            return stats.binom(y.sum(axis=2), self.prob).logpmf(y[..., 0])
+        return stats.bernoulli(self.prob).logpmf(y)
+
+    def __getattr__(self, name):
+        return getattr(stats.bernoulli(self.prob), name)
+
+
 def multinomial_law(experts, X):
     return Categorical(special.log_softmax(np.einsum("np,kcp->nkc", X, experts.coef), axis=-1))
 
@@ -94,6 +111,11 @@ FAMILIES = {
     "logistic": Family(
         lambda rng, K, p: LogisticExperts(rng.normal(size=(K, p))),
         lambda experts, X: stats.bernoulli(special.expit(X @ experts.coef.T)),
+        n_values=2,
+    ),
+    "binomial": Family(  # of one trial; tests/model/test_binomial.py has several
+        lambda rng, K, p: BinomialExperts(rng.normal(size=(K, p)), np.ones(K)),
+        lambda experts, X: Outcomes(special.expit(X @ experts.coef.T)),
         n_values=2,
     ),
     "multinomial": Family(random_classes, multinomial_law, n_values=3),

@@ -14,6 +14,7 @@ from numpy.testing import assert_allclose
 from scipy import special
 
 from otmoe import MoERegressor
+from otmoe.evaluation.scores import score_rows
 
 
 def table(name):
@@ -89,6 +90,18 @@ def test_seizures_of_one_patient():
     found = est.inference(X, data["Seizures"], offset=offset).standard_errors.coef[order]
     expected = [[0.092252, 0.548865, 0.042320, 0.147857], [0.25898, 0.54448, 0.10014, 0.15265]]
     assert_allclose(found, expected, rtol=0.01)
+
+
+def test_deaths_of_betablocker_with_one_expert():
+    data = table("betablocker")
+    X = (data["Treatment"] == "Treated").astype(float)[:, None]
+    Y = np.column_stack([data["Deaths"], data["Total"] - data["Deaths"]])
+    est = mixture(1, "binomial").fit(X, Y)
+    assert_allclose(est.model_.experts.coef, [[-2.1971, -0.2574]], atol=5e-5)
+    assert_allclose(est.aic(X, Y), 527.2, atol=0.05)
+    found = score_rows(est.model_, X, Y)
+    assert_allclose(44 * found.measures["deviance"], 305.8, atol=0.05)
+    assert_allclose(44 * found.null["deviance"], 333.0, atol=0.05)
 
 
 # -- Benaglia et al. (2009), mixtools: An R Package for Analyzing Finite Mixture Models, J. Stat.

@@ -1,12 +1,10 @@
 """Published fits that need a structure, with their sources; small tables from OTMOE_DATA."""
 
-import os
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
+from published import small
 
 from otmoe import MoERegressor
 from otmoe.likelihood.fit import em
@@ -16,14 +14,6 @@ from otmoe.model.structure import Structure
 
 VIGNETTE = "Gruen and Leisch, Applications of finite mixtures of regression models (flexmix)"
 PLAIN = {"family": "poisson", "alpha": 0.0, "expert_alpha": 0.0, "random_state": 0}
-
-
-def small(name):
-    folder = os.environ.get("OTMOE_DATA")
-    path = Path(folder or "", "small", f"{name}.csv")
-    if folder is None or not path.exists():
-        pytest.skip("OTMOE_DATA does not say where the small tables are")
-    return pd.read_csv(path)
 
 
 @pytest.mark.filterwarnings("ignore::otmoe.estimators.base.FitWarning")
@@ -66,3 +56,18 @@ def test_seizures_without_a_jump_at_the_start_of_treatment():
     coef = est.model_.experts.coef[:, [0, 2, 3]]
     printed = [[1.150003, -0.283878, -2.311510], [1.458918, -0.447634, -0.458721]]
     assert_allclose(coef, printed, atol=5e-3)
+
+
+def test_a_number_and_a_count_with_features_of_their_own():
+    # flexmix 2.3-18 (benchmarks/flexmix.R): -1044.7677 with 13 parameters, and with one line
+    # through the origin -1045.8370 with 11. Its variances divide by rows less coefficients.
+    table = small("NPreg").astype(float, errors="ignore")
+    X = pd.DataFrame({"x": table["x"], "x2": table["x"] ** 2})
+    Y = table[["yn", "yp"]].to_numpy(float)
+    how = {**PLAIN, "family": ["gaussian", "poisson"], "gate_features": "intercept"}
+    est = MoERegressor(2, expert_features={"y0": ["x", "x2"], "y1": ["x"]}, **how).fit(X, Y)
+    assert 0 < est.log_likelihood_ + 1044.7677 < 0.02 and est.fit_.rank == 13
+    features = {"y0": [["x", "x2"], ["-intercept", "x"]], "y1": ["x"]}
+    nested = MoERegressor(2, expert_features=features, **how).fit(X, Y)
+    assert 0 < nested.log_likelihood_ + 1045.8370 < 0.02 and nested.fit_.rank == 11
+    assert_allclose(nested.model_.experts.coef[1, 0, 1], 5, atol=0.2)  # the truth is 5 x

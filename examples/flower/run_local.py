@@ -28,10 +28,10 @@ def main(folder):
         for name, rows in SITES.items():
             frame[rows].to_parquet(folder / f"{name}.parquet")
             federation.register(name)
-            # The site's own word: where its rows are, and that a sketch of x may leave.
+            # Decided by the site: where its rows are, and that a sketch of x may leave.
             config = {"site": name, "data": str(folder / f"{name}.parquet"), "sketch": True}
             federation.start_node(name, config)
-            print(f"SuperNode {name}, with {len(frame[rows])} rows of its own.")
+            print(f"SuperNode {name}, with {len(frame[rows])} rows.")
         asked = {
             "target": "y",
             "experts": 2,

@@ -1,7 +1,7 @@
-"""A site in other units
+"""A site with the wrong units
 
-One of five sites wrote its response in grams, not in kilograms. Nothing in its message says so,
-but what it predicts is far from what the others predict: it is named, and left out if asked.
+One of five sites recorded its response in grams instead of kilograms. Its message does not say
+so, but its predictions are far from those of the others: it is named, and left out on request.
 """
 
 import warnings

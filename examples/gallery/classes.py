@@ -1,8 +1,8 @@
-"""Classes: when the answer depends on who asks
+"""Classes: an effect with opposite signs in two groups
 
-In one half of the rows the price speaks against buying, in the other half for it, and the age of
-the customer says softly which half a row is in. One logistic regression sees no effect of the
-price; two experts and a gate do.
+A high price lowers the probability of buying in one half of the rows and raises it in the other,
+and the age of the customer indicates softly which half a row is in. One logistic regression finds
+no effect of the price; two experts and a gate do.
 """
 
 import matplotlib.pyplot as plt

@@ -1,7 +1,7 @@
-"""Counts, with an exposure
+"""Counts with an exposure
 
-Claims of policies that ran for different times. The log of the time is an offset: it enters every
-expert with the coefficient one, and is given again to predict.
+Claims of insurance policies that ran for different times. The log of the time is an offset: it
+enters every expert with coefficient one, and has to be given again to predict.
 """
 
 import matplotlib.pyplot as plt
@@ -23,7 +23,7 @@ est.fit(X, claims, offset=np.log(years))
 print("log rates (intercept, power, town) of the experts:")
 print(est.model_.experts.coef.round(2))
 
-# Who lives in town is careful less often: the gate, which sees the town alone, says so.
+# Drivers in town are careful less often, as the gate, which uses only the town, shows.
 print("share of the first expert, country and town:")
 print(est.predict_expert_proba([[0.0, 0.0], [0.0, 1.0]])[:, 0].round(2))
 

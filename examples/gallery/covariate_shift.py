@@ -1,8 +1,8 @@
-"""Sites that see different covariates
+"""Sites with different covariates
 
-A children's hospital knows little about the old. With sketches of their covariates, sites can be
-listened to where their rows are: on the same messages, the weights by covariates lose less than
-constant ones.
+A children's hospital has little information about the old. With sketches of their covariates,
+sites can be weighted where their rows are: on the same messages, covariate-dependent weights lose
+less than constant ones.
 """
 
 import matplotlib.pyplot as plt
@@ -23,9 +23,9 @@ best = data.truth.log_density(test.X, test.y).mean()
 for weight in (None, "covariate"):
     result = aggregate(messages, site_weight=weight, random_state=0)
     loss = best - result.model.log_density(test.X, test.y).mean()
-    print(f"site_weight={weight!r:11}: {1000 * loss:.2f} thousandths of a nat per row are lost")
+    print(f"site_weight={weight!r:11}: {1000 * loss:.2f} thousandths of a nat lost per row")
 
-# Constant weights let both sites count alike at every age; here is where their rows are.
+# Constant weights are the same at every age; this is where the rows of the sites are.
 fig, axes = plt.subplots(figsize=(6, 3.5), layout="constrained")
 for name, here in {"children": young == own, "old": young != own}.items():
     axes.hist(data.X[here, 0], bins=60, alpha=0.6, label=f"rows of the site {name!r}")

@@ -20,7 +20,7 @@ fits = {k: MoERegressor(k, random_state=0).fit(X, tuned) for k in (1, 2, 3)}
 for k, est in fits.items():
     print(f"{k} experts: BIC {est.bic(X, tuned):8.1f}")
 
-# Two it is. Intercept and slope of each expert, largest first: the octave, then the stretch.
+# BIC chooses two. Intercept and slope of each expert, largest first: octave, then stretch.
 two = fits[2]
 print(two.model_.experts.coef.round(2))
 

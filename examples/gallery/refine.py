@@ -1,8 +1,8 @@
-"""To the pooled answer, without pooling
+"""The pooled fit, without pooling
 
-Sixteen small shards, merged in one round and then refined: in each further round every shard goes
-through its rows once and sends sums of derivatives. The end is the maximum-likelihood answer of
-all rows, with its standard errors.
+Sixteen small shards are merged in one round and then refined: in each further round every shard
+passes over its rows once and sends sums of derivatives. The result is the maximum-likelihood
+estimate from all rows, with its standard errors.
 """
 
 import matplotlib.pyplot as plt

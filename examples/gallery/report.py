@@ -1,7 +1,7 @@
-"""A page for whoever has to decide
+"""A report for decision makers
 
 What each site contributed, where its experts went, and whether to trust the result: `report`
-writes one page of HTML that needs no network. {download}`Open this one <report.html>`.
+writes one HTML page that needs no network. {download}`Open this one <report.html>`.
 """
 
 from pathlib import Path
@@ -20,5 +20,5 @@ result = aggregate(messages, support=data.X[:2000], random_state=0)
 report(result, "report.html", title="Four sites, one model")
 print(f"report.html: {Path('report.html').stat().st_size / 1000:.0f} kB")
 
-# One of its pictures, by matplotlib.
+# One of its plots, with matplotlib.
 FlowDisplay.from_aggregation(result)

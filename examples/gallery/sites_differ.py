@@ -1,9 +1,9 @@
 """Twelve hospitals that differ
 
-Every hospital has an intercept and a slope of age of its own. From one reply of each about the
-common model come the standard deviation between hospitals, the test that they agree, and where
-the coefficients of a thirteenth hospital lie. Small hospitals are drawn to the mean more than
-large ones.
+Every hospital has its own intercept and its own slope of age. One reply of each about the common
+model gives the standard deviation between hospitals, a test that they agree, and prediction
+intervals for the coefficients of a thirteenth hospital. Small hospitals are shrunk towards the
+mean more than large ones.
 """
 
 from dataclasses import replace

@@ -1,10 +1,10 @@
-"""Three sites that do not see the same
+"""Sites with different numbers of experts
 
-Two sites know three kinds of rows, one has none of the third kind and fits two experts. Messages
-need not have equal numbers of experts. Each brings a sketch of the covariates, so that the third
-site is listened to where it has rows (`site_weight="covariate"`); with constant weights it would
-be asked about rows that it has never seen, and stand out. What it lacks depends on the kind of a
-row and not on x alone, so that no common model serves it as well as its own: a warning says so.
+Two sites have three kinds of rows; the third has none of the third kind and fits two experts.
+Messages may have different numbers of experts. Each includes a sketch of the covariates, so that
+the third site counts where it has rows (`site_weight="covariate"`); with constant weights it
+would be compared where it has no rows, and stand out. What it lacks depends on the kind of a row
+and not on x alone, so no common model serves it as well as its own: a warning says so.
 """
 
 import warnings

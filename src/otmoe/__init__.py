@@ -1,4 +1,4 @@
-"""Mixtures of experts for data that lie in many places, merged by optimal transport."""
+"""Mixtures of experts for distributed data, merged by optimal transport."""
 
 from __future__ import annotations
 

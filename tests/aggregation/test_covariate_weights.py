@@ -144,6 +144,8 @@ def test_one_site_returns_itself(sent, support, method):
 @pytest.mark.parametrize("method", OTHERS)
 def test_equal_sketches_are_constant_weights(sent, support, method):
     equal = [replace(m, sketch=sent[0].sketch) for m in sent]
+    if method == "kl":  # which takes no step by Grams where weights depend on x
+        equal = [replace(m, grams=None) for m in equal]
     by_sketch, constant = (
         aggregate(equal, support, site_weight=weight, method=method)
         for weight in ("covariate", None)

@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 from families import FAMILIES
 from numpy.testing import assert_allclose, assert_array_equal
-from oracles import gap, log_density, messages, nearby, random_model
+from oracles import gap, log_density, nearby, random_model
+from oracles import messages as with_grams
 from refusals import refused
 from sklearn.linear_model import LogisticRegression
 
 from otmoe import MoEClassifier, aggregate, draw_support, simulate
-from otmoe.aggregation import densities
+from otmoe.aggregation import curvature, densities
 from otmoe.aggregation.covariates import (
     MOST_COVARIATES,
     PER_PARAMETER,
@@ -21,11 +22,13 @@ from otmoe.aggregation.covariates import (
     sizes,
 )
 from otmoe.aggregation.expected import pseudo_rows
+from otmoe.aggregation.gram import coefficients
 from otmoe.aggregation.problem import prepare
 from otmoe.data.sketch import Sketch
 from otmoe.likelihood.fit import em
 from otmoe.likelihood.grams import Grams
 from otmoe.likelihood.rows import Rows
+from otmoe.likelihood.statistics import RowPasses
 from otmoe.model.experts import GaussianExperts
 from otmoe.model.gate import SoftmaxGate
 from otmoe.model.mixture import MoE
@@ -45,6 +48,7 @@ def exact(monkeypatch):
     """Have merging go on to the last digit, so that laws can be seen."""
     monkeypatch.setattr(densities, "_TOL", 1e-14)
     monkeypatch.setattr(densities, "_MAX_ITER", 1000)
+    monkeypatch.setattr(curvature, "_SHORT", 0.0)
 
 
 def sites_around(rng, family, n_experts=2, noise=0.1):
@@ -55,6 +59,30 @@ def sites_around(rng, family, n_experts=2, noise=0.1):
 def covariates_of(rng, shift=0.5):
     """Return covariates of three sites, each in a place of its own."""
     return {f"site {m}": rng.normal(m * shift, 1.0, size=(80 + 20 * m, 2)) for m in range(3)}
+
+
+def messages(models, weight):
+    """Return messages without Grams: made-up ones would not fit to the covariates."""
+    return [replace(message, grams=None) for message in with_grams(models, weight)]
+
+
+def as_expected(sent, X, n_experts=2, less=0.0):
+    """Return messages with the Grams that their models expect at what is fitted to, or less.
+
+    Features count less by shares that depend on the expert, wherever it stands in its model.
+    """
+    problem = prepare(sent, X, n_experts)
+    found = []
+    for message, u in zip(problem.messages, problem.which, strict=True):
+        model, at = problem.fitted_places[u]
+        Z = np.column_stack([np.ones(len(at.X)), at.X])
+        share = np.asarray(model.gate.prob(Z)) * at.weight[:, None]
+        grams = Grams.expected(model.experts, Z, share * message.n_samples / at.weight.sum())
+        kept = 1 - less * np.cos(40 * coefficients(model.experts)) ** 2
+        kept[:, :: Z.shape[1]] = 1.0  # the intercept counts rows
+        matrices = kept[:, :, None] * grams.matrices * kept[:, None, :]
+        found.append(replace(message, grams=Grams(grams.counts, matrices)))
+    return found
 
 
 def expected(models, weight, covariates, model, family):
@@ -224,17 +252,111 @@ def test_grams_tell_what_covariates_left_out_would_have(rng, exact):
 
 def test_grams_as_expected_change_nothing(rng, family, exact):
     models, X = sites_around(rng, family), covariates_of(rng)
-    problem = prepare(messages(models, WEIGHT), X, 2)
-    place = {id(model): at for model, at in problem.fitted_places}
-    sent = []
-    for message in problem.messages:
-        at = place[id(message.model)]
-        Z = np.column_stack([np.ones(len(at.X)), at.X])
-        weight = np.asarray(message.model.gate.prob(Z)) * at.weight[:, None]
-        grams = Grams.expected(message.model.experts, Z, weight)
-        sent.append(replace(message, grams=grams))
-    first, other = (aggregate(some, X, 2, method="kl").model for some in (problem.messages, sent))
+    first = aggregate(messages(models, WEIGHT), X, 2, method="kl").model
+    other = aggregate(as_expected(messages(models, WEIGHT), X), X, 2, method="kl").model
     assert gap(first, other) < 1e-8
+
+
+@pytest.fixture
+def case(rng, family):
+    """Return a problem with Grams, its pseudo-rows, and their most likely model and information."""
+    models, X = sites_around(rng, family), covariates_of(rng)
+    problem = prepare(as_expected(messages(models, WEIGHT), X, less=0.3), X, 2)
+    rows = problem.expected_rows
+    run = densities.nearest_model(rows, models[0])
+    return problem, rows, run.model, run.information.matrix
+
+
+def test_slopes_are_those_of_what_the_sites_lack(case):
+    problem, rows, model, _ = case
+    sent = {id(message.model): message for message in problem.messages}
+
+    def lacking(vector):
+        """Return the second term of the objective of maths 17; experts are in the same order."""
+        there = rows.scaling.to_user(model.with_vector(vector)).experts
+        total = 0.0
+        for own, at in problem.fitted_places:
+            Z = np.column_stack([np.ones(len(at.X)), at.X])
+            share = np.asarray(own.gate.prob(Z)) * at.weight[:, None]
+            surplus = sent[id(own)].grams.matrices - Grams.expected(own.experts, Z, share).matrices
+            away = coefficients(there) - coefficients(own.experts)
+            form = np.einsum("ki,kij,kj->k", away, surplus, away)
+            total -= 0.5 * np.sum(form / there.coef_unit**2)
+        return total
+
+    found = curvature.Differences.of(problem, rows, model)
+    theta, h = model.to_vector(), 1e-5
+    slope = [(lacking(theta + e) - lacking(theta - e)) / (2 * h) for e in h * np.eye(len(theta))]
+    slope = np.array(slope[-model.experts.n_parameters :])
+    assert_allclose(found.slope.ravel(), slope[: found.slope.size], rtol=1e-5, atol=1e-5)
+    if model.experts.has_scale:
+        assert_allclose(0.5 * found.spread, slope[found.slope.size :], rtol=1e-5, atol=1e-5)
+
+
+def test_the_share_of_what_is_known_is_that_of_rows(rng):
+    X = rng.normal(size=(500, 2))
+    model = random_model(rng, 2, 2)
+    y = model.sample(X, rng)[0]
+    rows = Rows(X, y)
+    Z, r = np.column_stack([np.ones(500), X]), model.responsibilities(X, y)
+    complete = np.einsum("nk,ni,nj->kij", r, Z, Z) / model.experts.var[:, None, None]
+    matrix = RowPasses(rows).information(model).matrix
+    found = curvature.Differences(np.zeros((2, 3)), np.zeros(2), complete).known(matrix, 3)
+    for k in range(2):  # Louis: what is known is what there would be, less the variance of scores
+        e = (y - Z @ model.experts.coef[k]) / model.experts.var[k]
+        missing = np.einsum("n,ni,nj->ij", r[:, k] * (1 - r[:, k]) * e**2, Z, Z)
+        known = np.trace(np.linalg.solve(complete[k], complete[k] - missing)) / 3
+        assert 0 < known < 1
+        assert_allclose(found[k], known, rtol=1e-8)
+
+
+def test_experts_that_are_told_apart_have_all_information(rng):
+    X = {f"site {m}": rng.normal(size=(60, 2)) for m in range(3)}
+    models = [random_model(rng, 1, 2) for _ in WEIGHT]
+    problem = prepare(as_expected(messages(models, WEIGHT), X, 1), X, 1)
+    run = densities.nearest_model(problem.expected_rows, models[0])
+    found = curvature.Differences.of(problem, problem.expected_rows, run.model)
+    assert_allclose(found.known(run.information.matrix, 0), 1.0, rtol=1e-6)
+
+
+def test_a_long_step_is_shortened(case):
+    problem, rows, model, matrix = case
+    step, squared = curvature.Differences.of(problem, rows, model).step(model, matrix)
+
+    def walked(longest, short=np.inf, factor=1.0, agree=np.inf):
+        with pytest.MonkeyPatch.context() as patch:
+            for name, bound in (("_LONGEST", longest), ("_SHORT", short), ("_AGREE", agree)):
+                patch.setattr(curvature, name, bound * squared / len(step))
+            there, nats = curvature.corrected(problem, rows, model, factor * matrix)
+        return there.to_vector() - model.to_vector(), 2 * problem.n_rows * nats / squared
+
+    went, cost = walked(np.inf)
+    assert_allclose(went, step, rtol=1e-9, atol=1e-12)
+    assert_allclose(cost, 1.0)
+    whole, _ = walked(np.inf, short=0.0)
+    for longest, share in ((0.25, 0.5), (0.01, 0.1)):
+        went, cost = walked(longest, short=0.0)
+        assert_allclose(went / np.linalg.norm(went), whole / np.linalg.norm(whole), atol=1e-9)
+        assert_allclose(cost, share**2)
+    went, cost = walked(np.inf, short=0.0, agree=0.9)  # too far
+    assert cost == 0 and not went.any()
+    # a step that is not short is made by the information itself, whatever came with it
+    assert_array_equal(walked(np.inf, short=0.0, factor=2.0)[0], whole)
+    assert np.abs(walked(np.inf, factor=2.0)[0] - step).max() > 0.1 * np.abs(step).max()
+
+
+def test_grams_of_sites_that_differ_change_nothing(rng, exact):
+    truth, X = random_model(rng, 2, 2), covariates_of(rng)
+
+    def moved(n):
+        sent = messages([nearby(np.random.default_rng(m), truth, 0.1) for m in range(3)], [n] * 3)
+        both = (prepare(some, X, 2) for some in (sent, as_expected(sent, X, less=0.5)))
+        first, other = (densities.kl(problem, np.random.default_rng(0)) for problem in both)
+        return gap(first.model, other.model), other.stepped
+
+    distance, nats = moved(400.0)
+    assert distance > 1e-5 and nats > 0
+    assert moved(4e6) == (0.0, 0.0)  # chance never is that large
 
 
 def test_one_gaussian_expert_is_pooled_least_squares(rng, exact):
@@ -282,7 +404,8 @@ def test_one_site_returns_itself(rng, family, method):
         assert abs(found.lost) < 1e-12 and not found.warnings
 
 
-def test_order_halves_and_labels_do_not_matter(rng, family, exact):
+@pytest.mark.parametrize("less", [None, 0.3], ids=["without Grams", "with Grams"])
+def test_order_halves_and_labels_do_not_matter(rng, family, less, exact):
     models, X = sites_around(rng, family), covariates_of(rng)
     everywhere = np.concatenate(list(X.values()))
 
@@ -290,6 +413,8 @@ def test_order_halves_and_labels_do_not_matter(rng, family, exact):
         sent = messages(models, weight)
         if names is not None:
             sent = [replace(m, site=name) for m, name in zip(sent, names, strict=True)]
+        if less is not None:
+            sent = as_expected(sent, X, less=less)
         return aggregate(sent, X, 2, method="kl").model
 
     first = merged(models, WEIGHT, X)
@@ -330,8 +455,9 @@ def test_a_feature_that_never_varied_at_a_site_is_learnt_from_the_others(rng, ex
 
 
 def test_the_server_takes_what_is_expected_to_lose_least(rng, family):
-    sent = messages(sites_around(rng, family, noise=0.5), WEIGHT)
-    result = aggregate(sent, covariates_of(rng))
+    X = covariates_of(rng)
+    sent = as_expected(messages(sites_around(rng, family, noise=0.5), WEIGHT), X)
+    result = aggregate(sent, X)
     lost = [candidate.lost for candidate in result.candidates]
     assert lost == sorted(lost) and len({c.method for c in result.candidates}) == len(lost)
     assert {c.method for c in result.candidates} == {"reduction", "gram", "kl", "one_expert"}
@@ -438,10 +564,19 @@ def test_common_points_serve_sites_of_which_nothing_is_known(rng):
     problem = prepare(messages(models, WEIGHT), X, 2)
     found = places(problem.samplers, problem.ensemble.gate, X, 100, 50, rng)
     for part in (found.fit, found.fresh):
-        for at, weight in zip(part, problem.weight, strict=True):
-            assert_array_equal(at.X, part[0].X)
+        for at, weight in zip(part, WEIGHT.sum() * problem.weight, strict=True):
             assert_allclose(at.weight.sum(), weight)
+        assert len({tuple(row) for at in part for row in at.X}) == 3 * len(part[0].X)
     assert len(found.fit[0].X) == 100 and len(found.fresh[0].X) == 50
+    all_of_them = places(problem.samplers, problem.ensemble.gate, X, 500, 50, rng)
+    assert_array_equal(all_of_them.fit[0].X, all_of_them.fit[1].X)
+
+
+def test_a_site_of_which_nothing_is_known_has_the_weight_of_its_rows(rng):
+    some = {f"site {m}": x for m, x in enumerate(rng.normal(size=(2, 300, 2)))}
+    rows = prepare(messages(sites_around(rng, "gaussian"), WEIGHT), some, 2).expected_rows
+    site = np.repeat(rows.site, np.diff(rows.start))
+    assert_allclose(sorted(np.bincount(site, rows.weight)), sorted(WEIGHT))
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import cache
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -11,10 +12,12 @@ from refusals import refused
 
 from otmoe import LocalModel, MoE, aggregate, simulate
 from otmoe.aggregation import screen
+from otmoe.aggregation.places import Places
 from otmoe.likelihood.fit import em
 from otmoe.model.experts import GaussianExperts
 from otmoe.model.gate import SoftmaxGate
 from otmoe.text.notices import OtmoeWarning
+from studies.attacks import moved, study
 
 SITES = 10
 LOG_100 = np.log(100) * np.array([1.0, 0.0, 0.0, 0.0])  # of a log-mean, on the intercept
@@ -197,6 +200,50 @@ def test_noise_of_a_half_more_is_no_reason_and_a_hundred_times_is():
     found = screen(sites, X)
     assert flagged(found) == {"site 2"}
     assert len(found[2].reasons) == 2  # by both rules
+
+
+def test_a_site_that_is_as_far_from_the_others_as_they_are_does_not_stand_out():
+    """Few rows excuse the others' distances, and many do not excuse the same distance."""
+    truth, rng = simulate(500, 2, 3, softness=0.5, random_state=98), np.random.default_rng(98)
+    experts, sent = truth.truth.experts, []
+    for m, n in enumerate([1401, 8742, 12046, 196, 35810, 6627, 147]):
+        size = (0.2 + n**-0.5) * np.sqrt(experts.var)[:, None]
+        other = replace(experts, coef=experts.coef + size * rng.normal(size=experts.coef.shape))
+        model = replace(truth.truth, experts=other)
+        sent.append(LocalModel(f"site {m}", model, float(n), -1.5 * n, True, "drawn"))
+    found = screen(sent, truth.X)
+    assert max(verdict.deviation for verdict in found) > 5
+    assert flagged(found) == set()
+
+
+@pytest.mark.parametrize(("seed", "deviations"), [(1, 18), (21, 12), (39, 18)])
+def test_covariates_that_one_site_claims_get_nobody_else_excluded(seed, deviations):
+    """Far out, where nobody has rows but one says so, slopes of others part by chance."""
+    first, *others = study(seed).messages
+    sent = [moved(first, deviations), *others]
+    assert flagged(screen(sent)) == set()
+    with patch.object(Places, "is_among_most", return_value=True):
+        assert flagged(screen(sent)) > set()
+
+
+@pytest.mark.parametrize("agrees", [True, False])
+def test_a_site_that_extrapolates_is_not_said_to_be_wrong(agrees):
+    """Its slopes are its own; where its rows lie, it predicts as the others do, or does not."""
+    data = simulate(8 * 500, 1, 2, random_state=0)
+    sent = []
+    for m in range(8):
+        X, y = data.X[500 * m : 500 * m + 500], data.y[500 * m : 500 * m + 500]
+        sent.append(fitted(X, y, data.truth, f"site {m}").with_support(X, sketch=True))
+    place, slope = np.array([0.5, 1.0]), np.array([2.0, -2.0])
+    narrow = place + 0.01 * np.random.default_rng(0).normal(size=(500, 2))
+    experts = sent[0].model.experts
+    coef = experts.coef + np.array([-slope @ place + (0 if agrees else 4), *slope])
+    model = replace(sent[0].model, experts=replace(experts, coef=coef))
+    lone = replace(sent[0], model=model, sketch=None).with_support(narrow, sketch=True)
+    found = screen([lone, *sent[1:]])
+    assert flagged(found) == {"site 0"}
+    code = "extrapolates" if agrees else "predicts_otherwise"
+    assert found[0].reasons[0].code == code
 
 
 def test_a_site_is_judged_where_it_has_a_say(rng):

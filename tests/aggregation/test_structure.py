@@ -23,6 +23,8 @@ STRUCTURES = {
     "own": Structure(columns=((0, 1, 2), (0, 2)), common=(2,), names=("rising", "flat")),
     "constants": Structure(columns=((0,),)),
     "variance": Structure(columns=((0, 1, 2),), common=(2,), common_variance=True),
+    "origin": Structure(columns=((0, 1, 2), (2,)), common=(2,)),
+    "all at the origin": Structure(columns=((1, 2),)),
 }
 METHODS = ["auto", "reduction", "kl", "gram", "middle", "weighted_average", "aligned_average"]
 METHODS += ["greedy", "median", "trimmed", "geometric_median", "krum"]
@@ -51,7 +53,10 @@ def sent(family, structure, X, y, n_sites=3):
         est = MoERegressor(
             2,
             family=family,
-            expert_features=[[j - 1 for j in own if j] for own in structure.columns],
+            expert_features=[
+                [*(j - 1 for j in own if j), *([] if 0 in own else ["-intercept"])]
+                for own in structure.columns
+            ],
             common=[j - 1 if j else "intercept" for j in structure.common],
             common_variance=structure.common_variance,
             gate_features=[2],
@@ -87,12 +92,12 @@ def test_every_method_keeps_the_structure(family, name):
         )
         lost[method] = pooled.log_likelihood - model.log_density(X, y).sum()
     assert min(lost.values()) > -1e-6  # the pooled fit is the maximum
-    if name in ("common", "own", "variance"):  # which are right: sites agree up to chance
+    if name in ("common", "own", "variance", "origin"):  # which are right: sites agree up to chance
         assert max(lost[method] for method in ("auto", "reduction", "kl", "gram")) < 3.0
 
 
 @pytest.mark.parametrize("family", ["gaussian", "poisson"])
-@pytest.mark.parametrize("name", ["common intercept", "own", "variance"])
+@pytest.mark.parametrize("name", ["common intercept", "own", "variance", "origin"])
 def test_rounds_by_files_end_at_the_pooled_fit(family, name):
     structure = STRUCTURES[name]
     if structure.common_variance and family == "poisson":
@@ -125,11 +130,11 @@ def test_sites_with_other_restrictions_are_refused():
     mixed = [one[0], replace(two[1], site="other")]
     refused("structure_differs").by(aggregate, mixed, support=X[:100])
     three = sent("gaussian", STRUCTURES["constants"], X, y, 2)
-    refused("structure_differs", what="experts see other columns").by(
+    refused("structure_differs", what="experts see different columns").by(
         aggregate, [one[0], replace(three[1], site="other")], support=X[:100]
     )
     four = sent("gaussian", STRUCTURES["common intercept"], X, y, 2)
-    refused("structure_differs", what="other coefficients in common").by(
+    refused("structure_differs", what="different common coefficients").by(
         aggregate, [one[0], replace(four[1], site="other")], support=X[:100]
     )
 
@@ -152,7 +157,8 @@ def test_a_file_brings_its_structure_and_is_held_to_it(tmp_path):
     refused(f"structure_count {part}.columns").by(spoilt, f"{part}.columns", [*columns, [0]])
     refused(f"structure_count {part}.names").by(spoilt, f"{part}.names", ["one"])
     refused(f"gate_column {part}.columns[0][1]").by(spoilt, f"{part}.columns.0.1", 9)
-    refused(f"gate_without_intercept {part}.columns[1]").by(spoilt, f"{part}.columns.1", [2])
+    refused(f"no_columns {part}.columns[1]").by(spoilt, f"{part}.columns.1", [])
+    refused("not_zero model.experts.coef[1][0]").by(spoilt, f"{part}.columns.1", [2])
     refused("not_zero model.experts.coef[1][1]").by(spoilt, "model.experts.coef.1.1", 0.5)
     refused("not_common model.experts.coef").by(spoilt, "model.experts.coef.1.2", 0.5)
     refused("not_common model.experts.var").by(spoilt, "model.experts.var.1", 9.0)

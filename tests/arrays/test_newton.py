@@ -43,9 +43,11 @@ def test_a_system_that_underflows_has_a_finite_solution(scale):
 
 
 def test_systems_in_a_batch_do_not_disturb_each_other(rng):
-    H = np.array([random_psd(rng, 4, rank) for rank in (6, 2, 0)])
-    g = np.einsum("nij,nj->ni", H, rng.normal(size=(3, 4)))
-    alone = [solve_psd(H[i], g[i]) for i in range(3)]
+    H = np.array([random_psd(rng, 4, rank) for rank in (6, 2, 0, 7, 8)])
+    H[3] *= 1e-300  # it underflows
+    g = np.einsum("nij,nj->ni", H, rng.normal(size=(5, 4)))
+    alone = [solve_psd(H[i], g[i]) for i in range(5)]
+    assert not np.any(alone[3])
     assert_allclose(solve_psd(H, g), alone, rtol=1e-8, atol=1e-10)
 
 

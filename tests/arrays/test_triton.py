@@ -12,6 +12,13 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("triton")
 kernels = pytest.importorskip("otmoe.arrays.triton")
 
+from otmoe.arrays.pairs import unpacked  # noqa: E402
+from otmoe.likelihood import fused, information, statistics  # noqa: E402
+from otmoe.likelihood.rows import Block  # noqa: E402
+from otmoe.model.experts import GaussianExperts  # noqa: E402
+from otmoe.model.gate import SoftmaxGate  # noqa: E402
+from otmoe.model.mixture import MoE  # noqa: E402
+
 SHAPES = [(700, 20, 3), (31, 1, 1), (300, 62, 5)]  # rows, features, experts
 
 
@@ -54,7 +61,7 @@ def test_pairs(case):
     t, less, more = (rng.standard_normal((size, n)) for size in (A, K - 1, 3))
     where = rng.integers(-1, 3, size=(A + 1, A + 1))
     found = kernels.pair_gram(columnwise(Z), *map(torch.asarray, (t, less, more)), where)
-    for gram, a, b in zip(found, *np.triu_indices(A), strict=True):
+    for gram, a, b in zip(unpacked(found, Z.shape[1]), *np.triu_indices(A), strict=True):
         weight = t[a] * t[b]
         weight = weight - less[a] * less[b] if b < len(less) else weight
         weight = weight + more[where[a, b]] if where[a, b] >= 0 else weight
@@ -67,3 +74,35 @@ def test_softmax_far_apart(case):
     prob, log_sum = kernels.softmax(torch.asarray(a))
     np.testing.assert_allclose(prob, special.softmax(a, axis=1), atol=1e-15)
     np.testing.assert_allclose(log_sum, special.logsumexp(a, axis=1), rtol=1e-14)
+
+
+@pytest.fixture(params=[(2, False), (3, True), (5, True)], ids=str)
+def mixture(request):
+    """Return a Gaussian mixture, rows for it, and the same rows as tensors."""
+    n_experts, weighted = request.param
+    rng = np.random.default_rng(1)
+    n, p = 300, 4
+    gate = rng.standard_normal((n_experts, p))
+    experts = GaussianExperts(rng.standard_normal((n_experts, p)), rng.uniform(0.2, 2, n_experts))
+    model = MoE(SoftmaxGate(gate - gate[-1]), experts)
+    X = np.hstack([np.ones((n, 1)), rng.standard_normal((n, p - 1))])
+    y, weight = 2 * rng.standard_normal(n), rng.random(n) if weighted else None
+    tensors = [None if a is None else torch.asarray(a) for a in (y, weight)]
+    there = Block(columnwise(X), *tensors)
+    return model, Block(X, y, weight), there
+
+
+def test_an_em_iteration_in_one_read(mixture):
+    model, here, there = mixture
+    wanted, found = statistics._weights(model, here), fused.fit_weights(kernels, model, there)
+    for name, value in wanted._asdict().items():
+        np.testing.assert_allclose(getattr(found, name), value, rtol=1e-11, atol=1e-12)
+
+
+@pytest.mark.parametrize("matrix", [True, False])
+def test_an_information_in_one_read(mixture, matrix):
+    model, here, there = mixture
+    wanted = information._block_information(model, here, matrix)
+    found = information._fused_information(kernels, model, there, matrix)
+    for name, value in vars(wanted).items():
+        np.testing.assert_allclose(getattr(found, name), value, rtol=1e-10, atol=1e-10)

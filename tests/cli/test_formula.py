@@ -28,7 +28,7 @@ def rows(own_folder, rng):
 def test_features_by_options_and_by_a_formula_are_the_same(rows):
     how = ["--target", "y", "--spline", "hour:4", "--interaction", "hour:origin"]
     said = fine("features", "rows.parquet", *how, "-o", "one.json").stdout
-    assert "spline(hour): 4 degrees of freedom" in said and "hour:origin: 1 products" in said
+    assert "spline(hour): 4 degrees of freedom" in said and "hour:origin: 1 product" in said
     fine("features", "rows.parquet", "--formula", TEXT.partition("|")[0], "-o", "other.json")
     one, other = FeatureSpec.load("one.json"), FeatureSpec.load("other.json")
     assert one.terms == other.terms and set(one.names) == set(other.names)

@@ -80,6 +80,10 @@ def test_predictions_and_scores_know_the_offset(rows, files, tmp_path):
         ["evaluate", model, files[0], "--target", "y"],
     ):
         assert "--offset time" in fine(*command).stderr
+    asked = ["evaluate", model, files[0], "--target", "y", "--offset", "time"]
+    assert "The null model has no offset" in fine(*asked).stdout
+    shown = " ".join(fine("summary", model).stdout.split())
+    assert "worse, without the offset" in shown and "--target y --offset time" in shown
 
 
 def test_a_row_without_offset_is_counted_and_can_be_dropped(rows, tmp_path):

@@ -190,7 +190,7 @@ def test_a_site_that_does_not_compute_has_the_servers_version(here):
 
 def test_inspect_explains_it(here):
     words = " ".join(fine("inspect", f"round{here}.request.json").stdout.split())
-    assert "the scatter too, for standard errors by the sandwich and for how sites differ" in words
+    assert "the scatter too, for sandwich standard errors and to estimate how sites differ" in words
     assert told("inspect", f"round{here}.request.json")["between"] is True
     assert told("inspect", "state.json")["between"] == "auto"
     words = fine("inspect", f"{SITES[0]}.round{here}.reply.json").stdout

@@ -245,7 +245,7 @@ def test_a_bad_last_step_is_taken_back_and_named(inbox):
     """What nobody has seen is not handed out: sites say once more whether it was a good step."""
     begin(inbox, "--rounds", "1", "--force")
     found = fine(*STEP, "*.round1.reply.json", *OUT)
-    assert "asked once whether it was good" in found.stdout and not Path("refined.json").exists()
+    assert "asked once more, to check it" in found.stdout and not Path("refined.json").exists()
     state = RefineState.load("state.json")
     known = state.refinement
     spoilt = known.model.with_vector(known.model.to_vector() + 1.0)
@@ -317,7 +317,7 @@ def test_groups_by_files_are_those_of_pooled_rows(grouped, inbox, rules, near):
 def test_a_site_that_does_not_agree_is_named_at_every_step(grouped, inbox):
     for name in SITES:
         found = reply(inbox, name, 1, "--force", *([] if name == "Lyon" else GROUPS))
-        why = "for standard errors by the sandwich"
+        why = "for sandwich standard errors"
         asked = f"warning: {Warn.SHELL_SANDWICH_ASKED(why=why)}"
         assert (asked in found.stderr) == (name == "Lyon")
     state = Path("state.json").read_text()
@@ -418,11 +418,49 @@ def test_a_step_taken_twice_is_refused(inbox):
         ),
     ],
 )
-def test_a_bad_reply_is_named_and_nothing_is_changed(inbox, spoil, code, facts, named):
+def test_a_bad_reply_is_named_and_costs_one_file(inbox, spoil, code, facts, named):
     path = Path("Lyon.round1.reply.json")
     path.write_text(spoil(path.read_text()))
-    line = changes_nothing(inbox, *STEP, "*.reply.json", *OUT, code=code, **facts)
+    refuse = [*STEP, "*.reply.json", *OUT, "--odd", "refuse"]
+    line = changes_nothing(inbox, *refuse, code=code, **facts)
     assert f"{path}{named}" in line
+    found = fine(*STEP, "*.reply.json", *OUT, "--json")
+    said = json.loads(found.stdout)
+    assert said["missing"] == ["Lyon"] and said["dropped"] == {}
+    assert len(said["set_aside"]) == 1 and str(path) in said["set_aside"][0]
+    assert str(Warn.SHELL_SET_ASIDE(why=said["set_aside"][0])) in found.stderr
+    assert RefineState.load("state.json").refinement.missing == ((1, "Lyon"),)
+
+
+def test_of_two_replies_that_differ_neither_is_used(inbox):
+    """Nobody can say which of them is the site's own."""
+    document = json.loads(Path("Lyon.round1.reply.json").read_text())
+    document["log_likelihood"] -= 1.0
+    Path("other.round1.reply.json").write_text(json.dumps(document))
+    found = told(*STEP, "*.reply.json", *OUT)
+    assert found["missing"] == ["Lyon"] and found["dropped"] == {}
+    assert "are both from site" in found["set_aside"][0]
+
+
+def test_a_reply_to_a_round_that_is_over_is_no_reply(inbox):
+    fine(*STEP, "*.round1.reply.json", *OUT)
+    for name in SITES[1:]:
+        reply(inbox, name, 2)
+    late = [*STEP, "*.reply.json", *OUT]
+    changes_nothing(inbox, *late, code="replies_missing", round=2, names="Brest")
+    found = told(*late, "--allow-missing")
+    assert found["missing"] == ["Brest"] and found["set_aside"] == []
+
+
+def test_a_copy_of_a_reply_counts_once(inbox):
+    Path("copy.round1.reply.json").write_bytes(Path("Lyon.round1.reply.json").read_bytes())
+    found = told(*STEP, "*.round1.reply.json", *OUT)
+    assert found["missing"] == found["set_aside"] == []
+
+
+def test_a_file_that_is_not_there_is_a_mistake_of_the_command(inbox):
+    names = ["Brest.round1.reply.json", "Lyon.json", "Nantes.round1.reply.json"]
+    assert "Lyon.json" in changes_nothing(inbox, *STEP, *names, *OUT)
 
 
 def test_a_state_with_a_spoilt_merging_is_refused(inbox):
@@ -463,8 +501,9 @@ ANSWER = ["refine", "answer", "round1.request.json", "Lyon.parquet", "--target",
 def test_a_site_that_forgets_its_weights_is_told_by_the_server(inbox):
     fine(*ANSWER, "--site", "Lyon", "-o", "Lyon.round1.reply.json", "--force")
     facts = {"rows": 500, "site": '"Lyon"', "fitted": RefineState.load("state.json").sites["Lyon"]}
-    line = fails(*STEP, "*.reply.json", *OUT, code="reply_rows", **facts)
+    line = fails(*STEP, "*.reply.json", *OUT, "--odd", "refuse", code="reply_rows", **facts)
     assert "Lyon.round1.reply.json: " in line
+    assert told(*STEP, "*.reply.json", *OUT)["missing"] == ["Lyon"]
 
 
 def test_what_a_site_cannot_answer(inbox):
@@ -537,7 +576,7 @@ def test_a_reply_about_too_few_rows_is_called_that(inbox):
     aside = [word for rule in rules for word in ("--override", rule)]
     found = fine(*ANSWER, *where, *aside, "--reason", "they agreed")
     assert RefineReply.load("few.json").overrides == dict.fromkeys(rules, "they agreed")
-    assert "20 rows for 11 parameters, 1.8 each" in found.stdout and "set aside" in found.stdout
+    assert "20 rows for 11 parameters, 1.8 each" in found.stdout and "overridden" in found.stdout
     report = told("inspect", "few.json")
     assert report["overrides"] == dict.fromkeys(rules, "they agreed")
     outcomes = {m["rule"]: m["outcome"] for m in report["measures"]}

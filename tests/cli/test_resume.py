@@ -47,7 +47,7 @@ def test_a_run_that_was_stopped_goes_on_and_writes_the_same_bytes(number, tmp_pa
     left, code, said = stopped[number]
     assert left == [] and code != 0 and not (tmp_path / "model.json").exists()
     if number == signal.SIGINT:
-        assert f"model.json.parts keeps the local fits that are done ({DONE})" in said
+        assert f"local fits done so far ({DONE}) are kept in" in said
     done = told(*RUN, "-o", "model.json")
     assert len(done["reused"]) == DONE and len(done["shards"]) == 6
     assert (tmp_path / "model.json").read_bytes() == (tmp_path / "whole.json").read_bytes()

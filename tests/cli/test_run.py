@@ -201,7 +201,7 @@ def test_personal_models_of_sites(tmp_path):
     assert [site.comparison.best for site in found.sites].count("personal") >= 5
     some = ["--experts", 1, "--personal", "intercepts"]
     printed = fine("run", *where, *some, *HERE, "-o", "other.json").stdout
-    assert "held out are predicted best" in " ".join(printed.split())
+    assert "Held-out rows are predicted best" in " ".join(printed.split())
     alone = told("personalise", "model.json", *where, "--site", "city 2", "-o", "mine.json")
     assert alone["best"] in ("personal", "own")
     assert alone["held_out"]["personal"] > alone["held_out"]["common"]
@@ -214,7 +214,7 @@ def test_the_report_names_what_matters(folder):
     for words in ("shards", "3", "900", "bytes", "model.json", "share of rows", "variance"):
         assert words in result.stdout
     assert "candidate" in result.stdout and "one_expert" in result.stdout
-    assert "nats per row to the shards' own models" in result.stdout
+    assert "nats per row relative to the shards' own models" in result.stdout
     assert result.stderr == ""
     assert fine("run", "data", "--force", "-q", *RUN).output == ""
     found = told("run", "data", "--force", *RUN)
@@ -281,6 +281,8 @@ def test_a_bad_shard_is_named_and_can_be_skipped(folder, make, code, facts, fami
     make(pq.read_table("data/part-1.parquet"))
     line = fails("run", "data", "--family", family, *RUN, code=code, **facts)
     assert "part-1.parquet: " in line
+    if code == "column_missing":
+        assert "--missing drop" in line and "otmoe features --missing indicator" in line
     assert not Path("model.json").exists() and leftovers(folder.parent) == []
     result = fine("run", "data", "--family", family, "--on-error", "skip", "--json", *RUN)
     found = json.loads(result.stdout)
@@ -488,7 +490,7 @@ def test_control_c_while_workers_fit(folder):
     Path("interrupt.py").write_text(INTERRUPT)
     done = in_a_process("interrupt.py")
     assert done.returncode == 130 and done.stdout == ""
-    assert "warning: model.json.parts keeps the local fits" in done.stderr
+    assert "are kept in model.json.parts" in done.stderr
     assert done.stderr.endswith("error: interrupted\n")
     assert not Path("model.json").exists() and leftovers(folder.parent) == []
 

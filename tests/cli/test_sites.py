@@ -96,7 +96,7 @@ def test_sites_that_fit_again_from_the_merged_model_describe_one_maximum(inbox, 
     for name in SITES:
         out = ["--site", name, "-o", f"{name}.2.json", *unguarded()]
         found = fine("fit", f"{name}.parquet", "--target", "y", "--start", "model.json", *out)
-        assert "began at a given model" in found.stdout
+        assert "started from a given model" in found.stdout
         message, site = LocalModel.load(f"{name}.2.json"), part(whole, name)
         assert message.status.code == "started" and "searches" not in str(message.status)
         assert message.features == NUMBERS and message.model.n_experts == 2
@@ -118,7 +118,7 @@ def test_a_start_of_other_features_is_refused(inbox):
     fine(*start, "--features", "features.json")
     for option, value in (("--experts", 2), ("--columns", "x0"), ("--family", "poisson")):
         found = call(*start, option, value, "--force")
-        assert found.exit_code == 2 and f"leave out {option}" in found.output
+        assert found.exit_code == 2 and f"{option} does not go with --start" in found.output
     found = call(*how, "--force")
     assert found.exit_code == 2 and "give --experts" in found.output
 
@@ -250,15 +250,17 @@ CLASSES = ["--family", "classes", *LYON, "-o", "m.json"]
         (["no", "yes"], None, ["no", "yes"]),
         (["no", "yes"], "yes,no,perhaps", ["no", "perhaps", "yes"]),
         (["no", "no"], "yes,no", ["no", "yes"]),
-        ([0, 1], None, [0.0, 1.0]),
-        ([1, 1], "1,0,2", [0.0, 1.0, 2.0]),
+        ([0, 1], None, [0, 1]),
+        ([1, 1], "1,0,2", [0, 1, 2]),
+        ([0.5, 1], None, [0.5, 1.0]),
     ],
 )
 def test_classes_that_occur_or_are_declared(whole, values, declared, classes):
     pq.write_table(changed(whole, "y", values * 450), "m.parquet")
     args = [] if declared is None else ["--classes", declared]
     fine("fit", "m.parquet", *FIT, *CLASSES, *args, *unguarded())
-    assert load_model("m.json").classes.tolist() == classes
+    found = load_model("m.json").classes.tolist()
+    assert found == classes and list(map(type, found)) == list(map(type, classes))
     fine("evaluate", "m.json", "m.parquet", "--target", "y")
 
 
@@ -275,6 +277,14 @@ def test_classes_that_cannot_be(whole, values, args, expected):
     pq.write_table(changed(whole, "y", values * 450), "m.parquet")
     fails("fit", "m.parquet", *FIT, *CLASSES, *args, **expected)
     assert not Path("m.json").exists()
+
+
+def test_a_class_that_was_dropped_with_its_rows_is_explained(whole):
+    table = changed(whole, "y", ["no", "yes"] * 450)
+    pq.write_table(changed(table, "x1", [1.0, None] * 450), "m.parquet")
+    dropped = ", after 450 of 900 rows were dropped because a value is missing (x1 in 450)"
+    wrong = {"code": "shell_few_classes", "classes": 1, "dropped": dropped}
+    fails("fit", "m.parquet", *FIT, *CLASSES, "--missing", "drop", **wrong)
 
 
 # -- faults of the data: the same in every command that reads rows ---------------------------------
@@ -356,7 +366,7 @@ def test_text_is_no_number_to_fit(whole, command):
     pq.write_table(changed(whole, "y", ["a", "b"] * 450), "a.parquet")
     args = {"run": ["--n-jobs", 1], "fit": ["--site", "Lyon"]}[command]
     args += ["--columns", "x0,x1", "-o", "m.json"]
-    fails(command, "a.parquet", *FIT, *args, code="target_is_text")
+    assert "--family classes" in fails(command, "a.parquet", *FIT, *args, code="target_is_text")
 
 
 def test_no_rows(inbox, whole):
@@ -578,7 +588,7 @@ def test_many_sites_are_cut_short_in_words_alone(inbox):
     for i in range(30):
         replace(message, site=f"site {i:02d}", n_samples=100.0 + i).save(f"s{i:02d}.moe.json")
     result = fine("aggregate", "s*.moe.json", *MERGE)
-    assert "and 10 sites that count less" in " ".join(result.stdout.split())
+    assert "10 sites with less weight" in " ".join(result.stdout.split())
     assert "site 29" in result.stdout and "site 05" not in result.stdout
     found = told("aggregate", "s*.moe.json", *MERGE, "--force")
     assert len(found["sites"]) == 30
@@ -831,7 +841,7 @@ def test_inspect_tells_what_each_part_reveals(generous, whole):
         (said,) = [p["bytes"] for p in found["parts"] if p["name"] == name]
         assert size < said < 2 * size + 200
     shown = fine("inspect", path).stdout
-    assert "20 rows of x are in it as they are" in shown and "rule share" in shown
+    assert "It contains 20 rows of x unchanged" in shown and "rule share" in shown
     rows = np.column_stack([part(whole, "Lyon").column(name) for name in ("x0", "x1")]).tolist()
     assert all(row in rows for row in document["support"])
 

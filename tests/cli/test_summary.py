@@ -63,7 +63,7 @@ def test_it_says_whether_the_maximum_was_reached():
         assert f"({error:.{digits}f})" in shown
     for name in ("once", "merged"):
         shown = fine("summary", f"{name}.json").stdout
-        assert "merged in one round" in shown and "leads to the maximum" in shown
+        assert "merged in one round" in shown and "for the fit of all rows" in shown
         assert not re.search(r"\d \(0\.", shown.partition("Experts")[2])  # no standard errors
 
 
@@ -88,9 +88,10 @@ def test_csv_has_every_coefficient():
     for k in range(2):
         assert_allclose([float(row[f"expert {k}"]) for row in experts], model.experts.coef[k])
     assert all(float(row["se expert 0"]) > 0 for row in rows)
-    fine("summary", "auto.json", "--csv", "-o", "table.csv", "--force")
-    with open("table.csv", newline="") as file:
-        assert list(csv.DictReader(file)) == rows
+    for form in (["--csv"], []):  # the name says it as well
+        fine("summary", "auto.json", *form, "-o", "table.csv", "--force")
+        with open("table.csv", newline="") as file:
+            assert list(csv.DictReader(file)) == rows
     records = told("summary", "auto.json")["coefficients"]
     assert [row["term"] for row in records] == [row["term"] for row in rows]
 
@@ -99,11 +100,19 @@ def test_html_is_a_page_of_its_own():
     page = fine("summary", "auto.json", "--html").stdout
     assert page.startswith("<!doctype html>") and "src=" not in page and "http" not in page
     assert "x2" in page and "log-likelihood" in page
+    fine("summary", "auto.json", "-o", "page.html")
+    with open("page.html", encoding="utf-8") as file:
+        assert file.read() == page
+
+
+def test_the_next_command_names_the_columns_of_the_fit():
+    assert "otmoe evaluate auto.json TEST-DATA --target y\n" in fine("summary", "auto.json").stdout
+    assert "TEST-DATA --target COLUMN" in fine("summary", "merged.json").stdout
 
 
 @pytest.mark.parametrize(
     ("args", "code"),
-    [(["--csv", "--html"], "shell_one_form"), (["-o", "x.csv"], "shell_form_of_file")],
+    [(["--csv", "--html"], "shell_one_form"), (["-o", "x.txt"], "shell_form_of_file")],
 )
 def test_forms_that_do_not_go_together(args, code):
     result = call("summary", "auto.json", *args)

@@ -62,7 +62,7 @@ def test_small_shards_are_told_to_be_cut_otherwise():
 def test_the_index_of_a_frame_is_said_in_the_words_of_the_shell():
     FRAME.to_csv("a.csv")
     result = fine("run", "a.csv", *FIT, "-o", "m.json")
-    assert "name it in --columns" in result.stderr
+    assert "list it in --columns" in result.stderr
 
 
 # -- survey --------------------------------------------------------------------------------------
@@ -90,6 +90,13 @@ def test_a_survey_counts_and_hides():
     town = next(c for c in everything["sites"][0]["columns"] if c["name"] == "town")
     assert town["levels"]["rare"] == 5
     assert "too many" in fine("survey", "a.parquet", "--max-levels", 1).stdout
+
+
+def test_a_survey_warns_here_of_a_dash_among_numbers_and_names_what_has_no_name():
+    FRAME.assign(dose=["-", *map(str, range(1, len(FRAME)))]).to_csv("a.csv")
+    said = fine("survey", "a.csv", "--site", "Lyon")
+    assert "column 'dose' holds numbers, but '-' in some rows" in said.stderr
+    assert "(no name)" in said.stdout and "'-'" not in said.stdout
 
 
 # -- what the answers of a site take from its fit ------------------------------------------------
@@ -134,7 +141,13 @@ def test_an_answer_says_what_is_not_remembered(request_file):
     args = ["refine", "answer", request_file, "--fit", "a.moe.json", "-o", "a.json"]
     local = beside(Path("a.moe.json"))
     known = json.loads(local.read_text())
-    wrong = [{"data": known["data"][0]}, {"data": [1]}, {"missing": []}, {"weight": 1}]
+    wrong = [
+        {"data": known["data"][0]},
+        {"data": [1]},
+        {"missing": []},
+        {"weight": 1},
+        {"offset": 1e18},
+    ]
     for text in ("{", "[]", "{}", '{"site": 1}', *(json.dumps(known | part) for part in wrong)):
         local.write_text(text)
         fails(*args, code="shell_local_wrong")

@@ -60,9 +60,23 @@ def test_a_dot_is_every_other_column(rows):
     )
 
 
+@pytest.mark.filterwarnings("ignore::otmoe.estimators.base.FitWarning")  # 60 rows, many maxima
+def test_experts_may_go_without_an_intercept(rows):
+    spec = FeatureSpec.of_names(["dep", "hour"])
+    for text in ("y ~ 0 + dep | hour", "y ~ dep - 1 | hour", "y ~ dep + 0 | 1 + hour"):
+        formula = Formula.parse(text)
+        assert formula.expert_features(spec) == ["-intercept", "dep"]
+        assert formula.gate_features(spec) == ["hour"]
+    assert Formula.parse("y ~ 0 + .").expert_features(spec) == ["-intercept", "dep", "hour"]
+    est = MoERegressor.from_formula("y ~ 0 + dep | hour", rows, 2, random_state=0)
+    assert np.all(est.model_.experts.coef[:, 0] == 0) and est.fit_.rank == 6
+
+
 @pytest.mark.parametrize(
     ("text", "code", "facts"),
     [
+        ("y ~ a | b - 1", "formula_gate_intercept", {}),
+        ("y ~ a - 2", "formula_unreadable", {"found": "'- 2'"}),
         ("", "formula_unreadable", {"found": "its end"}),
         ("y ~", "formula_unreadable", {"found": "its end"}),
         ("~ a", "formula_unreadable", {"found": "'~ a'"}),
@@ -152,6 +166,10 @@ def test_weights_and_missing_values_go_along(rows, rng):
     dropped = MoERegressor.from_formula(text, gone, 1, missing="drop", random_state=0)
     there = MoERegressor.from_formula(text, kept, 1, random_state=0)
     assert_allclose(dropped.model_.to_vector(), there.model_.to_vector(), rtol=1e-8)
+    origin = np.where(np.arange(800) < 7, None, rows["origin"])  # a column of several features
+    refused("column_missing", columns="80 of column 'dep', 7 of column 'origin'").by(
+        MoERegressor.from_formula, "y ~ dep + origin", gone | {"origin": origin}, 1
+    )
     filled = MoERegressor.from_formula(text, gone, 1, missing="indicator", random_state=0)
     assert filled.features_.feature_names == ("hour", "dep", "dep=missing")
     assert np.isfinite(filled.predict({"hour": [3.0], "dep": [None]})).all()

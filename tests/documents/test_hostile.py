@@ -128,12 +128,14 @@ def doubled(text, rng):
 
 
 def places(value):
-    """Yield every place in a document, as what holds it and its key there."""
-    keys = value if isinstance(value, dict) else range(len(value))
-    for key in keys:
-        yield value, key
-        if isinstance(value[key], dict | list):
-            yield from places(value[key])
+    """Yield every place in a document, as what holds it and its key there, however deep."""
+    left = [value]
+    while left:
+        holder = left.pop()
+        for key in list(holder if isinstance(holder, dict) else range(len(holder))):
+            yield holder, key
+            if isinstance(holder[key], dict | list):
+                left.append(holder[key])
 
 
 def rearranged(text, rng):

@@ -311,6 +311,8 @@ def by_hand(family="gaussian"):
         message["model"]["experts"]["var"] = [1, 0.25]
     elif family in ("negative_binomial", "gamma", "student_t"):
         message["model"]["experts"]["phi"] = [1, 0.25]
+    elif family == "binomial":
+        message["model"]["experts"]["trials"] = [12, 12]
     elif family == "logistic":
         message["model"]["classes"] = ["no", "yes"]
     elif family == "multinomial":
@@ -698,6 +700,7 @@ def test_the_documentation_has_every_field():
     differing = {f"between.{name}" for name in BetweenRecord.model_fields}
     grams = {f"grams.{name}" for name in GramsRecord.model_fields}
     within = {f"model.structure.{name}" for name in StructureRecord.model_fields}
-    other = {"model.experts.phi"}  # in the place of "model.experts.var"
+    other = {f"model.experts.{name}" for name in ("phi", "trials", "scales")}  # as "var" there
+    other |= {"model.expert_per", "model.response_names"}  # of grouped rows, several responses
     fields = {*paths(document), "about", *grams, *merging, *differing, *within, *other}
     assert documented == fields

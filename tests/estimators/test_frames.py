@@ -177,7 +177,9 @@ def test_a_message_has_grams_where_they_are_asked_for():
         assert message.grams is not None and message.sketch is not None
         assert est.to_message(name).grams is None
         sent.append(message)
-    assert aggregate(sent, X, method="gram").method == "gram"
+    merged = aggregate(sent, X, method="gram")
+    assert merged.method == "gram"
+    assert repr(merged).startswith("Aggregation(") and len(repr(merged)) < 80
     refused("y_missing").by(est.to_message, "a", X[rows], grams=True)
     refused("x_missing").by(est.to_message, "a", grams=True)
 

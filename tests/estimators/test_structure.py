@@ -67,10 +67,38 @@ def test_named_experts_stay_in_their_order(rows):
     assert constant.fit(X, y).model_.structure.columns == ((0, 1),)  # a list of features for all
 
 
-def test_shards_end_at_the_pooled_fit(rows):
+def test_an_intercept_may_be_fixed_at_zero(rows):
     X, y = rows[["a", "b", "c"]], rows["y"]
+    how = {"gate_features": ["c"], "common": ["b"], "random_state": 0}
+    features = {"rising": ["a", "b"], "flat": ["-intercept", "b"]}
+    est = MoERegressor(2, expert_features=features, **how).fit(X, y + 3)  # where it is 0
+    assert est.model_.structure.columns == ((0, 1, 2), (2,))
+    assert est.model_.experts.coef[1, 0] == 0 and est.fit_.rank == 2 + 4 - 1 + 2
+    free = MoERegressor(2, expert_features=[["a", "b"], ["b"]], **how).fit(X, y + 3)
+    assert 0 < free.log_likelihood_ - est.log_likelihood_ < 5 and free.fit_.rank == 8
+    assert "intercept" not in str(est.summary()).partition("Expert 1")[2]
+    text = str(est.inference().matrix()).partition("Experts")[2].splitlines()[1]
+    assert len(text.split()) == 3  # a name, an estimate and its error: a blank for the other
+    every = MoERegressor(2, expert_features=["-intercept", "a", "c"], random_state=0).fit(X, y)
+    assert np.all(every.model_.experts.coef[:, [0, 2]] == 0)
+    wrong = MoERegressor(2, gate_features=["-intercept", "c"])
+    refused("gate_feature_name", name="-intercept", argument="gate_features").by(wrong.fit, X, y)
+    wrong = MoERegressor(2, expert_features=["-intercept"])
+    refused("expert_without_columns", argument="expert_features").by(wrong.fit, X, y)
+    wrong = MoERegressor(2, expert_features=["-intercept", "a"], common=["intercept"])
+    refused("common_unseen", name="intercept").by(wrong.fit, X, y)
+    named = X.rename(columns={"a": "-intercept"})  # a column of that very name comes first
+    odd = MoERegressor(2, expert_features=["-intercept"], random_state=0).fit(named, y)
+    assert odd.model_.structure.columns == ((0, 1),)
+    labels = MoEClassifier(1, expert_features=["-intercept", "a", "b"], random_state=0)
+    assert labels.fit(X, y > 0).model_.experts.coef[0, 0] == 0
+
+
+@pytest.mark.parametrize("flat", [["b"], ["-intercept", "b"]])
+def test_shards_end_at_the_pooled_fit(rows, flat):
+    X, y = rows[["a", "b", "c"]], rows["y"] + 3
     how = {
-        "expert_features": {"flat": ["b"], "rising": ["a", "b"]},
+        "expert_features": {"flat": flat, "rising": ["a", "b"]},
         "gate_features": ["c"],
         "common": ["b"],
         "common_variance": True,

@@ -6,13 +6,17 @@ from operator import add
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from scipy import optimize, stats
 from sklearn import metrics
 
 from otmoe import MoEClassifier, MoERegressor, simulate
 from otmoe.evaluation.scores import score_rows
-from otmoe.model.experts import FAMILIES
+from otmoe.evaluation.values import Values
+from otmoe.model.experts import FAMILIES, StudentExperts
 
-CASES = [name for name in FAMILIES if name != "binomial"]
+_FINE = {"xatol": 1e-10, "fatol": 1e-14, "maxiter": 4000, "maxfev": 4000}
+
+CASES = [name for name in FAMILIES if name != "ten_trials"]
 
 
 def case(family, seed=0):
@@ -32,7 +36,7 @@ def scored(model, X, y, weight):
 def test_parts_add_up_and_a_weight_is_so_many_rows(family):
     model, X, y, weight = case(family)
     times = weight.astype(int)
-    whole = score_rows(model, np.repeat(X, times, axis=0), np.repeat(y, times))
+    whole = score_rows(model, np.repeat(X, times, axis=0), np.repeat(y, times, axis=0))
     parts = scored(model, X, y, weight)
     for mine, theirs in ((parts.measures, whole.measures), (parts.null, whole.null)):
         assert mine.keys() == theirs.keys()
@@ -52,16 +56,52 @@ def test_the_null_model_is_the_best_one_without_covariates(family):
     else:
         fitted = MoERegressor(1, family=family).fit(nothing, y, sample_weight=weight)
     best = weight @ fitted.log_density(nothing, y) / weight.sum()
-    if model.experts.by_moments:
-        assert found.null["log_likelihood"] == pytest.approx(best, rel=1e-6)
-    else:
-        assert "log_likelihood" not in found.null  # sums do not tell it
+    assert found.null["log_likelihood"] == pytest.approx(best, rel=1e-6)
     if family == "student_t":
         return  # whose location is not the mean, from which squares are counted
     constant = score_rows(fitted.model_, nothing, y, weight)
     for name in found.null.keys() - {"auc"}:
         assert found.null[name] == pytest.approx(constant.measures[name], rel=1e-5, abs=1e-9), name
     assert constant.explained == pytest.approx(0.0, abs=1e-6)
+
+
+def test_the_null_model_of_counts_is_that_of_statsmodels():
+    model, X, y, weight = case("negative_binomial")
+    other = pytest.importorskip("statsmodels.api")
+    counts = np.repeat(y, weight.astype(int))
+    fit = other.NegativeBinomial(counts, np.ones(len(counts))).fit(disp=0, gtol=1e-10)
+    found = scored(model, X, y, weight).null["log_likelihood"]
+    assert found == pytest.approx(fit.llf / len(counts), rel=1e-9)
+
+
+def test_the_null_model_of_heavy_tails_is_that_of_a_general_optimiser():
+    model, X, y, weight = case("student_t")
+    y = 1e3 + 50 * y  # far from 0, where a start at 0 would not lead to the maximum
+
+    def loss(at):
+        return -np.average(stats.t.logpdf(y, 5, at[0], np.exp(at[1])), weights=weight)
+
+    start = np.median(y), np.log(50.0)
+    best = optimize.minimize(loss, start, method="Nelder-Mead", options=_FINE).fun
+    found = scored(model, X, y, weight).null["log_likelihood"]
+    assert found == pytest.approx(-best, rel=1e-8)
+
+
+def test_many_values_are_thinned_where_it_costs_little():
+    rng = np.random.default_rng(0)
+    y, weight = rng.standard_t(3, 20_000), rng.integers(0, 3, 20_000).astype(float)
+    exact = StudentExperts.best_constant(y, weight)
+    parts = [Values.of(part, w, 500) for part, w in zip(np.split(y, 4), np.split(weight, 4),
+                                                        strict=True)]  # fmt: skip
+    assert [len(part.y) for part in parts] == [500] * 4
+    some = Values.of(*(np.concatenate(each) for each in
+                       ([p.y for p in parts], [p.weight for p in parts])), 500)  # fmt: skip
+    assert len(some.y) == 500
+    assert some.weight.sum() == pytest.approx(weight.sum())
+    assert some.weight @ some.y == pytest.approx(weight @ y)
+    assert StudentExperts.best_constant(some.y, some.weight) == pytest.approx(exact, abs=2e-4)
+    fine = Values.of(y, weight, 4000)
+    assert StudentExperts.best_constant(fine.y, fine.weight) == pytest.approx(exact, abs=1e-6)
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -52,6 +52,12 @@ def one_entry(content, times):
     return replace(content, information=replace(content.information, matrix=matrix))
 
 
+def off_diagonal(content, number):
+    matrix = content.information.matrix.copy()
+    matrix[-1, 3] = matrix[3, -1] = 1e20
+    return replace(content, information=replace(content.information, matrix=matrix))
+
+
 def last_scores(content, number):
     score = content.information.score.copy()
     score[-3:] *= 1e6
@@ -129,13 +135,36 @@ def test_whoever_acts_as_many_rows_is_found_among_counts_too():
     assert noticed == 1 and state.dropped[LIAR].code == "more_informed"
     state, noticed = refined(data, rows, last_scores)
     assert noticed == 1 and state.dropped[LIAR].code == "steeper"
+    state, noticed = refined(data, rows, off_diagonal)
+    assert noticed == 1 and state.dropped[LIAR].code == "more_informed"
+    assert "expert 0: intercept and expert 1: x1" in str(state.dropped[LIAR])
+
+
+@pytest.mark.parametrize("family", ["logistic", "multinomial", "poisson"])
+def test_no_row_of_classes_or_counts_is_likelier_than_one(family):
+    data, rows = study(family)
+    state, noticed = refined(data, rows, lambda c, _: shifted(c, 3 - c.information.log_likelihood))
+    assert noticed == 1 and state.dropped[LIAR].code == "too_likely"
+    assert set(state.dropped) == {LIAR} and state.refinement.converged
+
+
+def test_who_lies_when_sites_look_at_the_last_step_is_named():
+    data, rows = study()
+    state, _ = refined(data, {name: part for name, part in rows.items()}, rounds=1)
+    assert state.dropped == {}
+
+    def lie(content, number):
+        return scaled(content, 1e9) if number == 2 else content
+
+    state, noticed = refined(data, rows, lie, rounds=1)
+    assert set(state.dropped) == {LIAR} and LIAR not in state.refinement.best.log_likelihood
 
 
 def test_the_reason_names_the_parameter_and_the_excess():
     data, rows = study()
     state, _ = refined(data, rows, LIES["1e12 rows"][0], 1)
     why = state.dropped[LIAR]
-    assert why.code == "too_informed" and "400 rows can hold" in why.text
+    assert why.code == "too_informed" and "400 rows can provide" in why.text
     state, _ = refined(data, rows, LIES["a score x 1e5"][0], 1)
     assert state.dropped[LIAR].code == "too_steep"
     state, _ = refined(data, rows, LIES["a log-likelihood of zero"][0])
@@ -175,6 +204,17 @@ def test_a_level_that_one_site_alone_has_is_no_lie():
         request = request_of(state)
         state = step(state, [reply_to(request, part, name) for name, part in seen.items()])
     assert state.dropped == {}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_an_expert_whose_rows_one_site_alone_has_is_no_lie(family, seed):
+    """With hard gates, others know next to nothing about it."""
+    data = simulate(1500, 3, 3, family=family, n_classes=3, softness=0.0, random_state=seed)
+    alone = data.z == data.z.max()
+    parts = [*np.array_split(np.flatnonzero(~alone), 5), np.flatnonzero(alone)]
+    rows = {f"site {m}": Rows(data.X[part], data.y[part]) for m, part in enumerate(parts)}
+    state, noticed = refined(data, rows, rounds=3)
+    assert noticed is None and state.dropped == {}
 
 
 def test_a_site_with_far_rows_keeps_within_its_bounds(family, rng):

@@ -33,6 +33,7 @@ def folder(tmp_path_factory):
     frame = pd.DataFrame(data.X, columns=["age", "dose"]).assign(y=data.y)
     frame["sick"] = np.where(data.y > 0, "yes", "no")
     frame["count"] = np.arange(600) % 7
+    frame["trials"] = 6
     frame[:400].to_parquet(folder / "2023.parquet")
     frame[400:].to_parquet(folder / "2024.parquet")
     frame[:30].to_parquet(folder.parent / "few.parquet")
@@ -69,6 +70,16 @@ def test_the_answer_is_what_the_command_line_writes(folder, tmp_path):
     assert tmp_path.joinpath("lyon.moe.json").read_text() == text
 
 
+def test_successes_in_trials_are_asked_for_by_two_columns(folder):
+    asked = request(target="count/trials", family="binomial", experts=1)
+    sent = message_for(asked, offer(folder))
+    assert sent.model.experts.family == "binomial"
+    np.testing.assert_array_equal(sent.model.experts.trials, [6.0])
+    X = np.zeros((1, 2))
+    count = np.arange(600) % 7
+    assert abs(sent.model.predict(X)[0] - count.mean() / 6) < 0.02
+
+
 def test_a_request_and_its_text_are_one(folder):
     asked = request(classes=["no", "yes"], share=10, weight="w")
     assert Request.from_json(asked.model_dump_json()) == asked
@@ -92,6 +103,18 @@ def test_classes_are_declared_and_may_be_numbers(folder):
     refused("classes_are_numbers").by(message_for, asked, offer(folder))
     asked = request(target="sick", family="classes")
     refused("few_classes_asked").by(message_for, asked, offer(folder))
+
+
+def test_several_responses_are_asked_for_by_name(folder):
+    asked = request(target="y,count", family="gaussian,poisson", experts=1)
+    assert asked.family == "gaussian+poisson"
+    found = message_for(asked, offer(folder)).model
+    assert found.experts.responses == ["y", "count"]
+    denied = offer(folder, policy=written(folder, deny=["count"]))
+    refused("policy_refuses").by(message_for, asked, denied)
+    wrong = request(target="y,count", family="gaussian,poisson,gamma", experts=1)
+    refused("families_count").by(message_for, wrong, offer(folder))
+    refused("family_unknown family").by(request, target="y,count", family="gaussian,classes")
 
 
 def test_a_site_with_too_few_rows_for_the_parameters_sends_nothing(folder):
@@ -156,6 +179,8 @@ def test_an_offer_needs_a_site_and_says_no_to_all_else_by_default():
         Offer.from_config({"data": "x"}, "node config")
     with refused("field_whole share", value='"all"'):
         Offer.from_config({"site": "Lyon", "data": "x", "share": "all"}, "node config")
+    with refused("rows_per_parameter", where="node config"):
+        Offer.from_config({"site": "Lyon", "data": "x", "rows-per-parameter": 9}, "node config")
     offered = Offer.from_config({"site": "Lyon", "data": "x", "other-app": 1}, "node config")
     assert (offered.sketch, offered.grams, offered.share) == (False, False, 0)
 

@@ -325,6 +325,14 @@ def test_a_site_that_was_not_asked_is_refused(state, replies):
         step(state, [*replies, other])
 
 
+def test_of_very_many_missing_sites_some_are_named(state):
+    more = {f"site {i}": 10.0 for i in range(4000)}
+    many = replace(state, sites={**state.sites, **more})
+    with pytest.raises(MessageError, match="site 8 and 3,991 more") as caught:
+        step(many, [])
+    assert len(str(caught.value)) < 600
+
+
 def test_missing_sites_are_named_and_waited_for_unless_allowed(state, replies):
     refused("replies_missing", round=2, names="Brest, Nantes").by(step, state, replies[1:2])
     after = step(state, replies[1:2], allow_missing=True)
@@ -349,14 +357,6 @@ def test_a_reply_about_a_model_of_another_size_is_refused(state, replies, data):
     three = dict(document, mass=[*document["mass"], 0.0])
     with refused("reply_size", field="mass", length=3, wanted=2):
         step(state, [RefineReply.from_json(json.dumps(three))])
-
-
-def test_a_probability_above_one_is_refused():
-    data = simulate(600, 2, 2, family="logistic", softness=1.0, random_state=0)
-    state = begin(data.truth, {"Lyon": 600}, Scaling.of(data.X))
-    reply = reply_to(request_of(state), Rows(data.X, data.y), "Lyon")
-    text = spoilt(reply, "log_likelihood", 3.0)
-    refused("reply_likelihood", value=3).by(step, state, [RefineReply.from_json(text)])
 
 
 def test_replies_from_which_no_step_can_be_taken_are_refused(state, replies):

@@ -14,6 +14,7 @@ from otmoe.documents.reply import RefineReply
 from otmoe.federation.rounds import begin, reply_from, request_of, step
 from otmoe.likelihood.fit import em
 from otmoe.likelihood.rows import Scaling
+from otmoe.model.structure import Structure
 from otmoe.model.target import Target
 
 SITES = {"Brest": ("JFK",), "Lyon": ("EWR", "JFK"), "Nantes": ("EWR", "JFK")}  # one has one level
@@ -24,7 +25,8 @@ def site_rows(rng, origins, n=1500):
     first = rng.random(n) < 1 / (1 + np.exp(-2 * z))
     curve = 2 * np.sin(hour / 4) + (origin == "JFK") * 0.1 * hour
     y = np.where(first, 4 + curve, -0.2 * hour) + rng.normal(0, 0.5, n)
-    return {"y": y, "hour": hour, "origin": origin, "z": z}
+    w = np.where(first, 4 + z, -z) + 2 * np.sin(hour / 4) + rng.normal(0, 0.5, n)
+    return {"y": y, "w": w, "hour": hour, "origin": origin, "z": z}
 
 
 @pytest.fixture(scope="module")
@@ -60,6 +62,43 @@ def test_support_points_are_rows_that_could_be(messages, spec):
     assert_array_equal(points.rows, again)
 
 
+def refined(model, messages, shards, spec):
+    """Return the state after refine rounds from a merged model; documents travel as text."""
+    scaling = Scaling.of(support_from(messages, 500).rows)
+    sizes = {message.site: message.n_samples for message in messages}
+    state = begin(model, sizes, scaling, features=spec)
+    while not state.done:
+        request = type(request_of(state)).from_json(request_of(state).to_json())
+        replies = [reply_from(request, shard)[0] for shard in shards]
+        state = step(state, [RefineReply.from_json(reply.to_json()) for reply in replies])
+    assert state.refinement.converged
+    return state
+
+
+def test_common_curves_are_merged_and_refined_to_the_pooled_fit(folder, spec):
+    # Both experts have the same curve of the hour and the same variance; only z chooses.
+    names = ["intercept", *spec.feature_names]
+    curve = tuple(names.index(name) for name in spec.term_features["spline(hour)"])
+    how = {
+        "structure": Structure(common=curve, common_variance=True),
+        "gate_columns": (0, names.index("z")),
+    }
+    shards = [
+        shards_from(folder / f"{name}.parquet", target="w", features=spec)[0] for name in SITES
+    ]
+    tasks = [Task(shard, 0, 2, Target("gaussian"), sketch=True, options=how) for shard in shards]
+    messages = [LocalModel.from_json(fit_local(task).message.to_json()) for task in tasks]
+    merged = aggregate(messages, random_state=0)
+    assert np.ptp(merged.model.experts.coef[:, curve], axis=0).max() < 1e-12
+    rows = [shard.read() for shard in shards]
+    X, w = np.concatenate([part.X for part in rows]), np.concatenate([part.y for part in rows])
+    pooled = em(X, w, 2, random_state=0, **how)
+    found = refined(merged.model, messages, shards, spec)
+    assert distance(found.model, pooled.model, X, w) < 1e-3
+    assert np.ptp(found.model.experts.coef[:, curve], axis=0).max() < 1e-12
+    assert np.ptp(found.model.experts.var) < 1e-12
+
+
 def test_merging_and_refining_reach_the_pooled_fit(folder, messages, spec):
     merged = aggregate(messages, random_state=0)
     shards = {
@@ -70,14 +109,7 @@ def test_merging_and_refining_reach_the_pooled_fit(folder, messages, spec):
     X = np.concatenate([part.X for part in rows.values()])
     y = np.concatenate([part.y for part in rows.values()])
     pooled = em(X, y, 2, random_state=0)
-    scaling = Scaling.of(support_from(messages, 500).rows)
-    sizes = {message.site: message.n_samples for message in messages}
-    state = begin(merged.model, sizes, scaling, features=spec)
-    while not state.done:
-        request = type(request_of(state)).from_json(request_of(state).to_json())
-        replies = [reply_from(request, shard)[0] for shard in shards.values()]
-        state = step(state, [RefineReply.from_json(reply.to_json()) for reply in replies])
-    assert state.refinement.converged
+    state = refined(merged.model, messages, shards.values(), spec)
     assert distance(state.model, pooled.model, X, y) < 1e-3
     found = state.inference()
     tests = {(t.block, t.expert, t.term): t for t in found.terms(spec.term_features)}

@@ -133,6 +133,21 @@ def test_shrinkage_lies_between_the_site_and_the_mean(case):
     assert np.all(low <= between.mean) and np.all(between.mean <= high)
 
 
+def test_a_new_site_is_predicted_as_in_meta_analysis_if_deviations_are_known(case):
+    between, _ = case
+    known = tuple(replace(s, low=s.tau, high=s.tau) for s in between.spreads)
+    low, high = replace(between, spreads=known).prediction_interval(0.9)
+    t = stats.t.ppf(0.95, len(between.sites) - 1)
+    wide = t * np.hypot(between.deviation, between.mean_error)
+    assert_allclose(high - between.mean, wide, rtol=0.02)  # units are those of the centre
+    assert_allclose(between.mean - low, high - between.mean)
+    # what is not known about them makes the interval longer
+    wider = tuple(replace(s, low=s.tau, high=2 * s.tau) for s in between.spreads)
+    longer = replace(between, spreads=wider).prediction_interval(0.9)[1]
+    some = between.deviation > 0
+    assert some.any() and np.all(longer[some] > high[some])
+
+
 def test_the_order_of_sites_does_not_matter(case):
     between, sites = case
     again = differing(sites, order=[3, 1, 0, 2, 7, 6, 5, 4], model=between.common)

@@ -32,7 +32,7 @@ WEAK = {"alpha": 0.03, "expert_alpha": 0.0}
 """Ridges of any family that leave the parameters to the rows."""
 
 SEEDS = {"gaussian": 2, "logistic": 4, "multinomial": 4, "poisson": 2}
-SEEDS |= {"negative_binomial": 2, "gamma": 2, "student_t": 2}
+SEEDS |= {"negative_binomial": 2, "gamma": 2, "student_t": 2, "binomial": 2}
 """Truths that a few hundred rows determine."""
 
 

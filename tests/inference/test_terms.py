@@ -78,3 +78,25 @@ def test_a_curve_is_a_difference_of_predictors_and_its_band_theirs(bent, level):
     (gate,) = curves_of(found, spec, "x", block="gate")
     assert_array_equal(gate.effect, 0)  # it does not see x
     refused("not_one_of", name="column", value="z").by(curves_of, found, spec, "z")
+
+
+def test_several_responses_have_tests_and_curves_of_their_own(rows):
+    data = rows | {"w": rows["y"] ** 2}
+    est = MoERegressor.from_formula(
+        "y, w ~ spline(x, 4) + group | 1", data, 1, family=["gaussian", "gaussian"], random_state=0
+    )
+    found, spec = est.inference(), est.features_
+    tests = {(t.label, t.term): t for t in found.terms(spec.term_features)}
+    for j, name in enumerate(("y", "w")):  # with one expert, each is a fit of its own
+        text = f"{name} ~ spline(x, 4) + group | 1"
+        alone = MoERegressor.from_formula(text, data, 1, random_state=0)
+        (one,) = curves_of(alone.inference(), spec, "x")
+        mine = curves_of(found, spec, "x")[j]
+        assert mine.label == name
+        for part in ("effect", "low", "high"):
+            assert_allclose(getattr(mine, part), getattr(one, part), rtol=1e-6, atol=1e-8)
+        for test in alone.inference().terms(spec.term_features):
+            if test.block == "expert":
+                found_here = tests[name, test.term]
+                assert_allclose(found_here.statistic, test.statistic, rtol=1e-6)
+                assert found_here.df == test.df

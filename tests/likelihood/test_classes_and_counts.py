@@ -251,28 +251,28 @@ def test_a_model_may_have_its_classes_in_any_order(rng):
 
 
 @pytest.fixture
-def binomial(monkeypatch):
+def ten_trials(monkeypatch):
     """Register the family of CONTRIBUTING.md, by its very block."""
     text = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text()
     (code,) = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
-    monkeypatch.setitem(FAMILIES, "binomial", None)  # so that it is taken out afterwards
+    monkeypatch.setitem(FAMILIES, "ten_trials", None)  # so that it is taken out afterwards
     exec(code, scope := {"__name__": "contributing"})
-    return scope["BinomialExperts"]
+    return scope["TenTrialsExperts"]
 
 
 @pytest.fixture
-def trials(binomial, rng):
+def trials(ten_trials, rng):
     """Return a truth of that family, and rows of it at two sites."""
     gate = SoftmaxGate(np.array([[0.3, 1.0, 0.0], [0.0, 0.0, 0.0]]))
-    truth = MoE(gate, binomial(np.array([[0.0, 1.0, -1.0], [1.0, -1.0, 0.5]])))
+    truth = MoE(gate, ten_trials(np.array([[0.0, 1.0, -1.0], [1.0, -1.0, 0.5]])))
     X = rng.normal(size=(3000, 2))
     y = truth.sample(X, rng)[0]
     return truth, X, y, {"Lyon": slice(0, 1500), "Nantes": slice(1500, None)}
 
 
-def test_the_family_in_contributing_is_one(binomial, trials):
+def test_the_family_in_contributing_is_one(ten_trials, trials):
     truth, X, y, _ = trials
-    fit = em(X, y, 2, family="binomial", random_state=0)
+    fit = em(X, y, 2, family="ten_trials", random_state=0)
     coef = fit.model.aligned_to(truth, X).experts.coef
     np.testing.assert_allclose(coef, truth.experts.coef, atol=0.15)
     density = [truth.log_density(X[:3], np.full(3, float(v))) for v in range(11)]
@@ -281,9 +281,9 @@ def test_the_family_in_contributing_is_one(binomial, trials):
 
 def test_it_goes_everywhere_in_python(trials, tmp_path):
     truth, X, y, sites = trials
-    est = MoERegressor(2, family="binomial", random_state=0).fit(X, y)
+    est = MoERegressor(2, family="ten_trials", random_state=0).fit(X, y)
     assert est.score(X, y) == pytest.approx(r2_score(y, est.predict(X)))
-    assert "binomial" in est.summary()
+    assert "ten_trials" in est.summary()
     interval = est.inference().mean_interval(2 * X, level=0.999999)
     assert (interval.mean + 4 * interval.se).max() > 10 >= interval.high.max()
     assert interval.low.min() >= 0
@@ -292,13 +292,13 @@ def test_it_goes_everywhere_in_python(trials, tmp_path):
     assert measures["r2"] == pytest.approx(est.score(X, y))
     assert measures["log_likelihood"] == pytest.approx(est.log_likelihood_ / len(y))
     for value in (-1.0, 2.5, 11.0):
-        with refused("not_counts", value=value, row=0, family="binomial", highest=10.0):
+        with refused("not_counts", value=value, row=0, family="ten_trials", highest=10.0):
             score_rows(est.model_, X[:1], np.array([value]))
         with refused("not_counts", value=value):
             est.fit(X[:2], [value, 1.0])
     messages = []
     for name, part in sites.items():
-        sent = MoERegressor(2, family="binomial", random_state=0).fit(X[part], y[part])
+        sent = MoERegressor(2, family="ten_trials", random_state=0).fit(X[part], y[part])
         messages.append(LocalModel.from_json(sent.to_message(name).to_json()))
     result = aggregate(messages, X)
     coef = result.model.aligned_to(truth, X).experts.coef
@@ -312,7 +312,7 @@ def test_it_goes_everywhere_in_python(trials, tmp_path):
 @pytest.mark.usefixtures("own_folder")
 def test_it_goes_everywhere_in_the_shell(trials):
     _, X, y, sites = trials
-    fit = ["--target", "y", "--experts", 2, "--family", "binomial", "--columns", "a,b"]
+    fit = ["--target", "y", "--experts", 2, "--family", "ten_trials", "--columns", "a,b"]
     for name, part in sites.items():
         columns = {"a": X[part, 0], "b": X[part, 1], "y": y[part].astype(int)}
         pq.write_table(pa.table(columns), f"{name}.parquet")
@@ -329,7 +329,7 @@ def test_it_goes_everywhere_in_the_shell(trials):
     low, high = predicted["q0.05"].to_numpy(), predicted["q0.95"].to_numpy()
     assert low.min() >= 0 and high.max() <= 10
     assert np.mean((low <= y[there]) & (y[there] <= high)) > 0.88
-    assert "binomial" in Path("report.html").read_text()
+    assert "ten_trials" in Path("report.html").read_text()
 
 
 def test_the_shell_asks_for_a_family_that_there_is():

@@ -390,6 +390,17 @@ def test_a_gate_without_a_ridge_does_not_explode(rng):
     assert_array_equal(fit.model.gate_prob(X).max(axis=1) > 0.999, True)
 
 
+def test_a_saturated_gate_does_not_run_off():
+    # Without a bound, this gate's coefficients end at 1e87.
+    rng = np.random.default_rng(23)
+    n, d = int(rng.integers(8, 40)), int(rng.integers(1, 4))
+    X = rng.normal(size=(n, d))
+    y = rng.gamma(2.0, size=n) * np.exp(X[:, 0])
+    fit = em(X, y, 2, family="gamma", alpha=0.0, random_state=0, n_init=2)
+    assert np.max(np.abs(fit.model.gate.coef)) < 1e4
+    assert np.all(np.diff(fit.trace) >= 0)
+
+
 def test_constant_columns_are_named_with_their_value(rng):
     X, y = rng.normal(size=(200, 4)), rng.normal(size=200)
     weight = rng.integers(0, 2, 200).astype(float)

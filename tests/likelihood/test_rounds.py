@@ -23,7 +23,7 @@ from otmoe.distributed.rounds import refine_shards
 from otmoe.estimators.base import FitWarning
 from otmoe.likelihood.answers import digest, site_information
 from otmoe.likelihood.fit import em
-from otmoe.likelihood.information import predictors_of
+from otmoe.likelihood.predictors import predictors_of
 from otmoe.likelihood.rounds import TOL, Refinement, advance
 from otmoe.likelihood.rows import Rows, Scaling
 from otmoe.model.ridge import Ridge

@@ -11,10 +11,11 @@ from sklearn.metrics import log_loss
 from sklearn.model_selection import StratifiedKFold
 
 from otmoe import MoEClassifier
+from otmoe.likelihood import search
 from otmoe.likelihood.fit import em
 from otmoe.likelihood.moves import divided, grown, improved, labelings, splits
 from otmoe.likelihood.rows import Rows
-from otmoe.likelihood.search import searched
+from otmoe.likelihood.search import Maximum, searched
 from otmoe.likelihood.shaking import shaken
 from otmoe.likelihood.stage import Stage, least_mass, rows_needed
 from otmoe.likelihood.starts import model_from_labels
@@ -120,7 +121,15 @@ def test_shaking_only_climbs_and_ends_at_a_maximum(rng, family):
     assert stage.same(end, stage.at_maximum(end.model))
 
 
-def test_shaking_leaves_a_maximum_that_is_not_the_highest(diabetes):
+def test_shaking_stops_where_another_search_has_been(rng):
+    stage, run = staged(rng, "gaussian", 3)
+    state = rng.bit_generator.state
+    assert shaken(stage, run, rng, 50, [run]) is run
+    assert rng.bit_generator.state == state  # no try was made
+
+
+def _low(diabetes):
+    """Return all rows, and maxima of three experts there from random labels."""
     X, y = diabetes
     rows = Rows(X, y).standardised(GaussianExperts.blank(3, 11))[0]
     ridge = Ridge.of(GaussianExperts)
@@ -130,6 +139,29 @@ def test_shaking_leaves_a_maximum_that_is_not_the_highest(diabetes):
         labels = np.random.default_rng(seed).integers(3, size=len(y))
         start = model_from_labels(GaussianExperts.blank(3, 11), stage.block, labels, None)
         low.append(stage.at_maximum(stage.em(start, 20).model))
+    return stage, low
+
+
+def test_searches_are_shaken_until_two_arrive_at_the_highest(diabetes, monkeypatch):
+    stage, low = _low(diabetes)
+    top = max((shaken(stage, run, np.random.default_rng(0), 6) for run in low), key=stage.value)
+    led = []
+
+    def straight_there(stage, run, rng, patience, known):
+        led.append(run)
+        return top
+
+    monkeypatch.setattr(search, "shaken", straight_there)
+    by_moves, *others = [Maximum(run, frozenset([i][:i])) for i, run in enumerate(low)]
+    order = [by_moves, *others]
+    found = search._shaken(stage, order, np.random.default_rng(0))
+    # The best in any case, then those that a search ended in: two of them are enough.
+    assert led == [low[0], low[1], low[2]]
+    assert found[0].run is top and found[0].found_by == {1, 2}
+
+
+def test_shaking_leaves_a_maximum_that_is_not_the_highest(diabetes):
+    stage, low = _low(diabetes)
     higher = [shaken(stage, run, np.random.default_rng(0), 6) for run in low]
     gains = [end.trace[-1] - run.trace[-1] for end, run in zip(higher, low, strict=True)]
     assert min(gains) >= 0 and np.mean(gains) > 2, gains
@@ -279,3 +311,12 @@ def test_without_ridges_one_expert_is_the_plain_model(rng):
         shrunk = em(X, y, 1, family=family).model.experts.coef[0]
         assert np.linalg.norm(shrunk[1:]) < np.linalg.norm(plain[1:])
         assert_allclose(shrunk, plain, atol=0.1)
+
+
+@pytest.mark.parametrize("n", [400, 12_000])  # all rows are few, or phases follow each other
+def test_searches_side_by_side_find_what_they_find_in_turn(rng, n):
+    truth = random_model(rng, 3, 3)
+    X, y = random_rows(rng, truth, n)
+    one, two = (em(X, y, 3, random_state=0, n_jobs=jobs) for jobs in (1, 2))
+    assert_array_equal(one.model.to_vector(), two.model.to_vector())
+    assert one.agreement == two.agreement

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import statsmodels.api as sm
 from numpy.testing import assert_allclose
+from refusals import refused
 from scipy import special, stats
 from scipy.optimize import minimize
 
@@ -39,6 +40,14 @@ def mixed(p):
     return np.array([[p[0], p[1], p[2]], [p[3], 0, p[2]]])
 
 
+def steep(p):
+    return np.array([[0, p[0], p[1]], [0, p[2], p[3]]])
+
+
+def nested(p):
+    return np.array([[0, p[0], 0], [p[1], p[0], p[2]]])
+
+
 # what each says by hand: coefficients of two experts from so many free numbers
 CASES = {
     "gate alone sees x1": (Structure(columns=((0, 1),)), rising, 4),
@@ -47,6 +56,8 @@ CASES = {
     "columns of their own": (Structure(columns=((0, 1), (0, 2))), apart, 4),
     "constants": (Structure(columns=((0,),)), constant, 2),
     "own and common": (Structure(columns=((0, 1, 2), (0, 2)), common=(2,)), mixed, 4),
+    "through the origin": (Structure(columns=((1, 2),)), steep, 4),
+    "one through the origin": (Structure(columns=((1,), (0, 1, 2)), common=(1,)), nested, 3),
 }
 TRUTH = {
     "gate alone sees x1": [4.0, 1.0, 1.0, -0.5],
@@ -55,6 +66,8 @@ TRUTH = {
     "columns of their own": [4.0, 1.0, 1.0, -0.5],
     "constants": [4.0, 1.0],
     "own and common": [4.0, 1.0, 0.3, 1.0],
+    "through the origin": [2.0, -1.0, -1.0, 0.5],
+    "one through the origin": [0.5, 5.0, 1.0],
 }
 
 
@@ -126,7 +139,7 @@ def test_the_fit_is_the_maximum_over_what_is_free(case, family, common_variance)
     fit = em(
         X, y, 2, family=family, structure=structure, gate_columns=GATE, random_state=0, **ridge
     )
-    assert fit.converged and np.diff(fit.trace).min() >= -1e-9
+    assert fit.converged and np.diff(fit.trace).min(initial=0.0) >= -1e-9
     log_likelihood = by_hand(case, family, common_variance, X, y)
     start = free_numbers(fit.model, case, common_variance)
     assert_allclose(log_likelihood(start), fit.log_likelihood, rtol=1e-10)
@@ -162,6 +175,36 @@ def test_a_multinomial_fit_is_the_maximum_over_what_is_free():
 
     best = minimize(loss, psi, method="BFGS", options={"maxiter": 30})
     assert -best.fun - fit.log_likelihood < 2e-2
+
+
+def test_one_expert_through_the_origin_is_the_regression_without_a_constant():
+    X, y = table("through the origin", "gaussian", 300)
+    how = {"structure": Structure(columns=((1, 2),)), "random_state": 0, **PLAIN}
+    y = y + 1000.0  # far from where y is centred otherwise
+    fit, least = em(X, y, 1, **how), sm.OLS(y, X).fit()
+    assert_allclose(fit.log_likelihood, least.llf, rtol=1e-10)
+    assert_allclose(fit.model.experts.coef, [[0.0, *least.params]], rtol=1e-9)
+    se = fitted_inference(fit, fit.model).standard_errors.coef[0]
+    assert se[0] == 0
+    assert_allclose(se[1:], least.bse * np.sqrt(1 - 2 / 300), rtol=1e-7)
+    X, y = table("through the origin", "poisson", 300)
+    fit = em(X, y, 1, family="poisson", **how)
+    other = sm.GLM(y, X, family=sm.families.Poisson()).fit(tol=1e-12)
+    assert_allclose(fit.log_likelihood, other.llf, rtol=1e-10)
+    assert_allclose(fit.model.experts.coef, [[0.0, *other.params]], rtol=1e-6)
+
+
+def test_a_constant_column_would_be_the_intercept_that_is_left_out():
+    X, y = table("through the origin", "gaussian", 300)
+    more, names = np.column_stack([X, np.full(300, 7.0)]), ("a", "b", "c")
+    how = {"random_state": 0, "feature_names": names, **PLAIN}
+    refused("origin_constant", feature="c", value=7.0).by(
+        em, more, y, 2, structure=Structure(columns=((1, 3), (0, 1))), **how
+    )
+    fit = em(more, y, 2, structure=Structure(columns=((1, 2), (0, 1, 3))), **how)
+    refused("origin_constant", feature="x0", value=1.0).by(
+        observed_inference, fit.model, np.ones((300, 3)), y
+    )
 
 
 def test_standard_errors_are_those_of_the_hessian_in_what_is_free():

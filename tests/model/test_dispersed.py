@@ -119,6 +119,21 @@ def test_expected_rising_factorials_are_sums_over_counts(mean, phi, r):
         assert abs(found[order][0] - value) < 3e-10 * unit
 
 
+@pytest.mark.parametrize("mean", [1e11, 1e13, 1e100])
+def test_expected_rising_factorials_of_huge_counts(mean):
+    # y is nearly mean times a gamma variable of mean 1, and Stirling's series has three terms
+    phi, r = 0.7, 1.3
+    log = np.log(mean * phi) + special.digamma(1 / phi)
+    first = mean * (log + phi - 1 - np.log(r)) + (r - 0.5) * log
+    wanted = [
+        first + 0.5 * np.log(2 * np.pi) - special.gammaln(r),
+        log - mean / r - special.digamma(r),
+        mean / r**2 - special.polygamma(1, r),
+    ]
+    found = expected_rising(np.array([mean]), np.array([mean + phi * mean**2]), np.array([r]), 3)
+    np.testing.assert_allclose(np.ravel(found), wanted, rtol=1e-9)
+
+
 def test_affinities_of_many_counts_are_sums_over_all_of_them():
     mean, phi = np.array([90.0, 300.0]), np.array([0.3, 2.0])
     experts = NegativeBinomialExperts(np.log(mean)[:, None], phi)
@@ -127,3 +142,10 @@ def test_affinities_of_many_counts_are_sums_over_all_of_them():
     y = np.arange(60_000.0)
     log = stats.nbinom(1 / phi, 1 / (1 + phi * mean)).logpmf(y[:, None])
     assert_allclose(found[0, 0, 0], special.logsumexp(0.5 * log.sum(axis=1)), rtol=1e-5)
+
+
+def test_a_draw_of_a_gamma_variable_has_a_density():
+    experts = GammaExperts(np.zeros((1, 1)), np.array([1e4]))  # most draws are below 1e-300
+    y = experts.sample(np.zeros((200, 1)), np.random.default_rng(0))
+    eta, response = np.zeros((200, 1)), experts.observe(y[:, 0])
+    assert np.all(y > 0) and np.all(np.isfinite(experts.expected_log_prob(eta, response)))

@@ -134,3 +134,13 @@ def test_statistics_are_the_gradient_and_hessian(rng, X, target, columns):
 
     assert_allclose(found.score, gradient(gate.to_vector()), rtol=1e-9)
     assert_allclose(found.information, -jacobian(gradient, gate.to_vector()), atol=1e-6)
+
+
+@pytest.mark.parametrize("logit", [-700.0, -40.0, 25.0])
+def test_a_step_out_of_saturation_is_bounded_and_leads_upwards(X, target, logit):
+    # Every probability is all but 0 or 1 here, and the targets are not.
+    gate = SoftmaxGate(np.array([[logit, 0, 0, 0], [0.5 * logit, 1, 0, 0], [0, 0, 0, 0.0]]))
+    sums = gate.statistics(X, target)
+    moved = gate.step(sums)
+    assert np.all(np.linalg.norm(moved.coef - gate.coef, axis=1) <= 30 * (1 + 1e-12))
+    assert sums.score @ (moved.to_vector() - gate.to_vector()) >= 0

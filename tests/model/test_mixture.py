@@ -11,7 +11,7 @@ from refusals import refused
 from otmoe.arrays import numerics
 from otmoe.model.experts import GaussianExperts
 from otmoe.model.gate import SoftmaxGate
-from otmoe.model.mixture import MoE
+from otmoe.model.mixture import MoE, reordering
 
 ORDERED = [family for family in FAMILIES if family != "multinomial"]
 
@@ -24,6 +24,12 @@ def model(rng, family):
 @pytest.fixture
 def rows(rng, model):
     return random_rows(rng, model)
+
+
+@pytest.mark.parametrize("order", [[0, 1, 2], [2, 1, 0], [1, 2, 0]])
+def test_experts_change_places_by_a_matrix(model, order):
+    theta = model.to_vector()
+    assert_allclose(reordering(model, order) @ theta, model.take(order).to_vector(), atol=1e-12)
 
 
 # -- densities ---------------------------------------------------------------------------------

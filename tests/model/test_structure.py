@@ -6,10 +6,13 @@ from families import FAMILIES
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.optimize import minimize
 
+from otmoe.model.experts import FAMILIES as KINDS
 from otmoe.model.experts import GaussianExperts
+from otmoe.model.free import Free
 from otmoe.model.gate import SoftmaxGate
 from otmoe.model.mixture import MoE
-from otmoe.model.structure import Structure
+from otmoe.model.ridge import Ridge
+from otmoe.model.structure import LOG_OF_NOTHING, Structure, takes_zeros
 
 STRUCTURES = {
     "columns": Structure(columns=((0, 1),)),
@@ -19,6 +22,12 @@ STRUCTURES = {
     "own": Structure(columns=((0, 1), (0, 2))),
     "own and common": Structure(columns=((0, 1, 2), (0, 2)), common=(2,)),
     "constants": Structure(columns=((0,),)),
+    "origin": Structure(columns=((1, 2),)),
+    "one at the origin": Structure(columns=((1, 2), (0, 2)), common=(2,)),
+    "standardised origin": Structure(columns=((1, 2), (0, 1)), origin=(1.0, 0.5, -2.0)),
+    "standardised, all": Structure(
+        columns=((1, 2), (0, 1)), common=(0, 1), origin=(1.0, 0.5, -2.0)
+    ),
     "variance": Structure(common=(1,), common_variance=True),
 }
 
@@ -54,6 +63,32 @@ def test_the_common_intercept_is_what_experts_predict_at_the_origin(rng):
     at_origin = coef @ structure.origin
     assert_allclose(at_origin[0], at_origin[1])
     assert abs(coef[0, 0] - coef[1, 0]) > 1e-3
+
+
+def test_an_intercept_that_is_left_out_is_zero_at_the_origin(rng):
+    structure = STRUCTURES["standardised origin"]
+    coef = (structure.coefficients(2, 1, 3) @ rng.normal(size=4)).reshape(2, 3)
+    assert abs(coef[0] @ structure.origin) < 1e-12 and abs(coef[0, 0]) > 1e-3
+    assert_array_equal(structure.at(None).coefficients(2, 1, 3).any(axis=1), [0, 1, 1, 1, 1, 0])
+    assert structure.through_origin and not Structure(columns=((0, 1), (0,))).through_origin
+
+
+def test_responses_have_columns_of_their_own(rng):
+    structure = Structure(columns=(((0, 1), (1, 2)), ((0,), (0, 1, 2))), common=(1,))
+    assert structure.sets == structure.columns and structure.labelled
+    C = structure.coefficients(2, 2, 3)
+    free = C.any(axis=1).reshape(2, 2, 3).astype(int)
+    assert_array_equal(free, [[[1, 1, 0], [0, 1, 1]], [[1, 0, 0], [1, 1, 1]]])
+    assert C.shape[1] == 7  # the slope of column 1 is one number for the second response
+    assert structure.relaxed().columns == (((0, 1), (0, 1, 2)),)
+    assert structure.take([1, 0]).columns == structure.columns[::-1]
+    assert structure.seen(0, 3) == (0, 1, 2) and structure.seen(0, 3, 1) == (1, 2)
+    alike = Structure(columns=(((0, 1), (0, 1)),))  # is what needs no word about responses
+    assert alike == Structure(columns=((0, 1),)) and alike.restricts(3)
+    experts = KINDS["gaussian+poisson"](rng.normal(size=(2, 2, 3)), np.ones((2, 1)))
+    found = structure.projected(experts).coef
+    assert_array_equal(found != 0, free == 1)
+    assert found[0, 1, 1] == found[1, 1, 1] and found[0, 0, 1] == experts.coef[0, 0, 1]
 
 
 def test_a_weighted_fit_is_the_maximum_over_what_is_free(family, structure, rng):
@@ -108,7 +143,7 @@ def test_orders():
     assert own.labelled and not own.relaxed().labelled
     assert own.relaxed().columns == ((0, 1, 2),)
     assert own.take([1, 0]).columns == ((0, 2), (0, 1)) and own.take([1, 0]).names == ("b", "a")
-    assert Structure(columns=((1, 2),)).seen(5, 3) == (0, 1, 2)
+    assert Structure(columns=((2, 1),)).seen(5, 3) == (1, 2)
     assert not Structure(columns=((0, 1, 2),)).restricts(3)
 
 
@@ -125,3 +160,72 @@ def test_experts_are_aligned_to_those_that_see_the_same_columns(rng):
     assert other.order_like(one, X).tolist() == [0, 1]
     assert other.take([1, 0]).order_like(one, X).tolist() == [1, 0]
     assert one.n_free == 3 + 2 * 2 + 2 and one.n_parameters == 3 + 2 * 3 + 2
+
+
+# -- zero experts --------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["poisson", "negative_binomial"])
+def with_zero(request, rng):
+    structure = Structure(columns=((0, 1, 2), (0, 2), ()), common=(2,), common_variance=True)
+    experts = FAMILIES[request.param].make(rng, 3, 3)
+    gate = SoftmaxGate(np.array([[0.3, 1.0, 0.0], [0.1, 0.0, -1.0], [0.0, 0.0, 0.0]]))
+    return MoE(gate, structure.projected(experts), structure=structure)
+
+
+def test_a_zero_expert_has_no_parameters(with_zero, rng):
+    model, E = with_zero, with_zero.experts.n_constant
+    assert model.zeros == [2] and model.n_free == 6 + 4 + E
+    assert_array_equal(model.experts.coef[2], [LOG_OF_NOTHING, 0, 0])
+    free = Free.of(model)
+    psi = free.psi(model.to_vector())
+    assert_allclose(free.point(psi), model.to_vector(), atol=1e-12)
+    moved = model.with_vector(free.point(psi + rng.normal(size=len(psi))))
+    assert_array_equal(moved.experts.coef[2], model.experts.coef[2])
+    assert_allclose(moved.tidied().to_vector(), moved.to_vector(), atol=1e-12)
+    assert_array_equal(model.held, ~np.any(model.basis != 0, axis=1) & _of_expert(model, 2))
+    assert not np.any(Ridge(1.0, 1.0).matrix(model)[model.held])
+
+
+def _of_expert(model, k):
+    K, Q, p, E = 3, model.experts.n_linear, 3, model.experts.n_constant
+    owner = np.append(np.repeat(np.arange(K), Q * p), np.tile(np.arange(K), E))
+    return np.append(np.zeros(model.gate.n_parameters, dtype=bool), owner == k)
+
+
+def test_a_zero_expert_is_a_point_mass(with_zero):
+    X = np.column_stack([np.ones(4), np.linspace(-2, 2, 8).reshape(4, 2)])
+    experts = with_zero.experts
+    assert_array_equal(np.exp(experts.log_prob(X, np.zeros(4))[:, 2]), 1.0)
+    assert np.all(np.exp(experts.log_prob(X, np.ones(4))[:, 2]) < 1e-100)
+    eta = experts.predictor(X)
+    assert_array_equal(experts.cdf(eta, np.zeros((4, 1)))[:, 2], 1.0)
+    assert_array_equal(experts.quantile(eta, 0.999)[:, 2], 0)
+    cost = experts.kl_cost(X, experts)
+    mean = experts.response(eta).mean
+    assert_allclose(cost[:, 2, 2], 0, atol=1e-12)
+    if experts.family == "poisson":
+        assert_allclose(cost[:, 2, :2], mean[:, :2], rtol=1e-9)
+    assert np.all(cost[:, :2, 2] > 200 * mean[:, :2])
+
+
+def test_a_step_leaves_a_zero_expert_where_it_is(with_zero, rng):
+    X = np.column_stack([np.ones(50), rng.normal(size=(50, 2))])
+    response = with_zero.experts.observe(rng.poisson(2.0, 50).astype(float))
+    weight = rng.uniform(0.1, 1, (50, 3))
+    sums = with_zero.experts.statistics(X, response, weight)
+    found = with_zero.structure.step(with_zero.experts, sums, ridge=0.1)
+    assert_array_equal(found.coef[2], with_zero.experts.coef[2])
+    assert np.all(found.coef[0] != with_zero.experts.coef[0])
+    if found.n_constant:
+        assert_allclose(found.phi[:2], found.phi[0])
+        assert found.phi[2] == 1.0
+
+
+def test_search_may_let_experts_see_all_but_a_zero_expert(with_zero):
+    relaxed = with_zero.structure.relaxed()
+    assert relaxed.columns == ((0, 1, 2), (0, 1, 2), ())
+    assert_array_equal(relaxed.order(np.array([1.0, 2.0, 9.0])), [1, 0, 2])
+    assert takes_zeros(type(with_zero.experts))
+    numbers = [kind for kind in KINDS.values() if kind.classifies or not kind.discrete]
+    assert len(numbers) > 4 and not any(map(takes_zeros, numbers))

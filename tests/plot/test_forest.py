@@ -105,15 +105,15 @@ def test_of_many_sites_the_furthest_are_shown_and_the_others_counted():
     j = [str(p) for p in many.parameters].index("expert 0: intercept")
     far = sorted(many.sites, key=lambda site: -abs(site.shrunk[j] - many.mean[j]))[:20]
     assert set(display.shrunk_) == {site.site for site in far}
-    assert "40 sites nearer to the mean" in words(display)[1]
+    assert "40 sites closer to the mean" in words(display)[1]
     # the line of the others lies where the mean does
-    place = next(t for t in display.ax_.texts if "nearer" in t.get_text()).get_position()[1]
+    place = next(t for t in display.ax_.texts if "closer" in t.get_text()).get_position()[1]
     for site in far:
         assert (display.shrunk_[site.site].get_ydata()[0] < place) == (
             site.shrunk[j] < many.mean[j]
         )
     last = ForestDisplay.from_between(many, n_sites=20, order="rows")
-    texts = [t for t in last.ax_.texts if "nearer" in t.get_text()]
+    texts = [t for t in last.ax_.texts if "closer" in t.get_text()]
     assert texts[0].get_position()[1] == 20
     assert len(ForestDisplay.from_between(many).rows) == 40
 

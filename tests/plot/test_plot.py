@@ -289,6 +289,19 @@ def test_residuals_of_counts_have_unit_variance_and_those_of_classes_are_refused
     refused("no_residuals").by(ResidualDisplay.from_estimator, truth, np.zeros((2, 2)), [0, 1])
 
 
+def test_residuals_of_trials_are_those_of_shares_and_several_responses_have_none():
+    data = simulate(400, 2, 3, family="binomial", softness=1.0, random_state=0)
+    display = ResidualDisplay.from_estimator(data.truth, data.X, data.y)
+    share = data.y[:, 0] / 10
+    expected = (share - display.fitted) / np.sqrt(display.fitted * (1 - display.fitted) / 10)
+    assert_allclose(display.residual, expected, rtol=1e-9)
+    both = np.column_stack([data.y[:, 0], data.y[:, 1]])
+    several = MoERegressor(1, family=["poisson", "poisson"]).fit(data.X, both)
+    for display in (ResidualDisplay, DensityDisplay):
+        name, given = display.__name__, (data.X, both)[: 2 if display is ResidualDisplay else 1]
+        refused("joint_not_here", what=name).by(display.from_estimator, several, *given)
+
+
 # -- traces --------------------------------------------------------------------------------------
 
 

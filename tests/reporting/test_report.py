@@ -168,6 +168,9 @@ def test_a_file_gives_the_page_of_the_aggregation(family, tmp_path):
     result.save(tmp_path / "model.json", about={"made by": "Åsa"})
     assert_array_equal(load_model(tmp_path / "model.json").to_vector(), result.model.to_vector())
     page = report(result, title="T", about={"made by": "Åsa"})
+    facts = {"rows": 8000, "log-likelihood": -15711.314716899484}
+    shown = data_of(report(result, about=facts))["about"]
+    assert shown == {"rows": "8000", "log-likelihood": "-15711.315"}
     path = report(tmp_path / "model.json", tmp_path / "page.html", title="T")
     assert path == tmp_path / "page.html" and path.read_text() == page
     schema = Draft202012Validator(json_schema("model"))

@@ -27,11 +27,12 @@ from otmoe import (
     simulate,
 )
 from otmoe.aggregation.problem import prepare
+from otmoe.data.shards import RowsShard
 from otmoe.likelihood.rounds import Refinement
 from otmoe.model.experts import GaussianExperts
 from otmoe.model.gate import SoftmaxGate
 from otmoe.model.mixture import MoE
-from otmoe.selection import Candidate, Expectation, Score, Selection, select
+from otmoe.selection import Candidate, Expectation, Score, Selection, merging, select
 from otmoe.text.sentences import Warn
 
 FAST = {"max_iter": 30, "n_init": 3, "random_state": 0}
@@ -403,6 +404,32 @@ def test_shards_need_no_second_pass_for_what_is_expected(shards):
     assert found.n_experts == 3 and all(c.score is None for c in found.candidates)
 
 
+def test_shards_are_judged_at_their_own_covariates(rng, monkeypatch):
+    X = np.concatenate([rng.normal(m, 0.3, size=(400, 1)) for m in (-3.0, 3.0)])
+    y = X[:, 0] * np.repeat([1.0, -1.0], 400) + rng.normal(0, 0.3, 800)  # each its own line
+    parts = [RowsShard(name, X, y, index=np.arange(400) + 400 * m) for m, name in enumerate("ab")]
+    seen = []
+
+    def prepared(messages, support, *rest):
+        seen.append(support)
+        return prepare(messages, support, *rest)
+
+    monkeypatch.setattr(merging, "prepare", prepared)
+    est = DistributedMoERegressor(**FAST)
+    found = select_over_shards(parts, [1, 2], estimator=est, criterion="expected_bic")
+    (support,) = seen
+    for m, name in enumerate("ab"):
+        own = {float(x) for x in X[400 * m : 400 * (m + 1), 0]}
+        rows = support.by_site()[name]
+        assert len(rows) > 100 and {float(x) for x in rows[:, 0]} <= own
+    # at the other's covariates, far away, a shard's model expects something else
+    common = select_from_messages(found.best().aggregation.messages, X[::2], [1, 2])
+    assert all(
+        here.lost < 0.5 * there.lost
+        for here, there in zip(found.candidates, common.candidates, strict=True)
+    )
+
+
 def test_names_of_features_and_classes_are_those_of_the_messages(data):
     import pandas as pd
 
@@ -458,14 +485,14 @@ def test_answers_about_other_models_are_refused(messages, data):
 def test_the_page_runs_and_every_way_finds_the_number():
     text = (Path(__file__).parents[2] / "docs" / "choice_of_k.md").read_text()
     blocks = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
-    assert len(blocks) == 4
+    assert len(blocks) == 5
     here = {}
     chosen = []
     for block in blocks:
         exec(block, here)
         chosen.append(here["found"].n_experts)
     assert here["est"].n_experts == 3
-    assert chosen == [3, 3, 3, 3]
+    assert chosen == [3, 3, 3, 3, 3]
 
 
 # -- the command line ----------------------------------------------------------------------------
@@ -522,6 +549,7 @@ def test_the_elbow_of_messages_is_that_of_python(inbox, tmp_path):
         )
     out = fine("elbow", inbox, "--experts", "1-4").stdout
     assert "expected BIC" in out and "R_c" in out and "own models expect" in out
+    assert max(map(len, out.splitlines())) <= 80
     out = fine("elbow", inbox, "--experts", "1-4", "--criterion", "elbow").stdout
     assert "by the elbow of R_c" in out
     report = told("elbow", inbox, "--experts", "2,3")

@@ -7,9 +7,18 @@ import pytest
 
 import otmoe
 from benchmarks import constants
-from benchmarks.constants import CONSTANTS, cases, measure, patched, place, text, times, value_of
+from benchmarks.constants import (
+    CONSTANTS,
+    JOBS,
+    cases,
+    measure,
+    patched,
+    place,
+    text,
+    times,
+    value_of,
+)
 from benchmarks.harness import RESULTS, Settings
-from benchmarks.jobs import JOBS
 from otmoe.aggregation import disagreement, screening
 from studies.rows import read
 

@@ -7,10 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from processes import killed, marked
+from processes import killed, marked, until
 
 from otmoe.cli.common import check_output
 from otmoe.text import outputs
+from otmoe.workers import ray_watch
 
 if not Path("/proc/self/environ").exists():
     pytest.skip("processes are found by /proc", allow_module_level=True)
@@ -84,6 +85,22 @@ def test_what_ray_leaves_behind_ends_with_its_driver(tmp_path):
 
     found = killed({signal.SIGKILL: (script, tmp_path)}, ready)
     assert found[signal.SIGKILL][:2] == ([], -signal.SIGKILL)
+
+
+def test_a_driver_that_ends_before_the_first_check_leaves_nothing_behind(tmp_path):
+    raylet = tmp_path / "raylet"
+    raylet.write_text(f'#!/bin/sh\nsleep 300 &\n: >"{tmp_path}/agent"\nwait\n')
+    raylet.chmod(0o755)
+    with subprocess.Popen([raylet]) as daemon:
+        try:
+            assert until((tmp_path / "agent").exists, 30)
+            family = ray_watch._family(ray_watch._processes(), os.getpid())
+        finally:
+            daemon.kill()  # its agent is nobody's child now
+    assert len(family) == 2
+    late = [sys.executable, "-I", "-S", ray_watch.__file__, "1"]  # whose driver is gone already
+    subprocess.run([*late, *(f"{pid}:{began}" for pid, began in family)], check=True)
+    assert until(lambda: not ray_watch._alive(ray_watch._processes(), family), 10)
 
 
 def test_a_command_stops_by_a_signal_as_by_an_interrupt(tmp_path):

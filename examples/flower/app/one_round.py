@@ -1,4 +1,4 @@
-"""A Flower app in two lines: the node configs and the run config say the rest."""
+"""A Flower app in two lines: everything else is in the node configs and the run config."""
 
 from otmoe.federation.flower.app import client_app, server_app
 

@@ -1,6 +1,6 @@
-"""Many local models into one: the transport reduction and the aggregators beside it."""
+"""Merge many local models into one: the transport reduction and other methods."""
 
-from otmoe.aggregation.contribution import Candidate, Communication, Contribution, Covariates
+from otmoe.aggregation.contribution import Communication, Contribution, Covariates, MethodCandidate
 from otmoe.aggregation.merge import aggregate, merged
 from otmoe.aggregation.result import Aggregation
 from otmoe.aggregation.screening import screen
@@ -9,7 +9,7 @@ from otmoe.aggregation.solve import METHODS
 __all__ = [
     "METHODS",
     "Aggregation",
-    "Candidate",
+    "MethodCandidate",
     "Communication",
     "Contribution",
     "Covariates",

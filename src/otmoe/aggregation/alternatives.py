@@ -1,4 +1,4 @@
-"""What merging by votes would give, beside the model that was merged (maths 20)."""
+"""Models merged by robust methods, for comparison with the merged model (maths 20)."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _COVARIATES = 1000  # at which densities are merged: enough to compare, in a ten
 
 
 def alternatives(problem: Problem, method: str, lost: Floats) -> tuple[Alternative, ...]:
-    """Return what a merged model is expected to lose, and then what models made by votes would.
+    """Return the expected loss of a merged model, then those of the robust methods.
 
-    Methods that refuse these messages are left out, and of large models those that take long.
+    Methods that refuse these messages are left out, and for large models slow ones too.
 
     Parameters
     ----------

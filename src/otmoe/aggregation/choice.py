@@ -1,4 +1,4 @@
-"""The server chooses: every candidate by what the sites' own models expect of it (maths 17)."""
+"""Choice of the method by the expected loss relative to the sites' own models (maths 17)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from time import perf_counter
 import numpy as np
 from scipy import stats
 
-from otmoe.aggregation.contribution import Candidate, Outcome
+from otmoe.aggregation.contribution import MethodCandidate, Outcome
 from otmoe.aggregation.densities import by_densities, one_expert
 from otmoe.aggregation.gram import pooled_by_grams
 from otmoe.aggregation.methods import reduction
@@ -29,14 +29,21 @@ _ROUNDING = 1e-12  # nats per row that are none
 
 
 def auto(problem: Problem, rng: np.random.Generator) -> Outcome:
-    """Take the candidate that the sites' own models expect to lose least to themselves.
+    """Choose the candidate with the smallest expected loss relative to the sites' own models.
 
-    Candidates are the reduction, the experts pooled by Grams where all sites sent these, the
-    densities merged, begun at the better of the two, and one expert for all. Of those that are
-    level, the one is taken that has the smaller errors where sites agree: the densities where Grams
-    told what their rows knew, else the Grams.
+    Candidates are the reduction, experts pooled by Grams if all sites sent these, merged densities
+    started from the better of the two, and a single expert. Among tied candidates, the one with the
+    smaller errors for sites that agree is chosen: densities that used the observed curvature of
+    Grams, otherwise Grams. If rows of a group share their expert, these losses of single rows say
+    too little (maths 23): Grams are used if all sites sent them, otherwise the reduction.
     """
     first = reduction(problem, rng)
+    if problem.models[0].expert_per == "group":
+        grams = problem.can_pool_grams
+        found = {"gram": pooled_by_grams(problem, first, rng)} if grams else {"reduction": first}
+        ((best, chosen),) = found.items()
+        status = Status.CHOSEN(method=best, status=chosen.status)
+        return replace(chosen, method=best, status=status)
     found = {"reduction": first}
     if problem.can_pool_grams:
         found["gram"] = pooled_by_grams(problem, first, rng)
@@ -62,7 +69,7 @@ def auto(problem: Problem, rng: np.random.Generator) -> Outcome:
         status=Status.CHOSEN(method=best, status=chosen.status),
         timings={**first.timings, **chosen.timings, "choice": perf_counter() - begin},
         candidates=tuple(
-            Candidate(name, found[name].model.n_experts, total[name]) for name in order
+            MethodCandidate(name, found[name].model.n_experts, total[name]) for name in order
         ),
         lost=lost[best],
     )
@@ -77,7 +84,7 @@ def expected_losses(problem: Problem, model: MoE) -> Floats:
 
 
 def sites_that_differ(problem: Problem, lost: Floats) -> tuple[Notice, ...]:
-    """Return a warning that names the sites whose own models do better than chance explains.
+    """Return a warning that names the sites whose own models are better than chance explains.
 
     Where all rows follow one model, twice the nats that a site of n rows loses to its own fit of P
     parameters have about the chi-square distribution with P degrees of freedom.

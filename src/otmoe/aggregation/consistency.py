@@ -15,16 +15,18 @@ from otmoe.model.mixture import MoE
 from otmoe.text.notices import Notice
 from otmoe.text.sentences import Finding
 
-# Tried by `python -m benchmarks attacks`, and on sites to which nothing happened (maths 12).
+# Tried by `python -m benchmarks attacks`, on sites to which nothing happened (maths 12), and halved
+# and doubled by `python -m benchmarks constants`.
 FAR = 20.0
 """Distance of covariates from the centre, in those of the median site, that is too far."""
 
+_GRAMS = 400.0  # times the median site's ratio of Grams to what its own model expects
 _LEAST_SITES = 3
 _DEVIATIONS = 5.0  # of the log-likelihood from what the site's own model expects
 _LEAST_GAP_SPREAD = 0.15  # nats per row by which honest sites may well differ in that
 _DRAWS = 400  # of y that say what a model expects
 _MANY = 5  # times the usual number of experts that is too many
-_MANY_AT_LEAST = 10  # experts that are no reproach
+_MANY_AT_LEAST = 10  # experts that are never flagged
 _SAME = 1e-6  # relative distance of parameters at which models count as copies
 
 
@@ -59,9 +61,7 @@ def _canonical(message: LocalModel) -> Floats:
     model = message.model
     K = model.n_experts
     coef = model.experts.coef.reshape(K, -1)
-    parts = [model.gate.centred, coef]
-    if model.experts.dispersion is not None:
-        parts.append(np.log(model.experts.dispersion)[:, None])
+    parts = [model.gate.centred, coef, model.experts.log_dispersions]
     order = np.argsort(coef[:, 0], kind="stable")
     return np.hstack(parts)[order].ravel()
 
@@ -154,12 +154,13 @@ def far_covariates(problem: Problem, distance: Floats, feature: Floats) -> list[
 
 def compared_points(
     problem: Problem, n_points: int, spread: Spread | None
-) -> tuple[Floats, list[Floats]]:
+) -> tuple[Floats, list[Floats], list[Floats]]:
     """Return points at which models are compared, and those of each distinct model.
 
     Where the covariates of every site are known, each brings as many, whatever it claims to weigh,
     and those far from where most sites have theirs are left out: one site alone does not decide on
-    where the others are compared.
+    where the others are compared. The third is what is left of each site's; empty if not all are
+    known.
     """
     rng = np.random.default_rng(0)
     common = np.asarray(problem.sources.few(n_points, rng).X, np.float64)
@@ -167,16 +168,15 @@ def compared_points(
     if spread is None or any(silent):
         gate = problem.ensemble.gate
         here = np.broadcast_to(gate.site_prob(design(common)) > 0, (len(common), len(silent)))
-        return common, [common[here[:, u]] for u in range(len(silent))]
+        return common, [common[here[:, u]] for u in range(len(silent))], []
     each = max(n_points // len(silent), 1)
     own = []
     for of_site in problem.samplers:
         heard = [sampler for sampler, _ in of_site if not sampler.is_empty]
         size = max(each // len(heard), 1)
         own.append(np.concatenate([sampler.drawn(size, 0, rng)[0] for sampler in heard]))
-    X = np.concatenate(own)
-    near = X[spread.is_near(X)]
-    return (near if len(near) else X), own
+    near = [X[spread.is_near(X)] for X in own]
+    return np.concatenate(near if any(map(len, near)) else own), own, near
 
 
 # -- log-likelihoods ---------------------------------------------------------------------------
@@ -261,7 +261,7 @@ def unlike_grams(
                 claimed = _diagonals(message.grams)
                 ratio[-1] = np.log(claimed) - np.log(_diagonals(expected))
     known = np.array(ratio)
-    known[~np.isfinite(known)] = np.nan  # nobody there, or nothing said
+    known[~np.isfinite(known)] = np.nan  # no site there, or no claim
     enough = np.sum(~np.isnan(known), axis=0) >= _LEAST_SITES
     if not enough.any():
         return found
@@ -269,7 +269,7 @@ def unlike_grams(
     away = np.nan_to_num(known - np.nanmedian(known, axis=0))
     worst = np.argmax(np.abs(away), axis=1)
     for m, j in enumerate(worst):
-        if abs(away[m, j]) > 2 * np.log(FAR):
+        if abs(away[m, j]) > np.log(_GRAMS):
             found[m] = Finding.UNLIKE_GRAMS(times=float(np.exp(away[m, j])))
     return found
 

@@ -13,16 +13,16 @@ from otmoe.text.notices import Notice
 
 
 @dataclass(frozen=True)
-class Candidate:
-    """One of the models that a server could choose.
+class MethodCandidate:
+    """The model of one method, among those that a server can choose from.
 
     Attributes
     ----------
     method : str
     n_experts : int
     lost : float
-        Nats per row that it is expected to lose to the sites' own models, the mean over the sites
-        by weight (maths 17).
+        Expected loss relative to the sites' own models in nats per row, the weighted mean over the
+        sites (maths 17).
     """
 
     method: str
@@ -32,13 +32,13 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Alternative:
-    """A way of merging, and what it is expected to lose to the sites' own models (maths 20).
+    """A merging method, and its expected loss relative to the sites' own models (maths 20).
 
     Attributes
     ----------
     method : str
     lost : float
-        Nats per row, the mean over the sites by weight.
+        Nats per row, the weighted mean over the sites.
     typical : float
         Nats per row at the median of the sites, each of which counts once: fewer than half of them
         cannot move it far.
@@ -65,7 +65,7 @@ class Outcome:
         Seconds by stage.
     method : str, optional
         The method that was chosen, if the server chose.
-    candidates : tuple of Candidate
+    candidates : tuple of MethodCandidate
         What it chose from, the best first.
     lost : ndarray of shape (U,), optional
         Nats per row that each distinct model is expected to lose, if they are known already.
@@ -81,14 +81,14 @@ class Outcome:
     warnings: tuple[Notice, ...] = ()
     timings: Mapping[str, float] = field(default_factory=dict)
     method: str | None = None
-    candidates: tuple[Candidate, ...] = ()
+    candidates: tuple[MethodCandidate, ...] = ()
     lost: Floats | None = None
     stepped: float = 0.0
 
 
 @dataclass(frozen=True)
 class Contribution:
-    """The part of one site in an aggregate.
+    """The contribution of one site to an aggregate.
 
     Attributes
     ----------
@@ -106,17 +106,17 @@ class Contribution:
         Share of the support points at which the site contributes; less than 1 if a feature never
         varied there.
     disagreement : float
-        Typical divergence of what the site predicts from what the others predict, in nats per row
+        Typical divergence of the site's predictions from those of the others, in nats per row
         (maths 12). NaN if there is nothing to compare it with.
     flagged : tuple of Notice
         Why the site stands out from the others; empty if it does not.
     lost : float
-        Nats per row that the merged model is expected to lose to the site's own, at covariates of
-        the site (maths 17). NaN if that was not looked at.
+        Expected loss of the merged model relative to the site's own, in nats per row, at covariates
+        of the site (maths 17). NaN if it was not computed.
     influence : float
-        Nats per row by which the other sites' own models expect to be served better by a merging
-        without the site (maths 20). NaN if that was not looked at, as for methods in which sites
-        have one vote each. Models pooled from several sites are left out together.
+        Expected gain of the other sites, in nats per row, if the site were left out of the merging
+        (maths 20). NaN if it was not computed, as for methods in which sites have one vote each.
+        Models pooled from several sites are left out together.
     """
 
     site: str
@@ -146,15 +146,15 @@ class Communication:
         Numbers in all messages: free parameters, n, log-likelihood, and what else was sent:
         Grams, sketches, rows of x.
     bytes : int
-        All that travelled: messages, support rows, refine rounds.
+        Everything that was sent: messages, support rows, refine rounds.
     support_rows : int
         Covariate rows at the server.
     message_bytes : int
         Size of all messages as JSON.
     support_bytes : int
-        Covariate rows that shards brought back beside their messages, eight bytes a number.
+        Covariate rows that shards sent along with their messages, eight bytes per number.
     refine_bytes : int
-        Refine rounds, there and back, eight bytes a number.
+        Refine rounds, in both directions, eight bytes per number.
     """
 
     floats: int
@@ -167,13 +167,13 @@ class Communication:
 
 @dataclass(frozen=True)
 class Covariates:
-    """Where the support points lie, feature by feature.
+    """Distribution of the support points, feature by feature.
 
     Attributes
     ----------
     mean, sd : ndarray of shape (d,)
     low, high : ndarray of shape (d,)
-        Between them lie the middle 95 % of the points.
+        The middle 95 % of the points lie between them.
     """
 
     mean: Floats

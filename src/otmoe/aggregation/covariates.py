@@ -27,6 +27,7 @@ _PER_ROW = 8  # pseudo-rows of all sites for every row of theirs, so that fittin
 _MOST_ROWS = (2**18, 2**21)  # but no fewer, and no more
 _LEAST = 50  # covariates of a site
 _FRESH, _LEAST_FRESH = 8_000, 25  # covariates of all sites that judge models; of one site at least
+_MOST_SHARES = 2**22  # weights of all sites at common points
 _HELD_OUT = 10  # one of so many judges, where a site has no more than are needed
 
 
@@ -189,7 +190,8 @@ def places(
     rng : Generator
     """
     silent = [all(sampler.is_empty for sampler, _ in of_site) for of_site in samplers]
-    shared = _shared(gate, common, size, fresh, rng) if any(silent) else ()
+    total = sum(weight for of_site in samplers for _, weight in of_site)
+    shared = _shared(gate, total, common, size, fresh, rng) if any(silent) else ()
     pairs = [
         tuple(_of(known, u) for known in shared) if silent[u] else _own(of_site, size, fresh, rng)
         for u, of_site in enumerate(samplers)
@@ -220,20 +222,30 @@ def _own(
 
 
 def _shared(
-    gate: PooledGate, common: Array, size: int, fresh: int, rng: np.random.Generator
-) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
-    """Return common points to fit to and to judge by, with the weights of all sites, (n, M)."""
-    order = rng.permutation(int(common.shape[0]))[: size + fresh]
-    halves = divided(np.asarray(take_rows(common, order), np.float64), size, fresh)
+    gate: PooledGate,
+    total: float,
+    common: Array,
+    size: int,
+    fresh: int,
+    rng: np.random.Generator,
+) -> tuple[tuple[Floats, Floats, int], tuple[Floats, Floats, int]]:
+    """Return common points to fit to and to judge by, weights of all sites, (n, M), and a size.
+
+    A site has that many of them. Where there are more, each has others, so that all count.
+    """
     n_sites = len(gate.gates)
+    times = max(min(n_sites, _MOST_SHARES // (n_sites * (size + fresh))), 1)
+    order = rng.permutation(int(common.shape[0]))[: times * (size + fresh)]
+    points = np.asarray(take_rows(common, order), np.float64)
     weighted = []
-    for X in halves:
+    for X, most in zip(divided(points, times * size, times * fresh), (size, fresh), strict=True):
         share = np.broadcast_to(to_numpy(gate.site_prob(design(X))), (len(X), n_sites))
-        weighted.append((X, share / max(len(X), 1)))
+        weighted.append((X, share * (total / max(min(len(X), most), 1)), most))
     return weighted[0], weighted[1]
 
 
-def _of(known: tuple[Floats, Floats], u: int) -> SiteCovariates:
-    X, share = known
-    here = share[:, u] > 0
-    return SiteCovariates(X[here], share[here, u])
+def _of(known: tuple[Floats, Floats, int], u: int) -> SiteCovariates:
+    X, share, size = known
+    mine = np.arange(len(X)) if len(X) <= size else (u * size + np.arange(size)) % len(X)
+    mine = mine[share[mine, u] > 0]
+    return SiteCovariates(X[mine], share[mine, u])

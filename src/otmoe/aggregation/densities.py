@@ -8,7 +8,7 @@ from time import perf_counter
 import numpy as np
 
 from otmoe.aggregation.contribution import Outcome
-from otmoe.aggregation.curvature import corrected
+from otmoe.aggregation.curvature import corrected, sites_agree
 from otmoe.aggregation.expected import PseudoRows
 from otmoe.aggregation.methods import reduction
 from otmoe.aggregation.problem import Problem
@@ -22,7 +22,8 @@ from otmoe.model.free import Free
 from otmoe.model.gate import SoftmaxGate
 from otmoe.model.mixture import MoE
 from otmoe.model.ridge import Ridge
-from otmoe.text.sentences import Status
+from otmoe.text.errors import InvalidInput
+from otmoe.text.sentences import Error, Status
 
 # Halved and doubled by `python -m benchmarks constants`; docs/benchmarks.md has the table.
 _TOL = 1e-3  # squared distance to the maximum in standard errors, for every parameter
@@ -41,6 +42,8 @@ _NONE = Ridge(0.0, 0.0)  # sites' models are held by their own
 
 def kl(problem: Problem, rng: np.random.Generator) -> Outcome:
     """Return the model that the sites' own expect to be most likely (maths 17)."""
+    if problem.models[0].expert_per == "group":
+        raise InvalidInput(Error.KL_OF_GROUPS)
     return by_densities(problem, reduction(problem, rng))
 
 
@@ -59,14 +62,14 @@ def by_densities(problem: Problem, start: Outcome) -> Outcome:
     begin = perf_counter()
     rows = problem.expected_rows
     run, stepped = nearest_model(rows, start.model), 0.0
-    if run.converged and run.information is not None and problem.can_pool_grams:
-        matrix = run.information.matrix
-        at, stepped = corrected(problem, rows.scaling, run.model, matrix)
+    trace = _lost(rows, run)
+    known = run.information if problem.can_pool_grams and run.converged else None
+    if known is not None and sites_agree(problem, trace[-1]):
+        at, stepped = corrected(problem, rows, run.model, known.matrix)
         run = replace(run, model=at)
     model = on_users_scale(rows, run, start.model)
     if model.experts.smallest_dispersion < _narrowest(problem):
         return replace(start, status=Status.DENSITIES_GIVEN_UP(start=start.status), trace=())
-    trace = _lost(rows, run)
     code = Status.DENSITIES_MERGED if run.converged else Status.DENSITIES_STOPPED
     status = code(iterations=run.n_iter, lost=trace[-1])
     timings = {**start.timings, "kl": perf_counter() - begin}
@@ -89,7 +92,7 @@ def one_expert(problem: Problem) -> Outcome:
 def nearest_model(rows: PseudoRows, start: MoE) -> Run:
     """Return the iterations to the most likely model of pseudo-rows.
 
-    Where there are many covariates, some of them tell the curvature from which steps set out.
+    With many covariates, a subset of them gives the initial curvature.
 
     Parameters
     ----------
@@ -173,7 +176,7 @@ def _risen(
 def _narrowest(problem: Problem) -> float:
     """Return the dispersion below which an expert has settled on single nodes of the grid.
 
-    A model between others is no narrower than they are.
+    A model between others is not narrower than they are.
     """
     return _NARROW * min(model.experts.smallest_dispersion for model in problem.models)
 

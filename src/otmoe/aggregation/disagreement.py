@@ -25,7 +25,7 @@ LEAST_SITES = 3
 _LEAST_SPREAD = 1.0  # about the standard deviation of the log density of one row
 _LEAST_SITE_SPREAD = 0.1  # nats per row by which sites with rows of their own may well differ
 _LEAST_EXCESS_SPREAD = 0.3  # of log(1 + excess): a little less than between natural sites
-_NEGLIGIBLE = 1e-3  # nats per row that nobody would notice
+_NEGLIGIBLE = 1e-3  # negligible nats per row
 
 _REFERENCES = 32  # models that each one is compared with, where there are more
 _COMPARABLE = 10  # points that two models must share
@@ -44,7 +44,7 @@ class Verdict:
     ----------
     site : str
     disagreement : float
-        Typical divergence of what the site predicts from what the others do, in nats per row. NaN
+        Typical divergence of the site's predictions from those of the others, in nats per row. NaN
         if there is nothing to compare it with.
     deviation : float
         How far above the median of the sites that is, in deviations, after allowing for what few
@@ -145,7 +145,7 @@ def disagreement(
     X : ndarray of shape (n, d)
         Points at which they are compared.
     share : ndarray of shape (n, U), optional
-        Say of each model at each point: two are compared where both have one.
+        Weight of each model at each point: two are compared where both have some.
     pool : Executor, optional
         Threads.
     """

@@ -37,7 +37,8 @@ class PseudoRows:
         Covariates, on the user's scale.
     start : ndarray of int of shape (n + 1,)
         Where the pseudo-rows of each x begin.
-    y, weight : ndarray of shape (rows,)
+    y : ndarray of shape (rows,), or (rows, R) where a y has R columns
+    weight : ndarray of shape (rows,)
         On the user's scale. The weights of all rows add up to the weight of the sites.
     own : ndarray of shape (rows,)
         Log density of the site's own model, up to the base measure.
@@ -91,10 +92,12 @@ class PseudoRows:
         return replace(some, weight=some.weight * (self.total_weight / some.total_weight))
 
     def of_sites(self, here: Floats) -> PseudoRows:
-        """Return those of some sites (M,), standardised anew."""
+        """Return those of some sites (M,), standardised again."""
         some = self._taken(np.flatnonzero(here[self.site]))
-        has_y = self.scaling.y_scale != 1.0 or self.scaling.y_center != 0.0
-        scaling = _standardisation(has_y, some.X, some.y, some.weight, some.start)
+        center, scale = (np.atleast_1d(a) for a in (self.scaling.y_center, self.scaling.y_scale))
+        scaled = tuple((scale != 1.0) | (center != 0.0))
+        centred = bool(np.any(center != 0.0))
+        scaling = _standardisation(scaled, centred, some.X, some.y, some.weight, some.start)
         return replace(some, scaling=scaling)
 
     def _taken(self, some: Floats) -> PseudoRows:
@@ -138,7 +141,7 @@ class PseudoRows:
         """
 
         def apart(own: Floats, there: Floats) -> Floats:
-            return 4 * (1 - np.exp((there - own) / 2))
+            return 4 * (1 - np.exp(np.minimum(there - own, 1000.0) / 2))  # else it overflows
 
         return self._means(model, n_sites, apart)
 
@@ -193,28 +196,44 @@ def pseudo_rows(
     seeds = [None if seed is None else (seed, m) for m in range(len(models))]
     parts = list(apply(_of_site, models, covariates, seeds))
     copies = np.concatenate([part[0] for part in parts])
-    y, weight, own = (np.concatenate([part[i] for part in parts]) for i in (1, 2, 3))
+    some = [part for part in parts if len(part[1])] or parts  # a site may have no covariates
+    y, weight, own = (np.concatenate([part[i] for part in some]) for i in (1, 2, 3))
     X = np.concatenate([at.X for at in covariates])
     site = np.repeat(np.arange(len(models)), [len(at.X) for at in covariates])
     start = np.concatenate([[0], np.cumsum(copies)])
-    scaling = _standardisation(models[0].experts.has_scale, X, y, weight, start)
+    structure, scaled = models[0].structure, models[0].experts.scaled_columns()
+    centred = structure is None or not structure.through_origin
+    scaling = _standardisation(scaled, centred, X, y, weight, start)
     return PseudoRows(X, start, y, weight, own, site, scaling, pool)
 
 
 def _standardisation(
-    has_scale: bool, X: Floats, y: Floats, weight: Floats, start: Floats
+    scaled: tuple[bool, ...],
+    centred: bool,
+    X: Floats,
+    y: Floats,
+    weight: Floats,
+    start: Floats,
 ) -> Scaling:
-    """Return the scale on which pseudo-rows have mean 0 and variance 1; constants keep theirs."""
+    """Return the scale on which pseudo-rows have mean 0 and variance 1; constants keep theirs.
+
+    The y of `scaled` columns have variance 1, and mean 0 if they are `centred`.
+    """
     share = np.bincount(np.repeat(np.arange(len(X)), np.diff(start)), weight, len(X))
     share = share / share.sum()
     center = share @ X
     sd = np.sqrt(share @ (X - center) ** 2)
     scaling = Scaling(center, np.where(sd > 1e-10 * np.abs(center), sd, 1.0))
-    if not has_scale:
+    if not any(scaled):
         return scaling
-    mean = float(np.average(y, weights=weight))
-    spread = float(np.sqrt(np.average((y - mean) ** 2, weights=weight)))
-    return replace(scaling, y_center=mean, y_scale=spread)
+    mean = np.average(y, weights=weight, axis=0)
+    spread = np.sqrt(np.average((y - mean) ** 2, weights=weight, axis=0))
+    at = mean if centred else np.zeros_like(mean)
+    if y.ndim == 1:
+        return replace(scaling, y_center=float(at), y_scale=float(spread))
+    return replace(
+        scaling, y_center=np.where(scaled, at, 0.0), y_scale=np.where(scaled, spread, 1.0)
+    )
 
 
 def _of_site(
@@ -249,11 +268,11 @@ def _of_block(
     silent = (gate < _SLIGHT).reshape(*gate.shape, *[1] * (eta.ndim - 2))
     y, width = experts.grid(np.where(silent, main, eta))
     copies = np.full(len(Z), y.shape[1])
-    flat = np.ascontiguousarray(y).ravel()
+    flat = np.ascontiguousarray(y).reshape(-1, *y.shape[2:])
     own = np.asarray(model.posterior(Z, experts.observe(flat), copies=copies).log_density)
     with np.errstate(over="ignore", invalid="ignore"):  # what a site predicts may have no number
         log_density = np.nan_to_num(own + experts.log_base(flat), nan=-_FAR, neginf=-_FAR)
-    log_density = log_density.reshape(y.shape)
+    log_density = log_density.reshape(width.shape)
     density = np.exp(log_density - log_density.max(axis=1, keepdims=True)) * width
     lost = ~(density.sum(axis=1) > 0)  # an expert far off is a single point, of no width
     density[lost] = np.exp(log_density[lost] - log_density[lost].max(axis=1, keepdims=True))

@@ -130,8 +130,8 @@ def _pooled(problem: Problem, reference: Experts, targets: list[Floats]) -> Expe
         np.add.at(G, k, matrices)
         np.add.at(v, k, np.einsum("kij,kj->ki", matrices, away))
         np.add.at(n, k, counts)
-        if experts.dispersion is not None:
-            parts.append((k, matrices, counts, away, experts.dispersion))
+        if experts.n_constant:
+            parts.append((k, matrices, counts, away, experts.log_dispersions))
     if problem.structure is None:
         step = solve_psd(T @ G @ T.T, v @ T.T) @ T
     else:
@@ -139,20 +139,22 @@ def _pooled(problem: Problem, reference: Experts, targets: list[Floats]) -> Expe
     vector = reference.to_vector()
     vector[: there.size] += step.ravel()
     pooled = reference.with_vector(vector)
-    if reference.dispersion is None:
+    if not reference.n_constant:
         return pooled
-    spread = np.zeros(K)
-    for k, matrices, counts, away, dispersion in parts:
-        gap = away - step[k]
-        within = counts * (dispersion if reference.has_scale else np.log(dispersion))
-        between = np.einsum("ki,kij,kj->k", gap, matrices, gap) if reference.has_scale else 0.0
-        np.add.at(spread, k, within + between)
+    spread = np.zeros((K, reference.n_constant))
+    for k, matrices, counts, away, logs in parts:
+        within = counts[:, None] * (np.exp(logs) if reference.has_scale else logs)
+        if reference.has_scale:
+            gap = away - step[k]
+            within = within + np.einsum("ki,kij,kj->k", gap, matrices, gap)[:, None]
+        np.add.at(spread, k, within)
     if problem.structure is not None and problem.structure.common_variance:
-        spread, n = np.full(K, spread.sum()), np.full(K, n.sum())
-    mean = spread / np.where(n > 0, n, 1.0)
-    logs = np.log(np.where(n > 0, mean, 1.0)) if reference.has_scale else mean
-    logs = np.where(n > 0, logs, np.log(reference.dispersion))
-    return pooled.with_vector(np.concatenate([vector[: there.size], logs]))
+        spread, n = np.tile(spread.sum(axis=0), (K, 1)), np.full(K, n.sum())
+    some = (n > 0)[:, None]
+    mean = spread / np.where(some, n[:, None], 1.0)
+    logs = np.log(np.where(some, mean, 1.0)) if reference.has_scale else mean
+    logs = np.where(some, logs, reference.log_dispersions)
+    return pooled.with_vector(np.concatenate([vector[: there.size], logs.T.ravel()]))
 
 
 def _within(

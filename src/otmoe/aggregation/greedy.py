@@ -61,9 +61,10 @@ class Parts:
         together = self.gram[j] + self.gram[i]
         ridge = 1e-10 * np.trace(together, axis1=1, axis2=2) / together.shape[1]
         together += (ridge[:, None, None] + 1e-300) * np.eye(together.shape[1])
-        right = np.einsum("jab,jb->ja", self.gram[j], delta)
-        left = delta @ self.gram[i]
-        gap = np.sum(left * np.linalg.solve(together, right[..., None])[..., 0], axis=1)
+        # One product for each pair: a product of all pairs at once would round with the batch.
+        right = self.gram[j] @ delta[..., None]
+        left = self.gram[i] @ delta[..., None]
+        gap = np.sum(left * np.linalg.solve(together, right), axis=(1, 2))
         gap = np.maximum(gap, 0.0)
         if self.dispersion is None:
             return 0.5 * gap
@@ -95,10 +96,12 @@ def parts(sources: Sources) -> Parts:
     if experts.has_scale:
         gram = gram * experts.coef_unit[:, None, None] ** 2
         return Parts(weight, coef, gram, experts.dispersion)
-    if experts.dispersion is not None:  # about which a row knows half, as of a variance
-        gram = np.pad(gram, ((0, 0), (0, 1), (0, 1)))
-        gram[:, -1, -1] = 0.5 * weight
-        coef = np.column_stack([coef, np.log(experts.dispersion)])
+    E = experts.n_constant
+    if E:  # about which a row knows half, as of a variance
+        gram = np.pad(gram, ((0, 0), (0, E), (0, E)))
+        logs = np.arange(size, size + E)
+        gram[:, logs, logs] = 0.5 * weight[:, None]
+        coef = np.column_stack([coef, experts.log_dispersions])
     return Parts(weight, coef, gram, None)
 
 
@@ -136,5 +139,5 @@ def greedy_labels(sources: Sources, n_experts: int) -> tuple[Floats, Experts]:
     labels = np.searchsorted(kept, np.where(alive[owner], owner, kept[0]))
     size = sources.experts.n_linear * sources.experts.n_columns
     logs = now.coef[kept, size:] if now.dispersion is None else np.log(now.dispersion[kept])
-    vector = np.concatenate([now.coef[kept, :size].ravel(), logs.ravel()])
+    vector = np.concatenate([now.coef[kept, :size].ravel(), logs.T.ravel()])
     return labels, sources.experts.take(kept).with_vector(vector)

@@ -81,7 +81,7 @@ class Group:
     Attributes
     ----------
     message : LocalModel, optional
-        Its model, under the name of the group; none where nobody is left to be merged.
+        Its model, under the name of the group; None if no site is left to merge.
     sites : tuple of str
         Whose messages there were.
     weight : float

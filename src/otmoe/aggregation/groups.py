@@ -1,7 +1,7 @@
 """Merging of merges: groups of sites first, then the models of the groups (maths 11).
 
 A merging costs a time per site and support point. Groups of sites need fewer support points than
-all of them together, can be merged on any worker, and are read there: nobody ever holds more
+all of them together, can be merged on any worker, and are read there: no process ever holds more
 messages than those of one group.
 """
 

@@ -1,4 +1,4 @@
-"""What every site costs or spares the others: each left out in turn (maths 20)."""
+"""Influence of every site on the others: each is left out in turn (maths 20)."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _MOST_WORK = 1e9  # pseudo-rows times squared parameters times models, above whi
 def influences(problem: Problem, model: MoE) -> Floats:
     """Return the nats per row by which the others would be served better without each model, (U,).
 
-    Densities are merged again without it, from the given model on, and the others' own models say
-    what that is worth. NaN where nothing was left out: for an ensemble, a single model, where it
-    would take longer than the merging, or, of many models, for those of least weight.
+    Densities are merged again without it, starting from the given model, and evaluated under the
+    others' own models. NaN if nothing was left out: for an ensemble, for a single model, if it
+    would take longer than merging, or, with many models, for those of least weight.
 
     Parameters
     ----------

@@ -12,7 +12,7 @@ from otmoe.arrays.numerics import Floats
 from otmoe.text.notices import Notice, listed
 from otmoe.text.sentences import Warn
 
-# Tried by `python -m benchmarks attacks`.
+# Tried by `python -m benchmarks attacks`, halved and doubled by `python -m benchmarks constants`.
 _APART = 2.0  # times what chance explains, from which a site is limited
 
 HALF = 0.5

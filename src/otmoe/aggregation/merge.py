@@ -1,4 +1,4 @@
-"""Many local models into one: checks, screening, one of the methods, and the part of each site."""
+"""Merge many local models into one: checks, screening, a method, and each site's contribution."""
 
 from __future__ import annotations
 
@@ -49,52 +49,52 @@ def aggregate(
     group_size: int | None = None,
     executor: Executor | None = None,
 ) -> Aggregation:
-    """Make one model of many local ones.
+    """Merge many local models into one.
 
-    Pure: no engine, no network, no row of y.
+    A pure function: it needs no engine, no network and no rows of y.
 
     Parameters
     ----------
     messages : iterable of LocalModel or path
         Of one family and the same features; numbers of experts may differ. Files are read when
-        their turn comes.
+        needed.
     support : dict of array-likes, array-like of shape (S, d), Support or int, optional
-        Covariates at which the models are compared, without y: those of each site by its name, or
-        a few thousand rows that cover all sites and are the same for each. A frame is read by
-        column names. By default, or for a number of points, they are drawn from the sketches and
-        rows that the messages bring (:func:`otmoe.support_from`).
+        Covariates at which the models are compared, without y: those of each site by its name, or a
+        few thousand rows that cover all sites. Columns of a data frame are matched by name. By
+        default, or for a number of points, they are drawn from the sketches and rows in the
+        messages (:func:`otmoe.support_from`).
     n_experts : int, optional
-        K of the result; by default the median of the sites', the upper one of two.
+        K of the result; by default the (upper) median over sites.
     method : str
-        "auto" takes the candidate that the sites' own models expect to be most likely. These are
-        "reduction", which minimises the transport divergence to the pooled models; "gram", which
-        matches experts by it and pools them by the Grams that the sites sent; "kl", the model
-        whose density is nearest to those of the sites; and one expert for all. Or one of these
-        three, or "middle", "weighted_average", "aligned_average", "greedy", "ensemble". For those
-        who expect liars: "median", "trimmed", "geometric_median" and "krum" (maths 20), in which
-        every site has one vote, whatever it claims to weigh, unless `site_weight` is given.
+        "auto" chooses the candidate with the smallest expected loss relative to the sites' own
+        models. The candidates are "reduction", which minimises the transport divergence to the
+        pooled models; "gram", which matches experts by it and pools them with the Grams that the
+        sites sent; "kl", the model whose density is closest to those of the sites; and a single
+        expert. Or choose one of these three, or "middle", "weighted_average", "aligned_average",
+        "greedy", "ensemble". Robust methods are "median", "trimmed", "geometric_median" and "krum"
+        (maths 20), in which every site has one vote, whatever number of rows it claims, unless
+        `site_weight` is given.
     site_weight : sequence or mapping of float, or "covariate", optional
-        lambda_m, by position or by site name; by default in proportion to the sites' rows. With
-        "covariate" a site counts where its rows are: lambda_m(x) is in proportion to the number of
+        lambda_m, by position or by site name; by default proportional to the sites' rows. With
+        "covariate" a site counts where its rows are: lambda_m(x) is proportional to the number of
         its rows times the density of its sketch at x.
     outliers : {"flag", "exclude"}
-        What to do about sites that predict something else than the others, cannot be compared with
-        them, or say about themselves what does not fit together (maths 12): name them in a warning
-        and in `sites`, or leave them out, by name in `left_out`. There must be three sites for one
-        of them to stand out.
+        What to do about sites whose predictions differ from the others', that cannot be compared
+        with them, or whose messages are inconsistent (maths 12): name them in a warning and in
+        `sites`, or leave them out and name them in `left_out`. This needs at least three sites.
     keep : iterable of str
-        Sites that you vouch for: they stay whatever is found, and are named.
+        Trusted sites: they are kept even if they stand out, and are named.
     max_weight : float, optional
-        Share of the weight that no site may have by the rows it claims; 1 for no limit. By default
-        a site that differs from the others by more than chance explains is limited to one half
-        where `outliers` is "exclude", and named where it is "flag".
+        Largest share of the weight that a site may get from the number of rows it claims; 1 for no
+        limit. By default a site that differs from the others by more than chance explains is
+        limited to one half if `outliers` is "exclude", and named if it is "flag".
     random_state : int, Generator or None
         For the starts. The default is fixed: the same messages give the same model.
     n_jobs : int, optional
         Threads; None means 1, -1 all cores.
     group_size : int, optional
-        Sites that are merged at a time (maths 11): groups of sites first, then their models,
-        weighted by the rows of each. By default all at once, and 100 at a time where there are more
+        Sites to merge at a time (maths 11): first within groups, then the models of the groups,
+        weighted by the rows of each. By default all at once, or 100 at a time if there are more
         than 2,000. `sites` and `messages` of the result are then those of the groups, and sites
         that stand out are named in warnings and `left_out`. Not with ``method="ensemble"``,
         `max_weight`, or weights by covariates.
@@ -159,9 +159,9 @@ def merged(
     run: Run | None = None,
     how: Grouping | None = None,
 ) -> Aggregation:
-    """Do what :func:`aggregate` does, without a warning: they are in the result.
+    """Do what :func:`aggregate` does, without Python warnings: they are in the result.
 
-    With `outliers` None, nobody looks for sites that stand out. What merges groups is
+    With `outliers` None, sites are not screened. What merges groups is
     :func:`otmoe.aggregation.group.merge_group`, applied by `run`; `how` adds what only files need.
     """
     if method not in METHODS:

@@ -220,7 +220,7 @@ def averaged_parameters(problem: Problem, models: list[MoE]) -> MoE:
             free[u, feature + 1], fixed[u, feature + 1] = 0.0, value
     weight = problem.weight[:, None] * free  # (U, p)
     unknown = weight.sum(axis=0) == 0
-    weight[:, unknown] = problem.weight[:, None]  # nobody knows: as it comes
+    weight[:, unknown] = problem.weight[:, None]  # no site knows it: keep as given
     fixed[:, unknown] = 0.0
     share = weight / weight.sum(axis=0)
 

@@ -20,7 +20,7 @@ EMPTY = 1e-12
 _EXACT = 1e-12  # nats: what rounding leaves of R_c where all experts are the same
 _ROUNDING = 1e-13  # rise of R_c, relative to 1 + R_c, at which the last step is taken all the same
 _SLOWER = 0.01  # of a tolerance, where a step of coefficients and dispersion is not quite Newton's
-_STUCK = 1e-6  # the same after all halvings, from which on there is no way down
+_STUCK = 1e-6  # the same after all halvings, beyond which no step descends
 
 
 @dataclass(frozen=True)

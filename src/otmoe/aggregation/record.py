@@ -10,9 +10,11 @@ import numpy as np
 
 from otmoe.aggregation.contribution import Contribution
 from otmoe.aggregation.dependence import GateDependence
+from otmoe.data.features import FeatureSpec
 from otmoe.documents.aggregation import AggregationRecord
 from otmoe.documents.message import LocalModel
-from otmoe.inference import refined_inference
+from otmoe.inference import Inference, refined_inference
+from otmoe.inference.terms import term_places
 from otmoe.likelihood.rounds import Refinement
 from otmoe.text.errors import InferenceError, InvalidInput
 from otmoe.text.notices import Notice
@@ -20,14 +22,19 @@ from otmoe.text.records import LARGEST, LONGEST_NAME, LONGEST_SENTENCE, notice_d
 from otmoe.text.sentences import Error, Status
 from otmoe.text.strict_json import named
 
+MOST_JOINT = 24
+"""Coefficients of a term, at most, for a file to have their covariance: 300 numbers."""
 
-def refinement_document(state: Refinement) -> dict[str, Any]:
+
+def refinement_document(state: Refinement, features: FeatureSpec | None = None) -> dict[str, Any]:
     """Return refine rounds that were answered, and standard errors, as a model file has them.
 
     Parameters
     ----------
     state : Refinement
         One round has been answered at least.
+    features : FeatureSpec, optional
+        How columns became features: its terms are tested jointly.
     """
     best = state.best
     if best is None:
@@ -55,11 +62,42 @@ def refinement_document(state: Refinement) -> dict[str, Any]:
         "standard_errors": list(map(finite, errors)),
         "warnings": list(map(told, found.warnings)),
     }
+    joint = [] if features is None else joint_document(found, features)
+    if joint:
+        part["inference"]["joint"] = joint
     return part
 
 
+def joint_document(found: Inference, features: FeatureSpec) -> list[dict[str, Any]]:
+    """Return the covariance of the coefficients of each term, as a model file has it.
+
+    Terms with one coefficient have its standard error, and those with very many have none.
+
+    Parameters
+    ----------
+    found : Inference
+    features : FeatureSpec
+        Of the model.
+    """
+    joint: list[dict[str, Any]] = []
+    known: set[int] = set()
+    for _, _, places in term_places(found.model, features.term_features):
+        if not 1 < len(places) <= MOST_JOINT or known.issuperset(places):
+            continue  # the departure from a line is a part of its curve
+        matrix = found.covariance.of(np.eye(len(found.names))[places])
+        if np.all(np.isfinite(matrix)):
+            known.update(places)
+            lower = matrix[np.tril_indices(len(places))]
+            joint.append({"at": places, "covariance": list(map(finite, lower))})
+    return joint
+
+
 def refined_document(
-    record: AggregationRecord, state: Refinement, rounds: int | str, asked: Iterable[str]
+    record: AggregationRecord,
+    state: Refinement,
+    rounds: int | str,
+    asked: Iterable[str],
+    features: FeatureSpec | None = None,
 ) -> dict[str, Any]:
     """Return how a model was merged and then refined, where the merging is known from its file.
 
@@ -76,8 +114,10 @@ def refined_document(
         As asked for; "auto" has to have converged.
     asked : iterable of str
         The sites that were asked; `status` says so if they are not those that were merged.
+    features : FeatureSpec, optional
+        How columns became features.
     """
-    known = refinement_document(state)
+    known = refinement_document(state, features)
     before = record.model_dump(
         exclude_unset=True, exclude={"gate", "refinement", "inference", "no_inference"}
     )

@@ -1,5 +1,5 @@
 # Long because one value has all that is asked of a merging.
-"""What an aggregation returns: one model, and the part that every site had in it."""
+"""What an aggregation returns: one model, and the contribution of every site."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ import numpy as np
 from otmoe.aggregation.alternatives import alternatives
 from otmoe.aggregation.contribution import (
     Alternative,
-    Candidate,
     Communication,
     Contribution,
     Covariates,
+    MethodCandidate,
 )
 from otmoe.aggregation.dependence import GateDependence, gate_dependence
 from otmoe.aggregation.problem import Problem
@@ -54,7 +54,7 @@ _SHOWN = 20  # sites in the table of a notebook
 
 @dataclass(frozen=True)
 class Aggregation:
-    """One model made of many.
+    """One model merged from many.
 
     Attributes
     ----------
@@ -64,7 +64,7 @@ class Aggregation:
     cost : float
         R_c(f^W, g): nats by which the experts of all sites differ from those they are sent to.
     trace : ndarray
-        R_c on the whole support, from the start that won to the end; it never rises. Empty for
+        R_c on the whole support, from the best start to the end; it never increases. Empty for
         methods without iterations.
     converged : bool
     status : Notice
@@ -84,15 +84,15 @@ class Aggregation:
         These points.
     refinement : Refinement, optional
         The refine rounds, if there were any.
-    candidates : tuple of Candidate
-        What the method was chosen from, the best first; empty where it was given.
+    candidates : tuple of MethodCandidate
+        The candidates for the method, best first; empty if the method was given.
     problem : Problem, optional
-        What was merged, where sites were screened.
+        What was merged, if sites were screened.
     brought : int
-        Rows of covariates that shards brought back beside their messages.
+        Rows of covariates that shards sent along with their messages.
     groups : dict of tuple of str
-        Where sites were merged in groups, the sites of each; `sites` and `messages` are then those
-        of the groups.
+        If sites were merged in groups, the sites of each; `sites` and `messages` are then those of
+        the groups.
     """
 
     model: MoE
@@ -109,13 +109,13 @@ class Aggregation:
     left_out: Mapping[str, Notice] = field(default_factory=dict)
     support: Array | None = field(default=None, repr=False)
     refinement: Refinement | None = field(default=None, repr=False)
-    candidates: tuple[Candidate, ...] = field(default=(), repr=False)
+    candidates: tuple[MethodCandidate, ...] = field(default=(), repr=False)
     problem: Problem | None = field(default=None, repr=False, compare=False)
     brought: int = field(default=0, repr=False)
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
 
     def refined(self, state: Refinement, rounds: int | str) -> Aggregation:
-        """Return the aggregate with the model to which refine rounds have led.
+        """Return the aggregate with the model obtained by refine rounds.
 
         Parameters
         ----------
@@ -134,7 +134,7 @@ class Aggregation:
         return found._with_doubts() if state.converged else found
 
     def maximised(self, fit: Fit, state: Refinement) -> Aggregation:
-        """Return the aggregate with the model to which EM over all rows has led.
+        """Return the aggregate with the model obtained by EM over all rows.
 
         Parameters
         ----------
@@ -177,9 +177,9 @@ class Aggregation:
 
     @property
     def lost(self) -> float:
-        """Nats per row that the model merged in one round is expected to lose to the sites' own.
+        """Expected loss of the one-round model relative to the sites' own, in nats per row.
 
-        The mean over the sites, by weight (maths 17); NaN if that was not looked at.
+        The weighted mean over the sites (maths 17); NaN if it was not computed.
         """
         known = [s for s in self.sites if not np.isnan(s.lost)]
         if not known:
@@ -188,10 +188,10 @@ class Aggregation:
 
     @cached_property
     def alternatives(self) -> tuple[Alternative, ...]:
-        """What the merged model is expected to lose, and what models made by votes would.
+        """Expected losses of the merged model and of the robust methods.
 
-        The first is the model as it was merged in one round. They are made when they are asked
-        for; empty where sites were not screened, or are fewer than three.
+        The first is the model as merged in one round. They are computed on first access; empty if
+        sites were not screened, or are fewer than three.
         """
         if self.problem is None:
             return ()
@@ -213,7 +213,7 @@ class Aggregation:
 
     @cached_property
     def covariates(self) -> Covariates | None:
-        """Where the support points lie, if they are known; some of them say it for all."""
+        """Summary of the support points, if they are known, from a subsample of them."""
         if self.support is None:
             return None
         index = np.arange(self.support.shape[0])
@@ -223,7 +223,7 @@ class Aggregation:
 
     @cached_property
     def gate_dependence(self) -> tuple[GateDependence, ...]:
-        """What each column does to the gate, averaged over the support points, if any are known."""
+        """Effect of each column on the gate, averaged over the support points, if known."""
         if self.support is None or not isinstance(self.model.gate, SoftmaxGate):
             return ()
         return gate_dependence(self.model, to_numpy(self.support), self.messages[0].features)
@@ -246,6 +246,11 @@ class Aggregation:
             support_bytes=support,
             refine_bytes=refine,
         )
+
+    def __repr__(self) -> str:
+        sites = f"{len(self.sites):,} site{'s' * (len(self.sites) != 1)}"
+        ended = "" if self.converged else ", NOT CONVERGED"
+        return f"Aggregation({self.model.called}, from {sites}, method={self.method!r}{ended})"
 
     def _repr_html_(self) -> str:
         rows = sum(s.n_samples for s in self.sites)
@@ -278,9 +283,9 @@ class Aggregation:
             f"{self.model.n_experts} {self.model.experts.family} experts, merged from "
             f"{len(self.sites):,} sites by {self.method}",
             f"{rows:,.10g} rows, {self.communication.bytes:,} bytes sent, R_c {self.cost:.4g} nats",
-            *([f"expected to lose {self.lost:.3g} nats per row"] if self.lost == self.lost else []),
+            *([f"expected loss {self.lost:.3g} nats per row"] if self.lost == self.lost else []),
             f"{'' if self.converged else 'NOT CONVERGED: '}{self.status}",
-            *([f"{len(names)} sites stand out"] if names else []),
+            *([f"stand out: {len(names)} of {len(self.sites):,} sites"] if names else []),
             *([f"left out: {', '.join(list(self.left_out)[:_SHOWN])}"] if self.left_out else []),
         ) + html_table(heads, cells, f"and {left:,} more sites" if left else "")
 
@@ -302,7 +307,7 @@ class Aggregation:
         path : str or path
             Its folder has to exist.
         about : dict, optional
-            What else the file should say: text, numbers or booleans by name.
+            Further entries for the file: text, numbers or booleans by name.
         features : FeatureSpec, optional
             How columns become the model's features; by default as the messages have it.
         between : Between, optional
@@ -340,7 +345,7 @@ class Aggregation:
         if state is None or state.best is None:
             part["no_inference"] = told(one_round_refusal(self.method, len(self.sites)).notice)
         else:
-            part |= refinement_document(state)
+            part |= refinement_document(state, self.messages[0].features)
         pairs = zip(self.sites, self.messages, strict=True)
         return part | {"sites": [site_document(*pair) for pair in pairs]}
 

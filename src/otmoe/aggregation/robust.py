@@ -113,7 +113,7 @@ def _filled(models: list[MoE], constant: list[Constant], vote: Floats) -> list[M
     for j in sorted({j for features in constant for j in features}):
         knowing = [v for v, features in enumerate(constant) if j not in features]
         if not knowing:
-            continue  # nobody knows: as it comes
+            continue  # no site knows it: keep as given
         gate = np.stack([models[v].gate.centred[:, j + 1] for v in knowing])
         experts = np.stack([models[v].experts.coef[..., j + 1] for v in knowing])
         gate, experts = (trimmed_mean(values, vote[knowing], 0.5) for values in (gate, experts))
@@ -254,7 +254,7 @@ def trimmed_mean(values: Floats, weight: Floats, trim: float) -> Floats:
     end = np.cumsum(share, axis=0)
     trim = min(trim, 0.5 - 1e-6)  # at the median a sliver on both sides of it
     inside = np.minimum(end, 1 - trim) - np.maximum(end - share, trim)
-    inside = np.where(inside > 1e-12, inside, 0.0)  # rounding lets nobody in
+    inside = np.where(inside > 1e-12, inside, 0.0)  # rounding must not add models
     return np.asarray(np.sum(inside * ranked, axis=0) / np.sum(inside, axis=0))
 
 

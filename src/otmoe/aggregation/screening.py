@@ -27,6 +27,7 @@ from otmoe.aggregation.disagreement import (
     standing,
 )
 from otmoe.aggregation.limits import limited
+from otmoe.aggregation.places import NOTABLE, Places
 from otmoe.aggregation.problem import Problem, prepare
 from otmoe.arrays.numerics import Floats, design
 from otmoe.documents.message import LocalModel
@@ -38,7 +39,7 @@ from otmoe.text.sentences import Error, Finding, Warn
 _WORK = 20_000  # models times points
 _POINTS = (100, 400)  # at least, at most
 
-# Tried by `python -m benchmarks attacks`.
+# Tried by `python -m benchmarks attacks`, halved and doubled by `python -m benchmarks constants`.
 _COSTLY = 0.1  # nats per row, of weight times disagreement, that few rows excuse
 _HEAVIEST = 10.0  # times the median, up to which claims of rows are believed there
 
@@ -46,7 +47,7 @@ _HEAVIEST = 10.0  # times the median, up to which claims of rows are believed th
 def screen(
     messages: Iterable[LocalModel], support: Any = None, site_weight: Any = None
 ) -> tuple[Verdict, ...]:
-    """Say of every site whether it stands out from the others.
+    """Return for every site whether it stands out from the others.
 
     :func:`otmoe.aggregate` does this first.
 
@@ -78,7 +79,7 @@ def screen(
 
 
 def verdicts(problem: Problem) -> tuple[Verdict, ...]:
-    """Say of every site whether it stands out; those without weight are not looked at.
+    """Return for every site whether it stands out; those without weight are skipped.
 
     Models that are equal, or nearly so, count as one: a site sent in two halves does not agree with
     itself, and neither do copies under several names.
@@ -111,7 +112,7 @@ def _looked_at(problem: Problem) -> _Look:
     distance, feature, spread = covariate_distances(problem)
     far = far_covariates(problem, distance, feature)
     n_points = int(np.clip(_WORK // n_groups, *_POINTS))
-    X, own = compared_points(problem, n_points, spread)
+    X, own, apart = compared_points(problem, n_points, spread)
     share = np.broadcast_to(
         problem.ensemble.gate.site_prob(design(X)), (len(X), len(problem.models))
     )
@@ -121,7 +122,8 @@ def _looked_at(problem: Problem) -> _Look:
     rows = np.maximum(n_samples, acting)
     cost, overlap = divergences(models, X, share[:, first], problem.sources.pool)
     error = np.array([model.n_parameters for model in models]) / rows
-    found = standing(cost, _by_chance(error, overlap))
+    chance = _by_chance(error, overlap)
+    found = standing(cost, chance)
     strict = standing(cost, _by_chance(np.minimum(error, np.median(error)), overlap))
     acting = np.minimum(acting, _HEAVIEST * np.median(acting))
     pull = acting / acting.sum() * found.typical
@@ -136,12 +138,15 @@ def _looked_at(problem: Problem) -> _Look:
     many = many_experts(np.array([model.n_experts for model in models]))
     compared = ~np.isnan(found.deviation)
     usual = np.nanmedian(found.typical) if compared.any() else np.nan
+    places = Places(problem, first, chance, apart)
+    stands_out = (found.deviation > THRESHOLD) & (found.typical > NOTABLE * usual)
+    costly = (strict.deviation > THRESHOLD) & (pull > _COSTLY)
     reasons = []
     for g, u in enumerate(first):
         why = []
-        if found.deviation[g] > THRESHOLD:
-            why.append(Finding.PREDICTS_OTHERWISE(nats=found.typical[g], usual=usual))
-        elif strict.deviation[g] > THRESHOLD and pull[g] > _COSTLY:
+        if stands_out[g] and places.is_among_most(g):
+            why.append(places.reason(g, own[u], found.typical[g], usual))
+        elif costly[g] and places.is_among_most(g):
             why.append(Finding.COSTLY(nats=found.typical[g], cost=pull[g]))
         elif not compared[g] and 2 * compared.sum() > n_groups:
             why.append(Finding.NOT_COMPARABLE())
@@ -184,11 +189,11 @@ class Screening:
     Attributes
     ----------
     verdicts : dict of Verdict
-        By site; empty if nobody looked.
+        By site; empty if sites were not screened.
     left_out : dict of Notice
         Sites to be left out, and why.
     counted : dict of float
-        Rows that sites are to count as, where these are fewer than they claim.
+        Rows that sites count as, if fewer than they claim.
     warnings : tuple of Notice
     """
 
@@ -216,9 +221,9 @@ def screened(
     ----------
     problem : Problem
     outliers : {"flag", "exclude", None}
-        With None, nobody looks.
+        With None, sites are not screened.
     keep : iterable of str
-        Sites that stay whatever is found.
+        Sites that are kept even if they stand out.
     max_weight : float, optional
         Share of the weight that no site may exceed; by default a half for sites that differ from
         the others by more than chance explains, and only where sites are excluded.

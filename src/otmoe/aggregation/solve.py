@@ -101,7 +101,8 @@ def solved(
     with merging(problem):
         outcome = METHODS[method](problem, rng)
         if not isinstance(outcome.model, Ensemble):
-            outcome = replace(outcome, model=outcome.model.tidied())
+            per = problem.models[0].expert_per
+            outcome = replace(outcome, model=replace(outcome.model.tidied(), expert_per=per))
         _check_saveable(outcome.model)
         done = perf_counter()
         lost = expected_losses(problem, outcome.model) if outcome.lost is None else outcome.lost

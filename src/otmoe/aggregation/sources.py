@@ -1,8 +1,7 @@
 """The experts of all sites at the support points, and what an aggregate of them receives.
 
 Everything is a sum over cells, blocks of support points times groups of sites that fit the cache:
-memory does not grow with the number of points times the number of experts, and time is linear in
-both.
+memory does not grow with points times experts, and time is linear in both.
 """
 
 from __future__ import annotations
@@ -338,9 +337,13 @@ def _sent(experts: Experts, cell: Cell, labels: Floats | None) -> tuple[Array, A
 
 def _received(experts: Experts, cell: Cell, index: Array) -> tuple[Array, Response]:
     """Return mass (n, K) and mean response of the targets, for sources sent to `index`."""
-    var = cell.response.var if experts.n_constant else None
-    mass, mean, spread = collected(index, cell.weight, cell.response.mean, var, experts.n_experts)
-    return mass, Response(mean, spread)
+    given, K, xp = cell.response, experts.n_experts, namespace(cell.Z)
+    var = given.var if experts.n_constant and experts.by_moments else None
+    mass, mean, spread = collected(index, cell.weight, given.mean, var, K)
+    if isinstance(given.trials, float) or not experts.by_moments:
+        return mass, Response(mean, spread)
+    trials, mean, _ = collected(index, cell.weight * given.trials, given.mean, None, K)
+    return mass, Response(mean, spread, trials / xp.where(mass > 0, mass, xp.ones_like(mass)))
 
 
 def _sum(a: Array) -> Floats:

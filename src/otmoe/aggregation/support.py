@@ -85,15 +85,15 @@ def draw_support(
         Rows of x that the sites agreed to share; a sequence has them in the order of the messages.
         Frames must have the same columns in the same order.
     n_support : int
-        Points to draw, without replacement; fewer come where there are fewer rows.
+        Points to draw, without replacement; fewer if there are fewer rows.
     site_weight : array-like of shape (M,), optional
-        Shares of the sites; by default in proportion to their rows.
+        Shares of the sites; by default proportional to their rows.
     random_state : int, Generator or None
 
     Returns
     -------
     Support
-        Methods that merge densities use all samples, not only the points that were drawn.
+        Methods that merge densities use all samples, not only the points drawn.
 
     Examples
     --------
@@ -140,8 +140,9 @@ def support_from(
 ) -> Support:
     """Draw support points from what sites have sent about their covariates.
 
-    Each site has a share in proportion to its rows. Rows that it volunteered come first and the
-    rest is drawn from its sketch; without a sketch no more points come than it has sent rows.
+    Each site has a share proportional to its rows. Rows that it volunteered are used first and the
+    rest is drawn from its sketch; without a sketch, it contributes no more points than it has sent
+    rows.
 
     Parameters
     ----------
@@ -149,7 +150,7 @@ def support_from(
         Of the same features. A warning names sites that sent neither rows nor a sketch.
     n_support : int
     random_state : int, Generator or None
-        Together with what was sent it decides on the points; the order of the sites does not.
+        Together with the messages it determines the points; the order of the sites does not matter.
 
     Returns
     -------

@@ -12,11 +12,11 @@ import numpy as np
 
 # Rows per tile: a tile of features and five weights stay in the first two cache levels, while the
 # inner loop is long enough to hide its final horizontal sums.
-_TILE = 256
+TILE = 256
 
 
 @numba.njit(nogil=True, cache=True, inline="always", fastmath={"reassoc", "contract", "nsz"})
-def _tile_gram(
+def tile_gram(
     features: np.ndarray, weights: np.ndarray, start: int, stop: int, first: int, out: np.ndarray
 ) -> None:
     """Add one tile of rows to weighted Gram matrices; its weights begin at column `first`."""
@@ -94,9 +94,36 @@ def weighted_gram(features: np.ndarray, weights: np.ndarray, out: np.ndarray) ->
     out : ndarray of shape (J, p, p)
         Only entries with i <= j are written.
     """
-    for start in range(0, features.shape[1], _TILE):
-        stop = min(start + _TILE, features.shape[1])
-        _tile_gram(features, weights, start, stop, start, out)
+    for start in range(0, features.shape[1], TILE):
+        stop = min(start + TILE, features.shape[1])
+        tile_gram(features, weights, start, stop, start, out)
+
+
+@numba.njit(nogil=True, cache=True, inline="always", fastmath={"reassoc", "contract", "nsz"})
+def tile_pairs(
+    t: np.ndarray,
+    less: np.ndarray,
+    more: np.ndarray,
+    where: np.ndarray,
+    start: int,
+    n: int,
+    weights: np.ndarray,
+) -> None:
+    """Write the weights of all pairs for a tile of rows, as :func:`pair_gram` has them."""
+    n_factors, n_less = t.shape[0], less.shape[0]
+    q = 0
+    for a in range(n_factors):
+        for b in range(a, n_factors):
+            e = where[a, b]
+            for r in range(n):
+                weights[q, r] = t[a, start + r] * t[b, start + r]
+            if b < n_less:
+                for r in range(n):
+                    weights[q, r] -= less[a, start + r] * less[b, start + r]
+            if e >= 0:
+                for r in range(n):
+                    weights[q, r] += more[e, start + r]
+            q += 1
 
 
 @numba.njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz"})
@@ -124,25 +151,12 @@ def pair_gram(
     out : ndarray of shape (A (A + 1) / 2, p, p)
         Pairs in the order (0, 0), (0, 1), ...; only entries with i <= j are written.
     """
-    n_factors, n = t.shape
-    n_less = less.shape[0]
-    weights = np.empty((out.shape[0], _TILE))
-    for start in range(0, n, _TILE):
-        stop = min(start + _TILE, n)
-        q = 0
-        for a in range(n_factors):
-            for b in range(a, n_factors):
-                e = where[a, b]
-                for r in range(stop - start):
-                    weights[q, r] = t[a, start + r] * t[b, start + r]
-                if b < n_less:
-                    for r in range(stop - start):
-                        weights[q, r] -= less[a, start + r] * less[b, start + r]
-                if e >= 0:
-                    for r in range(stop - start):
-                        weights[q, r] += more[e, start + r]
-                q += 1
-        _tile_gram(features, weights, start, stop, 0, out)
+    n = t.shape[1]
+    weights = np.empty((out.shape[0], TILE))
+    for start in range(0, n, TILE):
+        stop = min(start + TILE, n)
+        tile_pairs(t, less, more, where, start, stop - start, weights)
+        tile_gram(features, weights, start, stop, 0, out)
 
 
 @numba.njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz"})
@@ -168,9 +182,9 @@ def pair_gram_of_groups(
     """
     n_factors, n = t.shape[0], features.shape[1]
     n_less = less.shape[0]
-    weights = np.empty((out.shape[0], _TILE))
-    for start in range(0, n, _TILE):
-        stop = min(start + _TILE, n)
+    weights = np.empty((out.shape[0], TILE))
+    for start in range(0, n, TILE):
+        stop = min(start + TILE, n)
         q = 0
         for a in range(n_factors):
             for b in range(a, n_factors):
@@ -188,7 +202,37 @@ def pair_gram_of_groups(
                             total += more[e, i]
                     weights[q, r] = total
                 q += 1
-        _tile_gram(features, weights, start, stop, 0, out)
+        tile_gram(features, weights, start, stop, 0, out)
+
+
+@numba.njit(nogil=True, cache=True, inline="always", fastmath={"reassoc", "contract", "nsz"})
+def tile_sum(
+    features: np.ndarray, weights: np.ndarray, start: int, stop: int, first: int, out: np.ndarray
+) -> None:
+    """Add one tile of rows to weighted sums; its weights begin at column `first`."""
+    n_weights = weights.shape[0]
+    last = n_weights - 1
+    end = first + stop - start
+    for q in range(0, n_weights, 4):
+        w0 = weights[q, first:end]
+        w1 = weights[min(q + 1, last), first:end]
+        w2 = weights[min(q + 2, last), first:end]
+        w3 = weights[min(q + 3, last), first:end]
+        for j in range(features.shape[0]):
+            x = features[j, start:stop]
+            a0 = a1 = a2 = a3 = 0.0
+            for r in range(stop - start):
+                a0 += w0[r] * x[r]
+                a1 += w1[r] * x[r]
+                a2 += w2[r] * x[r]
+                a3 += w3[r] * x[r]
+            out[q, j] += a0
+            if q + 1 <= last:
+                out[q + 1, j] += a1
+            if q + 2 <= last:
+                out[q + 2, j] += a2
+            if q + 3 <= last:
+                out[q + 3, j] += a3
 
 
 @numba.njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz"})
@@ -203,31 +247,9 @@ def weighted_sum(features: np.ndarray, weights: np.ndarray, out: np.ndarray) -> 
     weights : ndarray of shape (J, n), C-contiguous
     out : ndarray of shape (J, p)
     """
-    p, n = features.shape
-    n_weights = weights.shape[0]
-    last = n_weights - 1
-    for start in range(0, n, _TILE):
-        stop = min(start + _TILE, n)
-        for q in range(0, n_weights, 4):
-            w0 = weights[q, start:stop]
-            w1 = weights[min(q + 1, last), start:stop]
-            w2 = weights[min(q + 2, last), start:stop]
-            w3 = weights[min(q + 3, last), start:stop]
-            for j in range(p):
-                x = features[j, start:stop]
-                a0 = a1 = a2 = a3 = 0.0
-                for r in range(stop - start):
-                    a0 += w0[r] * x[r]
-                    a1 += w1[r] * x[r]
-                    a2 += w2[r] * x[r]
-                    a3 += w3[r] * x[r]
-                out[q, j] += a0
-                if q + 1 <= last:
-                    out[q + 1, j] += a1
-                if q + 2 <= last:
-                    out[q + 2, j] += a2
-                if q + 3 <= last:
-                    out[q + 3, j] += a3
+    n = features.shape[1]
+    for start in range(0, n, TILE):
+        tile_sum(features, weights, start, min(start + TILE, n), start, out)
 
 
 @numba.njit(nogil=True, cache=True)
@@ -273,8 +295,8 @@ def nearest_square(
     """
     n_sources, n = mean.shape
     shared = var.shape[1] == 1
-    for start in range(0, n, _TILE):
-        stop = min(start + _TILE, n)
+    for start in range(0, n, TILE):
+        stop = min(start + TILE, n)
         for s in range(n_sources):
             m = mean[s, start:stop]
             best = value[s, start:stop]
@@ -308,9 +330,9 @@ def nearest_linear(
     value : ndarray of shape (L, n), written
     """
     n_sources, n_terms, n = mean.shape
-    v = np.empty(_TILE)
-    for start in range(0, n, _TILE):
-        stop = min(start + _TILE, n)
+    v = np.empty(TILE)
+    for start in range(0, n, TILE):
+        stop = min(start + TILE, n)
         for s in range(n_sources):
             best = value[s, start:stop]
             which = index[s, start:stop]
@@ -525,3 +547,61 @@ def _cheapest_path(
     for k in range(n):
         potential[k] += min(distance[k], distance[here])
     return here
+
+
+@numba.njit(nogil=True, cache=True)
+def solve_definite(
+    H: np.ndarray,
+    g: np.ndarray,
+    tolerance: float,
+    nothing: float,
+    out: np.ndarray,
+    solved: np.ndarray,
+) -> None:
+    """Solve small systems ``H d = g`` by Cholesky's method, one after another.
+
+    Parameters
+    ----------
+    H : ndarray of shape (K, P, P)
+    g : ndarray of shape (K, P)
+    tolerance : float
+        Of the largest entry of the diagonal, above which every squared pivot must be.
+    nothing : float
+        Which that entry must not be below.
+    out : ndarray of shape (K, P), written
+    solved : ndarray of bool of shape (K,), written
+        False where it is not so; what is written there means nothing.
+    """
+    K, P = g.shape
+    factor = np.empty((P, P))
+    for k in range(K):
+        largest = 0.0
+        for i in range(P):
+            largest = max(largest, H[k, i, i])
+        least = tolerance * largest
+        solved[k] = largest >= nothing
+        for i in range(P):
+            if not solved[k]:
+                break
+            for j in range(i + 1):
+                total = H[k, i, j]
+                for q in range(j):
+                    total -= factor[i, q] * factor[j, q]
+                if i > j:
+                    factor[i, j] = total / factor[j, j]
+                elif total > least:
+                    factor[i, i] = total**0.5
+                else:
+                    solved[k] = False
+        if not solved[k]:
+            continue
+        for i in range(P):
+            total = g[k, i]
+            for q in range(i):
+                total -= factor[i, q] * out[k, q]
+            out[k, i] = total / factor[i, i]
+        for i in range(P - 1, -1, -1):
+            total = out[k, i]
+            for q in range(i + 1, P):
+                total -= factor[q, i] * out[k, q]
+            out[k, i] = total / factor[i, i]

@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 from scipy import linalg
 
-from otmoe.arrays.numerics import Floats
+from otmoe.arrays.numerics import Floats, kernels
 
 # Half and twice of it are the same (`python -m benchmarks constants`): a step squares what is left.
 _NEAR = 0.01  # decrement at which the information hardly changes any more
 _NOTHING = 1e-290  # information that counts as none: its reciprocal might overflow
 _FLAT = 1e-4  # least curvature that is believed where others are negative
 _THIN = 1e-9  # least curvature by which a step is measured; thinner directions are not seen
+_SMALL = 48  # unknowns up to which Cholesky's method as it stands beats a call of LAPACK
 _EXACT = 1e-16  # decrement at which another step changes nothing that can be seen
 
 RANK_TOLERANCE = 1e-11
@@ -40,7 +41,7 @@ def solve_psd(H: Floats, g: Floats) -> Floats:
     array([1., 1.])
     """
     if H.ndim > 2:
-        return np.stack([solve_psd(*pair) for pair in zip(H, g, strict=True)])
+        return _solve_each(H, g)
     if np.max(np.abs(H), initial=0.0) < _NOTHING:
         return np.zeros_like(g)
     largest = np.max(np.diagonal(H), initial=0.0)
@@ -51,6 +52,17 @@ def solve_psd(H: Floats, g: Floats) -> Floats:
     keep = values > RANK_TOLERANCE * np.max(values, initial=0.0)
     inverse = np.where(keep, 1 / np.where(keep, values, 1.0), 0.0)
     return vectors @ (inverse * (vectors.T @ g))
+
+
+def _solve_each(H: Floats, g: Floats) -> Floats:
+    """Do what :func:`solve_psd` does for stacked systems; small ones by one call of a kernel."""
+    if kernels is None or H.ndim > 3 or H.shape[-1] > _SMALL:
+        return np.stack([solve_psd(*pair) for pair in zip(H, g, strict=True)])
+    out, solved = np.empty(g.shape), np.empty(len(g), dtype=bool)
+    kernels.solve_definite(H, g, RANK_TOLERANCE, _NOTHING, out, solved)
+    for k in np.flatnonzero(~solved):
+        out[k] = solve_psd(H[k], g[k])
+    return out
 
 
 def _solve_definite(H: Floats, g: Floats, least: float) -> Floats | None:

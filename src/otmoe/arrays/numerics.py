@@ -18,11 +18,12 @@ import array_api_compat.numpy
 import numpy as np
 
 kernels: Any
+gaussian: Any
 """The compiled kernels, or None on a Python that numba does not support yet."""
 try:
-    from otmoe.arrays import kernels
+    from otmoe.arrays import gaussian, kernels
 except ImportError:
-    kernels = None
+    kernels = gaussian = None
 
 Array = Any
 """An array of the caller's namespace; shapes are given in docstrings."""
@@ -103,6 +104,14 @@ def times(X: Array, coef: Floats) -> Array:
     if triton is not None:
         return triton.times(X, like(coef, X))
     return (like(coef, X) @ X.T).T
+
+
+def times_each(X: Array, coef: Floats) -> Array:
+    """Return ``X @ coef[k].T`` for every k, given X (n, p) and coef (K, Q, p): (n, K, Q)."""
+    K, Q, p = coef.shape
+    xp = namespace(X)
+    rows = xp.reshape(times(X, coef.reshape(K * Q, p)).T, (K, Q, X.shape[0]))
+    return xp.permute_dims(rows, (2, 0, 1))
 
 
 def stack_rows(parts: list[Array]) -> Array:
@@ -277,17 +286,22 @@ def weighted_gram(X: Array, weights: Array) -> Array:
         p = X.shape[1]
         out = np.zeros((weights.shape[1], p, p))
         kernels.weighted_gram(np.ascontiguousarray(X.T), np.ascontiguousarray(weights.T), out)
-        rows, columns = upper(p)
-        out[:, columns, rows] = out[:, rows, columns]
-        return out
+        return mirrored(out)
     triton = cuda_kernels(X)
     if triton is not None and weights.shape[1]:
         return triton.weighted_gram(X, weights)
     return weighted_gram_plain(X, weights)
 
 
+def mirrored(out: Floats) -> Floats:
+    """Fill in the lower triangles of matrices (J, p, p), in place, and return them."""
+    rows, columns = _upper(out.shape[1])
+    out[:, columns, rows] = out[:, rows, columns]
+    return out
+
+
 @cache
-def upper(p: int) -> tuple[Floats, Floats]:
+def _upper(p: int) -> tuple[Floats, Floats]:
     """Return rows and columns of the entries above the diagonal."""
     return np.triu_indices(p, 1)
 

@@ -13,9 +13,9 @@ from otmoe.arrays.numerics import (
     cuda_kernels,
     kernels,
     like,
+    mirrored,
     namespace,
     to_numpy,
-    upper,
     weighted_gram,
 )
 
@@ -76,16 +76,22 @@ def pair_gram(X: Array, form: Form, n_linear: int, starts: Floats | None = None)
             kernels.pair_gram(np.ascontiguousarray(X.T), *parts, form.where, out)
         else:
             kernels.pair_gram_of_groups(np.ascontiguousarray(X.T), *parts, form.where, starts, out)
-        rows, columns = upper(p)
-        out[:, columns, rows] = out[:, rows, columns]
-        return out
+        return mirrored(out)
     triton = cuda_kernels(X)
     if triton is not None and starts is None:
         xp, none = namespace(X), like(np.zeros((0, n)), X)
         lists = (form.t[:n_linear], form.less, form.more)
         t, less, more = (xp.stack(list(part)) if len(part) else none for part in lists)
-        return to_numpy(triton.pair_gram(X, t, less, more, form.where))
+        return unpacked(to_numpy(triton.pair_gram(X, t, less, more, form.where)), p)
     weights = [form.at(int(a), int(b)) for a, b in zip(first, second, strict=True)]
     if starts is not None:
         weights = [np.add.reduceat(weight, starts[:-1]) for weight in weights]
     return to_numpy(weighted_gram(X, namespace(X).stack(weights).T))
+
+
+def unpacked(sums: Floats, p: int) -> Floats:
+    """Return symmetric matrices (J, p, p), given their upper triangles row by row (J, ...)."""
+    rows, columns = np.triu_indices(p)
+    out = np.empty((len(sums), p, p))
+    out[:, rows, columns] = out[:, columns, rows] = sums
+    return out

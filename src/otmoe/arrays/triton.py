@@ -1,3 +1,4 @@
+# Long because all kernels for CUDA tensors are here, as those for NumPy are in kernels.py.
 """Compiled kernels for CUDA tensors; :mod:`otmoe.arrays.numerics` and pairs are their only callers.
 
 Designs and weights lie column by column, so that neighbouring threads read neighbouring rows.
@@ -6,6 +7,7 @@ Chunks of rows are summed in a fixed order, so that results repeat to the last b
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,7 @@ MOST_COLUMNS = 64
 _CHUNKS = 264  # sums of rows: two for each multiprocessor of a large card
 _TILE = 32  # rows per step of a sum
 _ROWS = 128  # rows of a program that writes a result for each
+_MOST_PAIRS, _MOST_PRODUCTS = 32, 256  # of predictors, and of columns, that a program sums up
 
 
 @triton.jit
@@ -55,6 +58,16 @@ def _times_kernel(x, coef, out, n, p, n_coef, K: tl.constexpr, ROWS: tl.constexp
 
 
 @triton.jit
+def _normalised(value, known):  # type: ignore[no-untyped-def]
+    """Return the softmax over experts, (experts, rows), and the logs of its denominators."""
+    value = tl.where(known[:, None], value, -float("inf"))
+    top = tl.max(value, axis=0)
+    e = tl.where(known[:, None], tl.exp(value - top[None, :]) + 1e-130, 0.0)
+    total = tl.sum(e, axis=0)
+    return e / total[None, :], top + tl.log(total)
+
+
+@triton.jit
 def _softmax_kernel(a, prob, log_sum, n, n_kinds, K: tl.constexpr, ROWS: tl.constexpr):  # type: ignore[no-untyped-def]
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     which = tl.arange(0, K)
@@ -62,12 +75,9 @@ def _softmax_kernel(a, prob, log_sum, n, n_kinds, K: tl.constexpr, ROWS: tl.cons
     known = which < n_kinds
     place = which[:, None].to(tl.int64) * n + rows[None, :]
     mask = known[:, None] & inside[None, :]
-    value = tl.load(a + place, mask=mask, other=-float("inf"))
-    top = tl.where(inside, tl.max(value, axis=0), 0.0)
-    e = tl.where(known[:, None], tl.exp(value - top[None, :]) + 1e-130, 0.0)
-    total = tl.sum(e, axis=0)
-    tl.store(prob + place, e / total[None, :], mask=mask)
-    tl.store(log_sum + rows, top + tl.log(total), mask=inside)
+    share, total = _normalised(tl.load(a + place, mask=mask, other=0.0), known)
+    tl.store(prob + place, share, mask=mask)
+    tl.store(log_sum + rows, total, mask=inside)
 
 
 @triton.jit
@@ -120,30 +130,171 @@ def _gram_kernel(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
+def _products(x, left, right, rows, which, n, n_products):  # type: ignore[no-untyped-def]
+    """Return products of two columns of a design at some rows, (products, rows).
+
+    Gram matrices of many weights are a product of these with the weights; symmetric ones have half
+    the entries, and no column is padded.
+    """
+    known = which < n_products
+    one = tl.load(left + which, mask=known, other=0).to(tl.int64)
+    other = tl.load(right + which, mask=known, other=0).to(tl.int64)
+    mask = known[:, None] & (rows[None, :] < n)
+    value = tl.load(x + one[:, None] * n + rows[None, :], mask=mask, other=0.0)
+    return value * tl.load(x + other[:, None] * n + rows[None, :], mask=mask, other=0.0)
+
+
+@triton.jit
 def _pair_kernel(  # type: ignore[no-untyped-def]
-    x, t, less, more, pairs, out, n, p, rows_per_chunk, n_pairs, P: tl.constexpr, TILE: tl.constexpr
-):
-    pair = tl.program_id(0)
-    chunk = tl.program_id(1)
-    first = tl.load(pairs + 4 * pair).to(tl.int64)
-    second = tl.load(pairs + 4 * pair + 1).to(tl.int64)
-    less_end = n * tl.load(pairs + 4 * pair + 2)
-    extra = tl.load(pairs + 4 * pair + 3).to(tl.int64)
-    more_end = tl.where(extra >= 0, n, 0)
-    columns = tl.arange(0, P)
-    total = tl.zeros((P, P), tl.float64)
+    x, left, right, t, less, more, pairs, out, n, rows_per_chunk, n_pairs, n_products,
+    J: tl.constexpr, Q: tl.constexpr, TILE: tl.constexpr,
+):  # fmt: skip
+    which = tl.program_id(0) * J + tl.arange(0, J)
+    entries = tl.program_id(1) * Q + tl.arange(0, Q)
+    chunk = tl.program_id(2)
+    known = which < n_pairs
+    first = tl.load(pairs + 4 * which, mask=known, other=0).to(tl.int64)[:, None] * n
+    second = tl.load(pairs + 4 * which + 1, mask=known, other=0).to(tl.int64)[:, None] * n
+    has_less = known & (tl.load(pairs + 4 * which + 2, mask=known, other=0) > 0)
+    extra = tl.load(pairs + 4 * which + 3, mask=known, other=-1).to(tl.int64)
+    total = tl.zeros((J, Q), tl.float64)
     for start in range(0, rows_per_chunk, TILE):
         rows = chunk * rows_per_chunk + start + tl.arange(0, TILE)
-        inside = rows < n
-        features = _tile(x, rows, columns, n, p)
-        scale = tl.load(t + first * n + rows, mask=inside, other=0.0)
-        scale *= tl.load(t + second * n + rows, mask=inside, other=0.0)
-        taken = tl.load(less + first * n + rows, mask=rows < less_end, other=0.0)
-        scale -= taken * tl.load(less + second * n + rows, mask=rows < less_end, other=0.0)
-        scale += tl.load(more + extra * n + rows, mask=rows < more_end, other=0.0)
-        total += tl.dot(features * scale[None, :], tl.trans(features))
-    place = out + (chunk * n_pairs + pair) * P * P + columns[:, None] * P + columns[None, :]
-    tl.store(place, total)
+        inside = (rows < n)[None, :]
+        place = rows[None, :]
+        mask = known[:, None] & inside
+        scale = tl.load(t + first + place, mask=mask, other=0.0)
+        scale *= tl.load(t + second + place, mask=mask, other=0.0)
+        mask = has_less[:, None] & inside
+        taken = tl.load(less + first + place, mask=mask, other=0.0)
+        scale -= taken * tl.load(less + second + place, mask=mask, other=0.0)
+        mask = (extra >= 0)[:, None] & inside
+        scale += tl.load(more + extra[:, None] * n + place, mask=mask, other=0.0)
+        total += tl.dot(scale, tl.trans(_products(x, left, right, rows, entries, n, n_products)))
+    place = (chunk * n_pairs + which[:, None]).to(tl.int64) * n_products + entries[None, :]
+    mask = known[:, None] & (entries[None, :] < n_products)
+    tl.store(out + place, total, mask=mask)
+
+
+@triton.jit
+def _gaussian(  # type: ignore[no-untyped-def]
+    x, y, w, gate, coef, precision, constant, rows, which, n, p, n_experts,
+    K: tl.constexpr, ROWS: tl.constexpr, WEIGHTED: tl.constexpr,
+):  # fmt: skip
+    """Return the E-step of Gaussian experts, in one read of the rows.
+
+    Responsibilities, gate probabilities, scores in the mean and halves of the squared residuals in
+    variances, (experts, rows); log densities and weights, (rows,).
+    """
+    inside = rows < n
+    known = which < n_experts
+    mean = tl.zeros((K, ROWS), tl.float64)
+    logit = tl.zeros((K, ROWS), tl.float64)
+    place = x + rows
+    for j in range(p):
+        value = tl.load(place, mask=inside, other=0.0)[None, :]
+        place += n
+        mean += tl.load(coef + which * p + j, mask=known, other=0.0)[:, None] * value
+        logit += tl.load(gate + which * p + j, mask=known, other=0.0)[:, None] * value
+    scale = tl.load(precision + which, mask=known, other=0.0)[:, None]
+    residual = tl.load(y + rows, mask=inside, other=0.0)[None, :] - mean
+    score = residual * scale
+    half = 0.5 * score * residual
+    joint = logit + tl.load(constant + which, mask=known, other=0.0)[:, None] - half
+    prob, gate_sum = _normalised(logit, known)
+    share, joint_sum = _normalised(joint, known)
+    weight = tl.where(inside, 1.0, 0.0).to(tl.float64)
+    if WEIGHTED:
+        weight = tl.load(w + rows, mask=inside, other=0.0)
+    return share, prob, score, half, joint_sum - gate_sum, weight
+
+
+@triton.jit
+def _fit_kernel(  # type: ignore[no-untyped-def]
+    x, y, w, gate, coef, precision, constant, quadratic, linear, sums, n, p, n_experts,
+    K: tl.constexpr, ROWS: tl.constexpr, WEIGHTED: tl.constexpr,
+):  # fmt: skip
+    rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    which = tl.arange(0, K)
+    share, prob, score, half, density, weight = _gaussian(
+        x, y, w, gate, coef, precision, constant, rows, which, n, p, n_experts, K, ROWS, WEIGHTED
+    )
+    known = which < n_experts
+    inside = rows < n
+    share *= weight[None, :]
+    scale = tl.load(precision + which, mask=known, other=0.0)[:, None]
+    at = which[:, None].to(tl.int64) * n + rows[None, :]
+    mask = known[:, None] & inside[None, :]
+    tl.store(quadratic + at, share * scale, mask=mask)
+    tl.store(linear + at, share * score, mask=mask)
+    tl.store(linear + n_experts.to(tl.int64) * n + at, share - prob * weight[None, :], mask=mask)
+    i, j = which[:, None], which[None, :]
+    pair = n_experts + i * n_experts - i * (i + 1) // 2 + j - i - 1
+    products = (prob * weight[None, :])[:, None, :] * prob[None, :, :]
+    at = pair[:, :, None].to(tl.int64) * n + rows[None, None, :]
+    mask = ((i < j) & (j < n_experts))[:, :, None] & inside[None, None, :]
+    tl.store(quadratic + at, products, mask=mask)
+    sums += tl.program_id(0) * (2 * n_experts + 1)
+    tl.store(sums, tl.sum(density * weight, axis=0))
+    tl.store(sums + 1 + which, tl.sum(share, axis=1), mask=known)
+    tl.store(sums + 1 + n_experts + which, tl.sum(share * (half - 0.5), axis=1), mask=known)
+
+
+@triton.jit
+def _score_kernel(  # type: ignore[no-untyped-def]
+    x, y, w, gate, coef, precision, constant, t, less, more, linear, sums, n, p, n_experts,
+    K: tl.constexpr, ROWS: tl.constexpr, WEIGHTED: tl.constexpr, MATRIX: tl.constexpr,
+):  # fmt: skip
+    rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    which = tl.arange(0, K)
+    share, prob, score, half, density, weight = _gaussian(
+        x, y, w, gate, coef, precision, constant, rows, which, n, p, n_experts, K, ROWS, WEIGHTED
+    )
+    known = which < n_experts
+    free = which < n_experts - 1
+    here = (rows < n)[None, :]
+    total = weight[None, :]
+    # A predictor's row: gates but the last, then experts.
+    of_gate = which[:, None].to(tl.int64) * n + rows[None, :]
+    of_expert = of_gate + (n_experts - 1).to(tl.int64) * n
+    gates, experts = free[:, None] & here, known[:, None] & here
+    moved = share * score
+    spread = share * (half - 0.5)
+    tl.store(linear + of_gate, total * (share - prob), mask=gates)
+    tl.store(linear + of_expert, total * moved, mask=experts)
+    n_pairs = n_experts * (n_experts + 1) // 2
+    sums += tl.program_id(0) * (2 * n_experts + 1 + (n_pairs if MATRIX else 0))
+    tl.store(sums, tl.sum(density * weight, axis=0))
+    tl.store(sums + 1 + which, tl.sum(total * share, axis=1), mask=known)
+    tl.store(sums + 1 + n_experts + which, tl.sum(total * spread, axis=1), mask=known)
+    if MATRIX:
+        root = tl.sqrt(weight)[None, :]
+        tl.store(t + of_gate, root * share, mask=gates)
+        tl.store(t + of_expert, root * moved, mask=experts)
+        tl.store(less + of_gate, root * prob, mask=gates)
+        scale = tl.load(precision + which, mask=known, other=0.0)[:, None]
+        tl.store(more + of_gate, total * (prob - share), mask=gates)
+        tl.store(more + of_expert, -total * moved, mask=gates)
+        last = of_expert + (n_experts - 1).to(tl.int64) * n
+        tl.store(more + last, total * (share * scale - moved * score), mask=experts)
+        # with the logarithms of variances: pairs of a linear predictor i and a variance j
+        i, j = which[:, None], which[None, :]
+        same = tl.where(i == j, 1.0, 0.0).to(tl.float64)[:, :, None]
+        other = (total * spread)[None, :, :]
+        first = (2 * n_experts - 1 + i * n_experts + j)[:, :, None].to(tl.int64) * n
+        at = first + rows[None, None, :]
+        both = (known[:, None] & known[None, :])[:, :, None] & here[:, None, :]
+        mask = both & free[:, None, None]
+        tl.store(linear + at, other * (share[:, None, :] - same), mask=mask)
+        at += (n_experts * (n_experts - 1)).to(tl.int64) * n
+        own = (total * moved)[:, None, :]
+        value = moved[:, None, :] * other + same * own * (1.5 - half[:, None, :])
+        tl.store(linear + at, value, mask=both)
+        pairs = other * spread[:, None, :]
+        pairs += same * (total * (share * half - spread * (half - 0.5)))[:, None, :]
+        pair = i * n_experts - i * (i - 1) // 2 + j - i
+        mask = (i <= j) & known[None, :]
+        tl.store(sums + 1 + 2 * n_experts + pair, tl.sum(pairs, axis=2), mask=mask)
 
 
 def _chunked(n: int) -> tuple[int, int]:
@@ -257,6 +408,21 @@ def weighted_gram(X: Any, weights: Any) -> Any:
     return out.sum(0)[:, :p, :p]
 
 
+@cache
+def _columns(p: int, device: Any) -> tuple[Any, Any]:
+    """Return the pairs of columns whose products have a sum of their own, (p (p + 1) / 2,) each."""
+    left, right = np.triu_indices(p)
+    return tuple(torch.asarray(side.astype(np.int32), device=device) for side in (left, right))
+
+
+@cache
+def _pairs(n_predictors: int, n_less: int, terms: tuple[int, ...], device: Any) -> Any:
+    """Return both predictors of every pair, whether it has the second term, and its third."""
+    first, second = np.triu_indices(n_predictors)
+    table = np.stack([first, second, second < n_less, np.array(terms)], axis=1)
+    return torch.asarray(table.astype(np.int32), device=device)
+
+
 def pair_gram(X: Any, t: Any, less: Any, more: Any, where: Any) -> Any:
     """Return the sums of :func:`otmoe.arrays.pairs.pair_gram`, without the weights of the pairs.
 
@@ -270,16 +436,105 @@ def pair_gram(X: Any, t: Any, less: Any, more: Any, where: Any) -> Any:
 
     Returns
     -------
-    CUDA tensor of shape (A (A + 1) / 2, p, p)
+    CUDA tensor of shape (A (A + 1) / 2, p (p + 1) / 2)
+        Upper triangles, row by row.
     """
     features = X.T.contiguous()
-    (p, n), P = features.shape, _power(X.shape[1], 16)
+    p, n = features.shape
     first, second = np.triu_indices(t.shape[0])
-    table = np.stack([first, second, second < less.shape[0], where[first, second]], axis=1)
-    pairs = torch.asarray(table.astype(np.int32), device=X.device)
+    terms = tuple(where[first, second].tolist())
+    pairs = _pairs(t.shape[0], less.shape[0], terms, X.device)
+    left, right = _columns(p, X.device)
     rows, chunks = _chunked(n)
-    out = _empty(X, chunks, len(first), P, P)
-    _pair_kernel[(len(first), chunks)](
-        features, t, less, more, pairs, out, n, p, rows, len(first), P=P, TILE=_TILE, num_warps=2
-    )
-    return out.sum(0)[:, :p, :p]
+    out = _empty(X, chunks, len(first), len(left))
+    J = _power(min(len(first), _MOST_PAIRS), 16)
+    Q = _power(min(len(left), _MOST_PRODUCTS), 16)
+    grid = (triton.cdiv(len(first), J), triton.cdiv(len(left), Q), chunks)
+    _pair_kernel[grid](
+        features, left, right, t, less, more, pairs, out, n, rows, len(first), len(left),
+        J=J, Q=Q, TILE=_TILE // 2, num_warps=8,
+    )  # fmt: skip
+    return out.sum(0)
+
+
+def _gaussian_arguments(X: Any, y: Any, weight: Any, gate: Any, coef: Any, var: Any) -> Any:
+    """Return what both kernels of the E-step begin with, and their shape."""
+    features = X.T.contiguous()
+    K = coef.shape[0]
+    size = _power(K, 2)
+    rows = max(16, min(_ROWS, 2048 // size**2))
+    parts = np.concatenate([gate.ravel(), coef.ravel(), 1 / var, -0.5 * np.log(2 * np.pi * var)])
+    numbers = torch.asarray(parts).to(X.device, non_blocking=True)
+    split = torch.split(numbers, [gate.size, coef.size, K, K])
+    known = y if weight is None else weight.contiguous()
+    grid = (triton.cdiv(X.shape[0], rows),)
+    shape = {"K": size, "ROWS": rows, "WEIGHTED": weight is not None}
+    return (features, y.contiguous(), known, *split), grid, shape
+
+
+def gaussian_fit(X: Any, y: Any, weight: Any, gate: Any, coef: Any, var: Any) -> tuple[Any, ...]:
+    """Return the row weights of an EM iteration of Gaussian experts, in one read of the rows.
+
+    Parameters
+    ----------
+    X : CUDA tensor of shape (n, p), float64
+    y : CUDA tensor of shape (n,), float64
+    weight : CUDA tensor of shape (n,), optional
+    gate, coef : ndarray of shape (K, p)
+    var : ndarray of shape (K,)
+
+    Returns
+    -------
+    quadratic : CUDA tensor of shape (n, K + K (K - 1) / 2)
+        Of the experts, then of pairs of the gate.
+    linear : CUDA tensor of shape (n, 2 K)
+        Of the experts, then of the gate.
+    sums : CUDA tensor of shape (1 + 2 K,)
+        Log-likelihood, rows of each expert, scores of the logarithms of variances.
+    """
+    (n, p), K = X.shape, len(var)
+    begin, grid, shape = _gaussian_arguments(X, y, weight, gate, coef, var)
+    quadratic, linear = _empty(X, K * (K + 1) // 2, n), _empty(X, 2 * K, n)
+    sums = _empty(X, grid[0], 1 + 2 * K)
+    _fit_kernel[grid](*begin, quadratic, linear, sums, n, p, K, **shape)
+    return quadratic.T, linear.T, sums.sum(0)
+
+
+def gaussian_scores(
+    X: Any, y: Any, weight: Any, gate: Any, coef: Any, var: Any, matrix: bool
+) -> tuple[Any, ...]:
+    """Return the scores of Gaussian experts at every row, and the parts of the information.
+
+    Predictors are those of the gate but the last, then those of the experts, A = 2 K - 1.
+
+    Parameters
+    ----------
+    X : CUDA tensor of shape (n, p), float64
+    y : CUDA tensor of shape (n,), float64
+    weight : CUDA tensor of shape (n,), optional
+    gate, coef : ndarray of shape (K, p)
+    var : ndarray of shape (K,)
+    matrix : bool
+        Whether the information is asked for; otherwise `t`, `less` and `more` are empty.
+
+    Returns
+    -------
+    linear : CUDA tensor of shape (n, A), or (n, A + A K)
+        Scores; then pairs of a predictor and the logarithm of a variance.
+    sums : CUDA tensor of shape (1 + 2 K,), or (1 + 2 K + K (K + 1) / 2,)
+        Log-likelihood, rows of each expert, scores of the logarithms of variances; then pairs of
+        these.
+    t, less, more : CUDA tensor of shape (A, n), (K - 1, n), (3 K - 2, n)
+        The form of :class:`otmoe.arrays.pairs.Form`; `more` has gates, gates with their experts,
+        experts.
+    """
+    (n, p), K = X.shape, len(var)
+    A = 2 * K - 1
+    begin, grid, shape = _gaussian_arguments(X, y, weight, gate, coef, var)
+    t, less, more = (_empty(X, size if matrix else 0, n) for size in (A, K - 1, 3 * K - 2))
+    linear = _empty(X, A * (1 + K) if matrix else A, n)
+    sums = _empty(X, grid[0], 1 + 2 * K + (K * (K + 1) // 2 if matrix else 0))
+    _score_kernel[grid](
+        *begin, t, less, more, linear, sums, n, p, K, **shape, MATRIX=matrix
+    )  # fmt: skip
+    return linear.T, sums.sum(0), t, less, more

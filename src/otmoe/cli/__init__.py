@@ -29,28 +29,27 @@ __all__ = ["main"]
     cls=Commands,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="""\b
-Example, rows that may be read from here:
+Example, if the rows can be read from here:
   otmoe simulate -o data --files 4 --rows 8000 --experts 2 --features 3
   otmoe run data --target y --experts 2 -o model.json
   otmoe predict model.json data -o predictions.parquet
 
 \b
-Sites that may not pool their rows:
+Example, if sites may not pool their rows:
   otmoe fit data/part-0.parquet --target y --experts 2 --site Lyon --sketch -o lyon.moe.json
   otmoe inspect lyon.moe.json
   otmoe aggregate "*.moe.json" -o model.json
   otmoe report model.json -o report.html
 
-Exit codes: 0 all went well, 1 the work failed, 2 the command line is wrong, 130 interrupted,
-143 ended by SIGTERM.
+Exit codes: 0 success, 1 failure, 2 usage error, 130 interrupted, 143 ended by SIGTERM.
 OTMOE_DEBUG=1 shows where an error came from.""",
 )
 @click.version_option(package_name="otmoe", prog_name="otmoe", message="%(prog)s %(version)s")
 def main() -> None:
     """Mixtures of experts, fitted where the rows are and merged into one model.
 
-    DATA is Parquet or CSV: files, folders, patterns in quotes such as "data/*.parquet", or URLs
-    such as s3://bucket/data.
+    DATA is Parquet, CSV or Feather: files, folders, patterns in quotes such as "data/*.parquet", or
+    URLs such as s3://bucket/data.
     """
 
 

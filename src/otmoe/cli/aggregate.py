@@ -56,15 +56,15 @@ Examples:
   otmoe aggregate "*.moe.json" -o model.json
   otmoe aggregate *.moe.json --support covariates.parquet --exclude Brest -o model.json
 
-The same messages, support and seed give the same model, in whatever order the messages come.
-`otmoe refine` leads on from it to the fit of all rows.""",
+The same messages, support and seed give the same model, whatever the order of the messages. `otmoe
+refine` continues from it to the maximum-likelihood fit of all rows.""",
 )
 @click.argument("files", nargs=-1, required=True, metavar="FILES...")
 @option(
     "--skip-bad",
     is_flag=True,
     section="Messages",
-    help="Go on without messages that cannot be read, and name them.",
+    help="Skip messages that cannot be read, and name them.",
 )
 @options.exclude
 @option(
@@ -78,15 +78,16 @@ The same messages, support and seed give the same model, in whatever order the m
     multiple=True,
     metavar="SITE",
     section="Messages",
-    help="Keep this site whatever is found about it; may be given several times.",
+    help="Keep this site even if it stands out; may be given several times.",
 )
 @option(
     "--max-weight",
     type=click.FloatRange(0, 1, min_open=True),
     metavar="SHARE",
     section="Messages",
-    help="Share of the weight that no site may have by the rows it claims, 1 for no limit. By "
-    "default a half, with --exclude-flagged, for a site that differs from the others.",
+    help="Largest share of the weight that a site may get from the number of rows it claims; 1 "
+    "for no limit. By default, with --exclude-flagged, 0.5 for a site that differs from the "
+    "others.",
 )
 @option(
     "--site-weight",
@@ -94,7 +95,7 @@ The same messages, support and seed give the same model, in whatever order the m
     default="rows",
     show_default=True,
     section="Messages",
-    help="How much a site counts: by its rows, all the same, or by rows and sketch, so that it "
+    help="Weight of a site: by its number of rows, equal, or by rows and sketch, so that a site "
     "counts where its rows are.",
 )
 @options.support
@@ -104,7 +105,7 @@ The same messages, support and seed give the same model, in whatever order the m
     "--experts",
     type=click.IntRange(min=1),
     section="Merging",
-    help="Number of experts; by default the median of the sites'.",
+    help="Number of experts; by default the median over sites.",
 )
 @options.method("Merging")
 @option(
@@ -112,8 +113,8 @@ The same messages, support and seed give the same model, in whatever order the m
     type=click.IntRange(min=3),
     metavar="N",
     section="Merging",
-    help="Sites merged at a time: groups of them first, on all cores, then the groups. By default "
-    "all at once, and 100 at a time where there are more than 2,000.",
+    help="Sites to merge at a time: first within groups, on all cores, then the groups. By "
+    "default all at once, or 100 at a time if there are more than 2,000.",
 )
 @options.seed("Merging")
 @output("Model file to write, JSON.")
@@ -141,8 +142,8 @@ def aggregate(
 ) -> None:
     """Merge the messages of many sites into one model.
 
-    FILES are messages that `otmoe fit` or `to_message` has written, or patterns in quotes such as
-    "inbox/*.moe.json". They have to agree on family, features and classes.
+    FILES are messages written by `otmoe fit` or `to_message`, or patterns in quotes such as
+    "inbox/*.moe.json". They must agree on family, features and classes.
     """
     check_output(output, force)
 
@@ -321,10 +322,10 @@ def _sites_table(sites: list[dict[str, Any]]) -> Table:
     heads = ["site", "rows", *figures, ""]
     table = table_of(heads, rows, {"site", ""})
     table.caption = (
-        "lost: expected nats per row, to the site's own model; influence: what the others would "
-        "gain without the site"
+        "lost: expected nats per row relative to the site's own model; influence: what the other "
+        "sites would gain without it"
     )
     left = len(sites) - len(most)
     if left:
-        table.caption += f"; and {left:,} sites that count less, which --json lists"
+        table.caption += f"; {left:,} sites with less weight are listed by --json"
     return table

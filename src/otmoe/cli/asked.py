@@ -77,15 +77,25 @@ def labels_of_site(shard: FileShard, declared: list[str] | None) -> Floats:
     """Return the classes, sorted: those that were declared, or those that occur."""
     import numpy as np
 
-    from otmoe.distributed.task import labels_of
+    from otmoe.data.shards.gathering import most_missing
+    from otmoe.distributed.task import read
+    from otmoe.model.target import as_whole
 
     if declared is None:
-        seen = labels_of(shard)
+        found = read(shard)
+        seen = as_whole(np.unique(found.y))
         if len(seen) < 2:
-            raise Failed(Error.SHELL_FEW_CLASSES, where=shard.name, classes=len(seen))
+            dropped, total = found.dropped, found.dropped + len(found.y)
+            after = f"{dropped:,} of {total:,} rows were dropped because a value is missing"
+            raise Failed(
+                Error.SHELL_FEW_CLASSES,
+                where=shard.name,
+                classes=len(seen),
+                dropped=f", after {after}{most_missing(found.missing)}" if dropped else "",
+            )
         return seen
     try:
-        labels = np.unique(np.array(declared, dtype=str if shard.labels else np.float64))
+        labels = as_whole(np.unique(np.array(declared, dtype=str if shard.labels else np.float64)))
     except ValueError:
         raise Failed(
             Error.SHELL_CLASSES_NUMBERS,

@@ -28,8 +28,9 @@ def site(section: str) -> Decorator:
         "--site",
         metavar="NAME",
         section=section,
-        help="Take the server's version of this site's personal model, from a file that says how "
-        "sites differ: one step from the common model, rough for a site that differs much.",
+        help="Use the server's version of this site's personal model, from a file that describes "
+        "how sites differ: one step from the common model, so rough for a site that differs "
+        "greatly.",
     )
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from otmoe.cli.common import console, few
+from otmoe.cli.structure import PER
 from otmoe.cli.tables import listed
 from otmoe.text.sentences import Warn
 
@@ -92,7 +94,10 @@ def _model_facts(file: ModelFile) -> Iterator[tuple[str, str]]:
         null = about.get(NULL)
         if isinstance(null, int | float):
             gain = (known - null) / rows
-            yield "null model", f"{_per_row(float(null), rows)}: {gain:.4g} nats per row worse"
+            than = "worse" if gain >= 0 else "BETTER"
+            without = ", without the offset" if "offset" in about else ""
+            words = f"{_per_row(float(null), rows)}: {abs(gain):.4g} nats per row {than}"
+            yield "null model", words + without
     if isinstance(about.get(EXPLAINED), int | float):
         what = "variance" if file.model.experts.has_scale else "deviance"
         yield f"{what} explained", f"{about[EXPLAINED]:.1%}"
@@ -102,7 +107,7 @@ def _model_facts(file: ModelFile) -> Iterator[tuple[str, str]]:
     sites = len(how.sites)
     yield "merged from", f"{sites:,} site{'s' * (sites != 1)}, {rows:,.10g} rows, by {how.method}"
     if refined is None:
-        yield "maximum", "not looked for: merged in one round"
+        yield "maximum", "not sought: merged in one round"
     else:
         rounds = f"{refined.rounds} round{'s' * (refined.rounds != 1)}"
         words = "reached in" if refined.converged else "NOT reached in"
@@ -132,22 +137,30 @@ def next_steps(file: ModelFile | LocalModel, path: Path) -> Iterator[str]:
     from otmoe import LocalModel
 
     if isinstance(file, LocalModel):
-        yield f"otmoe inspect {path} says what the message reveals; otmoe aggregate merges it"
+        yield f"otmoe inspect {path} shows what the message reveals; otmoe aggregate merges it"
         return
     how, made = file.aggregation, file.about.get("made by")
     if how is not None and how.refinement is None:
         more = "run again with --refine auto" if made == "otmoe run" else "otmoe refine start"
-        yield f"{more} leads to the maximum of all rows, with standard errors"
+        yield f"{more} for the fit of all rows, with standard errors"
     elif how is not None and how.refinement is not None and not how.refinement.converged:
-        yield "the maximum was not reached: more rounds, or fewer experts"
+        yield "the maximum was not reached: run more rounds, or use fewer experts"
     if how is not None and any(not site.converged for site in how.sites):
         yield "fits that did not converge: raise --max-iter, or use fewer experts"
     if how is not None and any(_unsure(site) for site in how.sites):
         yield "starts that disagree: raise --starts, or use fewer experts (otmoe select)"
     if how is not None and any(site.flagged for site in how.sites):
-        yield "look at the sites that stand out (otmoe report), or use --exclude-flagged"
-    yield f"otmoe evaluate {path} TEST-DATA --target COLUMN"
+        yield "check the sites that stand out (otmoe report), or use --exclude-flagged"
+    yield f"otmoe evaluate {path} TEST-DATA {_columns(file)}"
     yield f"otmoe report {path} -o report.html"
+
+
+def _columns(file: ModelFile) -> str:
+    """Return the options that name the columns of the fit, as far as the file knows them."""
+    names = ",".join(getattr(file.model.experts, "labels", ())) or "COLUMN"
+    known = {"--target": file.about.get("target", names)}
+    known |= {"--offset": file.about.get("offset"), PER: file.about.get("expert per")}
+    return " ".join(f"{option} {quote(str(name))}" for option, name in known.items() if name)
 
 
 def _mass(how: AggregationRecord) -> Floats | None:

@@ -246,7 +246,7 @@ speech = several(
         "as_json",
         is_flag=True,
         section="Output",
-        help="Print one JSON object instead of words.",
+        help="Print one JSON object instead of text.",
     ),
     option("-q", "--quiet", is_flag=True, section="Output", help="Print no report."),
 )
@@ -263,7 +263,7 @@ def output(what: str) -> Decorator:
             section="Output",
             help=what,
         ),
-        option("--force", is_flag=True, section="Output", help="Replace what is there."),
+        option("--force", is_flag=True, section="Output", help="Overwrite an existing file."),
         speech,
     )
 

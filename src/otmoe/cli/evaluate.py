@@ -10,6 +10,7 @@ import click
 
 from otmoe.cli import between, options
 from otmoe.cli.common import NAMED, Command, data, option, progress, say, speech, warn
+from otmoe.cli.structure import PER
 from otmoe.cli.tables import table_of
 
 if TYPE_CHECKING:
@@ -34,12 +35,13 @@ WORDS = {
 
 @click.command(
     cls=Command,
+    short_help="Measure the errors of a model on rows with a known response.",
     epilog="""\b
 Examples:
   otmoe evaluate model.json test.parquet --target y
   otmoe evaluate model.json "test/*.parquet" --target y --site-column hospital --json
 
-Give rows that the model was not fitted to, or it will look better than it is.""",
+Use rows that the model was not fitted to; otherwise it will look better than it is.""",
 )
 @click.argument("model", type=click.Path(path_type=Path))
 @data
@@ -50,7 +52,14 @@ Give rows that the model was not fitted to, or it will look better than it is.""
     "--site-column",
     metavar="COLUMN",
     section="Columns",
-    help="Tell the values of this column apart too.",
+    help="Also report each value of this column separately.",
+)
+@option(
+    PER,
+    metavar="COLUMN",
+    section="Columns",
+    help="If rows of a group share one expert in the model: labels of the groups. The "
+    "log-likelihood is then that of groups.",
 )
 @options.missing()
 @options.sep
@@ -63,6 +72,7 @@ def evaluate(
     weight: str | None,
     offset: str | None,
     site_column: str | None,
+    expert_per: str | None,
     missing: Literal["error", "drop"],
     sep: str | None,
     site: str | None,
@@ -74,8 +84,9 @@ def evaluate(
     MODEL may be a merged model or a site's message. Rows are read batch by batch, so files may be
     larger than memory. For numbers: RMSE, MAE and R², the share of the variance explained; for
     counts the deviance as well; for classes the accuracy, the log loss, the Brier score and, if
-    there are two, the area under the ROC curve. Beside it stands the null model: the best one of
-    these rows that knows no covariate.
+    there are two, the area under the ROC curve; for several responses those of each. For
+    comparison, the null model is shown: the best model of these rows without covariates and
+    without the offset.
     """
     from otmoe.data.shards import rows_dropped
     from otmoe.documents.files import load_model_file
@@ -83,6 +94,7 @@ def evaluate(
 
     file = load_model_file(model)
     options.check_offset(file, offset)
+    options.check_groups(file, expert_per)
     used = between.model_for(file, model, site)
     with progress("files", quiet) as report:
         found = evaluate_files(
@@ -95,6 +107,7 @@ def evaluate(
             missing=missing,
             offset=offset,
             sep=sep,
+            groups=expert_per,
             progress=report,
         )
     if found.dropped:
@@ -105,15 +118,14 @@ def evaluate(
         "model": str(model),
         **({} if site is None else {"site": site}),
         "rows": total.n_rows,
+        **({} if found.n_groups is None else {"groups": found.n_groups}),
         "dropped": found.dropped,
         "weight": total.weight,
-        **total.measures,
-        "null": total.null,
-        "explained": total.explained,
+        **_measures(total),
     }
     if site_column is not None:
         said["sites"] = {
-            name: {"rows": score.n_rows, "weight": score.weight, **score.measures}
+            name: {"rows": score.n_rows, "weight": score.weight, **score.measures, **_each(score)}
             for name, score in found.sites.items()
         }
     say(
@@ -122,16 +134,34 @@ def evaluate(
         quiet,
         _overall(found),
         *explained_lines(total),
+        *([] if offset is None else ["The null model has no offset."]),
         *([] if site_column is None else [_by_site(site_column, found)]),
     )
 
 
-def explained_lines(score: Score) -> list[str]:
+def _measures(score: Score) -> dict[str, Any]:
+    """Return all that is measured, for programs."""
+    measured = {**score.measures, "null": score.null, "explained": score.explained}
+    return {**measured, **_each(score, null=True)}
+
+
+def _each(score: Score, null: bool = False) -> dict[str, Any]:
+    """Return the measures of each of several responses."""
+    if not score.responses:
+        return {}
+    of = _measures if null else (lambda own: own.measures)
+    return {"responses": {name: of(own) for name, own in score.responses.items()}}
+
+
+def explained_lines(score: Score, response: str = "") -> list[str]:
     """Return what share of the null model's error a model takes away, in words."""
+    if score.responses:
+        each = score.responses.items()
+        return [line for name, own in each for line in explained_lines(own, f" of {name}")]
     if not isfinite(score.explained):
         return []
     what = "deviance" if "deviance" in score.measures or score.classes.size else "variance"
-    explained = f"The model explains {score.explained:.1%} of the {what}"
+    explained = f"The model explains {score.explained:.1%} of the {what}{response}"
     if "log_likelihood" not in score.null:
         return [f"{explained}."]
     better = score.measures["log_likelihood"] - score.null["log_likelihood"]
@@ -143,28 +173,42 @@ def explained_lines(score: Score) -> list[str]:
 
 def _overall(found: Evaluation) -> Table:
     """Return the measures of all rows, beside those of the null model."""
-    mine, null = found.total.measures, found.total.null
     rows = [
-        [words, f"{mine[name]:.5g}", f"{null[name]:.5g}" if name in null else ""]
-        for name, words in _words(found).items()
+        [words, f"{score.measures[name]:.5g}", _shown(score.null, name)]
+        for words, score, name in _parts(found.total)
     ]
-    heads = [f"{found.total.n_rows:,} rows", "model", "null model"]
+    grouped = "" if found.n_groups is None else f" in {found.n_groups:,} groups"
+    heads = [f"{found.total.n_rows:,} rows{grouped}", "model", "null model"]
     return table_of(heads, rows, heads[:1])
 
 
-def _words(found: Evaluation) -> dict[str, str]:
-    return {name: words for name, words in WORDS.items() if name in found.total.measures}
+def _shown(values: dict[str, float], name: str) -> str:
+    return f"{values[name]:.5g}" if name in values else ""
+
+
+def _parts(score: Score) -> list[tuple[str, Score, str]]:
+    """Return each measure: its words, the score it is of, and its name there."""
+    own = [(words, score, name) for name, words in WORDS.items() if name in score.measures]
+    each = score.responses.items()
+    more = [(f"{r}: {words}", part, name) for r, one in each for words, part, name in _parts(one)]
+    return own + more
+
+
+def _narrow(score: Score) -> list[tuple[str, Score, str]]:
+    """Return the measures that a table of sites has room for."""
+    every = _parts(score)
+    return [part for part in every if not score.responses or part[1] is score or part[2] == "r2"]
 
 
 def _by_site(column: str, found: Evaluation) -> Table:
-    words = _words(found)
+    words = [words for words, _, _ in _narrow(found.total)]
     most = sorted(found.sites.items(), key=lambda item: -item[1].weight)[:NAMED]
     rows = (
-        [name, f"{score.n_rows:,}", *(f"{score.measures[key]:.5g}" for key in words)]
+        [name, f"{score.n_rows:,}", *(f"{p.measures[key]:.5g}" for _, p, key in _narrow(score))]
         for name, score in sorted(most)
     )
-    table = table_of([column, "rows", *words.values()], rows, {column})
+    table = table_of([column, "rows", *words], rows, {column})
     left = len(found.sites) - len(most)
     if left:
-        table.caption = f"and {left:,} smaller ones, which --json lists"
+        table.caption = f"{left:,} smaller ones are listed by --json"
     return table

@@ -18,36 +18,44 @@ if TYPE_CHECKING:
 
 @click.command(
     cls=Command,
+    short_help="Define how columns become features.",
     epilog="""\b
 Example:
   otmoe features data --target y -o features.json
   otmoe run data --target y --experts 2 --features features.json -o model.json
   otmoe features data --target late --spline hour:5 --interaction dep:origin -o features.json
 
-Look at the file before you use it: a level that is in no sampled row is not in it.""",
+Check the file before you use it: a level that occurs in no sampled row is missing from it.""",
 )
 @data
-@options.target("The response, which is no feature.", required=False)
+@options.target("The response; not a feature.", required=False)
 @option(
     "--formula",
     metavar="TEXT",
     section="Columns",
-    help="Columns, splines and interactions at once, as in 'y ~ spline(hour, 5) + dep:origin'.",
+    help="Columns, splines and interactions in one formula, as in 'y ~ spline(hour, 5) + "
+    "dep:origin'.",
 )
-@option("--weight", metavar="COLUMN", section="Columns", help="Case weights, no feature either.")
-@option("--offset", metavar="COLUMN", section="Columns", help="A known term, no feature either.")
-@option("--site-column", metavar="COLUMN", section="Columns", help="The site, no feature either.")
+@option("--weight", metavar="COLUMN", section="Columns", help="Case weights; not a feature.")
+@option(
+    "--offset",
+    metavar="COLUMN",
+    section="Columns",
+    help="Known part of the linear predictor; not a feature.",
+)
+@option("--site-column", metavar="COLUMN", section="Columns", help="The site; not a feature.")
 @option(
     "--columns",
     type=Names(),
     section="Columns",
-    help="The features, in order; by default all but those above, which need not be named then.",
+    help="The features, in order, in which case the options above may be omitted; by default all "
+    "other columns.",
 )
 @option(
     "--center",
     is_flag=True,
     section="Encoding",
-    help="Subtract a number's mean in the sample, divide by its standard deviation.",
+    help="Centre and scale numbers by their mean and standard deviation in the sample.",
 )
 @option(
     "--spline",
@@ -55,7 +63,7 @@ Look at the file before you use it: a level that is in no sampled row is not in 
     multiple=True,
     metavar="COLUMN:DF",
     section="Terms",
-    help="Let a number be a curve: a natural cubic spline of so many degrees of freedom; may be "
+    help="Model a number as a curve: a natural cubic spline with DF degrees of freedom; may be "
     "given several times.",
 )
 @option(
@@ -72,8 +80,8 @@ Look at the file before you use it: a level that is in no sampled row is not in 
     default="error",
     show_default=True,
     section="Encoding",
-    help="Columns with missing values: leave it to --missing of later commands, or fill in the "
-    "mean, with a feature that says where; of a category, make it a level.",
+    help="Missing values: leave them to --missing of later commands, or fill in the mean and add "
+    "an indicator feature (for a category, make missing a level).",
 )
 @option(
     "--max-levels",
@@ -81,7 +89,7 @@ Look at the file before you use it: a level that is in no sampled row is not in 
     default=known.MAX_LEVELS,
     show_default=True,
     section="Encoding",
-    help="Refuse a category with more.",
+    help="Refuse a category with more levels.",
 )
 @options.sep
 @output("File to write, JSON.")
@@ -104,9 +112,9 @@ def features(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Say how columns become features, from the first rows of every file.
+    """Define how columns become features, from the first rows of every file.
 
-    Numbers, true and false stay numbers; text becomes a category.
+    Numbers and booleans stay numbers; text becomes a category.
     """
     check_output(output, force)
     roles = [name for name in (target, weight, offset, site_column) if name is not None]
@@ -126,6 +134,7 @@ def features(
 
     from otmoe import FeatureSpec
     from otmoe.data.formula import Formula
+    from otmoe.data.responses import columns_of, responses_of
     from otmoe.data.shards import sample_rows
     from otmoe.data.shards.files import find
     from otmoe.data.shards.memory import default_columns
@@ -139,6 +148,9 @@ def features(
             raise usage(Error.SHELL_NO_TARGET)
         roles = list(dict.fromkeys([target, *roles]))
     sample = sample_rows(data, sep=sep)
+    if target is not None:
+        own = columns_of(responses_of(target, sample.column_names))
+        roles = [*own, *(name for name in roles if name != target)]
     check_names(sorted(roles), sample.column_names)
     if parsed is not None:
         spec = replace(parsed, target=target).features(sample, roles=roles, **how)
@@ -180,10 +192,13 @@ def term_lines(spec: FeatureSpec) -> list[str]:
             knots = ", ".join(f"{knot:g}" for knot in term.knots)
             lines.append(f"  {term.name}: {term.df} degrees of freedom, knots {knots}")
         else:
-            lines.append(f"  {term.name}: {len(spec.layout.of_terms[term.name])} products")
+            size = len(spec.layout.of_terms[term.name])
+            lines.append(f"  {term.name}: {size} product{'s' * (size != 1)}")
     for column in spec.columns:
         if column.impute is not None:
-            lines.append(f"  {column.name}: {column.impute:g} where it is missing, with a feature")
+            lines.append(
+                f"  {column.name}: missing values become {column.impute:g}, with an indicator"
+            )
     return lines
 
 

@@ -1,3 +1,4 @@
+# Long because it is one command: its options, what it does with them, and what it says.
 """``otmoe fit``: one site's model, in a message that may leave the site."""
 
 from __future__ import annotations
@@ -27,7 +28,17 @@ from otmoe.cli.common import (
 from otmoe.cli.holdings import privacy, shared_rows
 from otmoe.cli.parts import parts_of, parts_table, total_of
 from otmoe.cli.remembered import Remembered, absolute
-from otmoe.cli.structure import COMMON, EXPERTS, GATE, VARIANCE, experts_of, gate_of, structure
+from otmoe.cli.structure import (
+    COMMON,
+    EXPERTS,
+    GATE,
+    PER,
+    VARIANCE,
+    ZERO,
+    experts_of,
+    gate_of,
+    structure,
+)
 from otmoe.cli.words import told
 from otmoe.text.progress import fit_progress
 from otmoe.text.sentences import Error, Warn
@@ -38,6 +49,7 @@ if TYPE_CHECKING:
 
 @click.command(
     cls=Command,
+    short_help="Fit the rows of one site and write its message.",
     epilog="""\b
 Examples:
   otmoe fit lyon.parquet --target y --experts 2 --site Lyon --features features.json \\
@@ -47,11 +59,11 @@ Examples:
   otmoe inspect lyon.moe.json
   otmoe fit lyon.parquet --target y --start model.json --site Lyon --sketch -o lyon.2.moe.json
 
-All sites have to use the same file of features, and the same classes. Look at the message before
-you send it; `otmoe aggregate` merges it with those of other sites.
+All sites must use the same file of features and the same classes. Inspect the message before you
+send it; `otmoe aggregate` merges it with those of other sites.
 
-Where sites have found different maxima, --start lets each fit again from the merged model, so that
-their new messages describe the same one.""",
+If sites have found different maxima, --start lets each of them refit from the merged model, so
+that their new messages describe the same one.""",
 )
 @data
 @options.target(options.OR_FORMULA, required=False)
@@ -70,7 +82,7 @@ their new messages describe the same one.""",
     "--sketch",
     is_flag=True,
     section="Message",
-    help="Send how the covariates are spread, as a small mixture; no row.",
+    help="Send the distribution of the covariates as a small mixture; no rows.",
 )
 @option(
     "--grams",
@@ -84,7 +96,7 @@ their new messages describe the same one.""",
     default=0,
     metavar="N",
     section="Message",
-    help="Send N rows of the covariates as they are, without the response.",
+    help="Send N rows of the covariates unchanged, without the response.",
 )
 @option(
     "--secure",
@@ -100,14 +112,14 @@ their new messages describe the same one.""",
     "--classes",
     type=Names(),
     section="Fit",
-    help="All classes, where this site may lack some: the same at every site.",
+    help="All classes, if this site may lack some; the same at every site.",
 )
 @options.search
 @option(
     "--start",
     metavar="MODEL",
     section="Fit",
-    help="Begin at this model instead of searching; features, experts and family are its own.",
+    help="Start from this model instead of searching, with its features, experts and family.",
 )
 @options.seed("Fit")
 @policy.options
@@ -142,6 +154,8 @@ def fit(
     expert_features: tuple[str, ...],
     common: list[str] | None,
     common_variance: bool,
+    zero_expert: bool,
+    expert_per: str | None,
     classes: list[str] | None,
     n_init: int | None,
     max_iter: int | None,
@@ -159,8 +173,8 @@ def fit(
 ) -> None:
     """Fit the rows of one site, and write the message that it sends.
 
-    All of DATA is one site, read into memory. The message holds the model's coefficients and how
-    the fit went, rounded; it is written only if the site's policy lets it leave.
+    All of DATA is one site, read into memory. The message holds the model's coefficients, rounded,
+    and how the fit ended; it is written only if the site's policy allows it to leave.
     """
     if classes is not None and family != known.CLASSES:
         raise usage(Error.SHELL_CLASSES_FAMILY)
@@ -194,7 +208,7 @@ def fit(
         statement_kind(statement)
     rules, source = in_force(policy_file)
     border = Border(rules, ledger, policy.set_aside(override, reason))
-    asked = asked_of(data, target, formula, spec, columns, weight, offset, sep=sep)
+    asked = asked_of(data, target, formula, spec, columns, weight, offset, expert_per, sep=sep)
     features = asked.features
     origin = None if start is None else load_model_file(start)
     if origin is not None:
@@ -207,6 +221,8 @@ def fit(
             EXPERTS: expert_features or None,
             COMMON: common,
             VARIANCE: common_variance or None,
+            ZERO: zero_expert or None,
+            PER: None if origin.model.expert_per == "group" else expert_per,
         }
         for word, value in {**given, "--starts": n_init}.items():
             if value is not None:
@@ -228,23 +244,27 @@ def fit(
         features=features,
         weight=weight,
         offset=offset,
+        groups=expert_per,
         missing=missing,
         max_levels=max_levels,
         sep=sep,
     )
-    shard = replace(joined(shards, name), ids=rules.id)
+    shard = replace(joined(shards, name), ids=rules.id, groups=expert_per)
     key = Key.at(key_path(output)) if secure else None
     book = border.place(find(data))
-    response = Target(family)
+    response = Target(options.family_of(family, shard), responses=shard.response_names)
     if origin is not None:
         response = Target.of(origin.model)
     elif family == known.CLASSES:
         response = Target.of_classes(labels_of_site(shard, classes))
+    if origin is None and expert_per is not None:
+        response = replace(response, expert_per="group")
     names = shard.features.feature_names
     known_columns = Columns(len(names), names, shard.features)
     columns_of_gate = known_columns.of(gate_of(gate_features, asked.gate), "gate_features")
     seen = experts_of(expert_features, asked.experts)
-    within = known_columns.structure(response.kind, experts, seen, common, common_variance)
+    sharing = (common, common_variance, zero_expert)
+    within = known_columns.structure(response.kind, experts, seen, *sharing)
     screen = console(stderr=True)
     with fit_progress(
         screen.is_terminal and not quiet, {"em": MAX_ITER, "newton": MAX_ITER}, screen
@@ -286,7 +306,8 @@ def fit(
     )
     if not made.verdict.refused:
         message.save(output)
-        Remembered(name, asked.target, absolute(data), weight, missing, sep, offset).save(output)
+        columns_read = (weight, missing, sep, offset, expert_per)
+        Remembered(name, asked.target, absolute(data), *columns_read).save(output)
         about = replace(about, file=str(output), digest=digest_of(output.read_bytes()))
     if statement is not None:
         about.save(statement)
@@ -330,11 +351,7 @@ def fit(
         total_of(size, parts),
         privacy(message),
         *policy.verdict_lines(made.verdict, source),
-        *(
-            []
-            if key is None
-            else [f"the private key is in {key.path}; keep it, and send it nowhere"]
-        ),
+        *([] if key is None else [f"the private key is in {key.path}; keep it, and never send it"]),
         *policy.ledger_lines(book),
         f"written to {output}; nothing has been sent",
     )

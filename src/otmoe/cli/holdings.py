@@ -23,7 +23,7 @@ def shared_rows(message: LocalModel) -> int:
 def privacy(message: LocalModel) -> str:
     """Say what the numbers of a message are; what they depend on is for the verdict."""
     shared = shared_rows(message)
-    rows = f" {shared:,} rows of x are in it as they are." if shared else ""
+    rows = f" It contains {shared:,} rows of x unchanged." if shared else ""
     n = f"{message.n_samples:,.10g}"
     return f"Its numbers are estimates from {n} rows; the table says what they depend on.{rows}"
 
@@ -45,15 +45,15 @@ def scatter_words(reply: RefineReply) -> list[str]:
     size = len(np.triu_indices(len(found.matrix))[0])
     over = f"{found.n_rows:,} rows" if found.n_groups is None else f"{found.n_groups:,} groups"
     return [
-        f"Its scatter B has {size:,} numbers, each a sum over {over} of products of two scores; it "
-        "holds no label. It says how uncertain the score is: for the sandwich, and for how much of "
-        "the differences between sites is chance."
+        f"Its scatter B has {size:,} numbers, each a sum over {over} of products of two scores; "
+        "it contains no labels. It measures the uncertainty of the score: for the sandwich, "
+        "and to tell real differences between sites from chance."
     ]
 
 
 MASKED = (
-    "It is masked: by itself it says nothing but the name of the site and the size of the model; "
-    "the sum over all sites of the roster can be read."
+    "It is masked: on its own it reveals only the name of the site and the size of the model; "
+    "only the sum over all sites of the roster can be read."
 )
 """What a masked reply gives away."""
 
@@ -62,14 +62,14 @@ def roster_lines(roster: Roster) -> list[str]:
     """Say who takes part in a secure sum, and what sites should compare."""
     return [
         f"secure sum over {few(roster.sites)}",
-        f"fingerprint of the roster: {roster.fingerprint} (the same at all sites, or a key was "
-        "exchanged on its way)",
+        f"fingerprint of the roster: {roster.fingerprint} (if it differs between sites, a key "
+        "was replaced in transit)",
     ]
 
 
 def why_scatter(between: bool) -> str:
     """Say what a scatter is asked for."""
-    return f"for standard errors by the sandwich{' and for how sites differ' if between else ''}"
+    return f"for sandwich standard errors{' and to estimate how sites differ' if between else ''}"
 
 
 def few_groups(reply: RefineReply) -> tuple[Notice, ...]:

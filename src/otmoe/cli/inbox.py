@@ -84,7 +84,7 @@ def unreadable(bad: dict[str, str], n_files: int, *, hint: bool) -> Failed:
         Error.UNREADABLE_MESSAGES,
         bad=len(bad),
         messages=n_files,
-        hint=" (--skip-bad goes on without them)" if hint else "",
+        hint=" (--skip-bad skips them)" if hint else "",
         reasons=" ".join(bad.values()),
     )
 

@@ -11,6 +11,7 @@ import click
 from otmoe.cli import policy
 from otmoe.cli.between import between_lines, between_report
 from otmoe.cli.common import Command, few, option, say, speech
+from otmoe.cli.effects import effect_lines, effects
 from otmoe.cli.features import term_lines
 from otmoe.cli.holdings import (
     MASKED,
@@ -38,12 +39,13 @@ if TYPE_CHECKING:
 
 @click.command(
     cls=Command,
+    short_help="Show what a file contains and what it reveals.",
     epilog="""\b
 Example:
   otmoe inspect lyon.moe.json
   otmoe inspect model.json --coefficients
 
-Nothing in the file is run. A file that breaks a rule of the format is refused with a sentence that
+Nothing in the file is executed. A file that violates the format is refused with a message that
 names the place, and exit code 1.""",
 )
 @click.argument("file", type=click.Path(path_type=Path))
@@ -51,7 +53,7 @@ names the place, and exit code 1.""",
     "--coefficients",
     is_flag=True,
     section="What to show",
-    help="The coefficients of gate and experts as well.",
+    help="Show the coefficients of gate and experts as well.",
 )
 @option(
     "--policy",
@@ -59,15 +61,15 @@ names the place, and exit code 1.""",
     metavar="FILE",
     envvar="OTMOE_POLICY",
     section="What to show",
-    help="The policy that a message is checked by; by default policy.json in this folder, if it is "
-    "there, or what is built in.",
+    help="The policy to check a message against; by default policy.json in this folder if it "
+    "exists, otherwise the built-in one.",
 )
 @option(
     "--statement",
     type=click.Path(path_type=Path),
     metavar="FILE",
     section="What to show",
-    help="The statement (.json) that was written with a message, for all of its figures.",
+    help="The statement (.json) that was written with a message, to show all of its figures.",
 )
 @speech
 def inspect(
@@ -78,11 +80,11 @@ def inspect(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Say in plain words what is in FILE: a site's message, a model, a file of features.
+    """Show what is in FILE: a site's message, a model, a file of features.
 
-    Or a request, a reply or the state of `otmoe refine`. For whoever decides whether a message may
-    leave a site, or takes one in: what it is, which parts it has, how large they are and what each
-    reveals.
+    FILE may also be a request, a reply or the state of `otmoe refine`. For anyone who decides
+    whether a message may leave a site, or who receives one: what it is, its parts, their sizes,
+    and what each of them reveals.
     """
     from otmoe import FeatureSpec, LocalModel
     from otmoe.documents.files import open_document
@@ -127,6 +129,10 @@ def inspect(
         report |= {"columns": list(spec.names), "features": list(spec.feature_names)}
         report["terms"] = [term.name for term in spec.terms]
         lines += term_lines(spec)
+        if isinstance(found, ModelFile) and model is not None:
+            tests, curves = effects(model, spec, found.aggregation)
+            report |= {"tests": tests, "curves": curves} if tests or curves else {}
+            lines += effect_lines(tests, curves)
     if isinstance(found, LocalModel):
         report |= _of_message(found)
         told_by = _verdict(found, file, policy_file, statement)
@@ -242,7 +248,7 @@ def _about(report: dict[str, Any]) -> Iterator[tuple[str, str]]:
         "refine request": "a request: how likely are a site's rows under this model",
         "refine reply": "a site's reply to a request: sums over its rows",
         "masked reply": "a site's reply to a request for a secure sum",
-        "refine state": "where the server stands between two refine rounds",
+        "refine state": "the server's state between two refine rounds",
     }
     yield "file", f"{report['file']}, {words[report['kind']]}"
     if "site" in report:
@@ -259,7 +265,7 @@ def _about(report: dict[str, Any]) -> Iterator[tuple[str, str]]:
         why = why_scatter(bool(report["between"]))
         yield "asks for", f"the scatter too, {why}, of sites that agree to send it{lacking}"
     for name, value in report.get("about", {}).items():
-        yield name, str(value)
+        yield name, f"{value:,.10g}" if isinstance(value, float) else str(value)
     if "experts" in report:
         yield (
             "experts",
@@ -277,19 +283,23 @@ def _about(report: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "constant", f"{name} is {value:g} in every row"
 
 
-def _coefficients(model: MoE) -> dict[str, dict[str, list[float]]]:
-    """Return the coefficients, one number per expert, by term."""
-    import numpy as np
+def _coefficients(model: MoE) -> dict[str, dict[str, list[float | None]]]:
+    """Return the coefficients, one number per expert, by term; none of an expert without any."""
+    from math import isnan
 
     return {
-        name: {term: np.asarray(values).tolist() for term, values in part.items()}
+        name: {
+            term: [None if isnan(v) else float(v) for v in values] for term, values in part.items()
+        }
         for name, part in model.coefficients.items()
     }
 
 
-def _tables(coefficients: dict[str, dict[str, list[float]]]) -> Iterator[Table]:
+def _tables(coefficients: dict[str, dict[str, list[float | None]]]) -> Iterator[Table]:
     for name, part in coefficients.items():
         heads = [name, *(f"expert {k}" for k in range(len(next(iter(part.values())))))]
         yield table_of(
-            heads, ([term, *(f"{v:.5g}" for v in row)] for term, row in part.items()), {name}
+            heads,
+            ([term, *("" if v is None else f"{v:.5g}" for v in row)] for term, row in part.items()),
+            {name},
         )

@@ -37,7 +37,7 @@ class Separator(click.ParamType):
 
 
 class Family(click.ParamType):
-    """What the response is; families may be added while the command is there."""
+    """What responses are; families may be added while the command is there."""
 
     name = "family"
 
@@ -46,11 +46,15 @@ class Family(click.ParamType):
         return f"[{'|'.join(known.families())}]"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> str:
-        """Return the name of a family, or "classes"."""
-        choices = known.families()
-        if value not in choices:
-            self.fail(f"{value!r}: give one of {', '.join(choices)}.", param, ctx)
-        return str(value)
+        """Return the name of a family, or "classes"; with a plus between those of several."""
+        choices, parts = known.families(), str(value).replace("+", ",").split(",")
+        names = [part.strip() for part in parts]
+        for name in names:
+            if name not in choices or (len(names) > 1 and name == known.CLASSES):
+                several = ", and one for each of several targets" if len(names) > 1 else ""
+                least = [name for name in choices if len(names) == 1 or name != known.CLASSES]
+                self.fail(f"{name!r}: give one of {', '.join(least)}{several}.", param, ctx)
+        return "+".join(names)
 
 
 class Numbers(click.ParamType):

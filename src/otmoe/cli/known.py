@@ -7,7 +7,15 @@ from __future__ import annotations
 
 import sys
 
-FAMILIES = ("gaussian", "poisson", "negative_binomial", "gamma", "student_t", "classes")
+FAMILIES = (
+    "gaussian",
+    "binomial",
+    "poisson",
+    "negative_binomial",
+    "gamma",
+    "student_t",
+    "classes",
+)
 METHODS = (
     "auto",
     "reduction",
@@ -23,7 +31,7 @@ METHODS = (
     "krum",
 )
 RESTRICTIONS = ("auto", "gate", "intercepts")
-CRITERIA = ("bic", "icl", "expected_bic", "elbow")
+CRITERIA = ("bic", "icl", "cv", "expected_bic", "elbow")
 N_SUPPORT = 4000
 MAX_LEVELS = 50
 MAX_ITER = 300

@@ -1,3 +1,4 @@
+# Long because all options that commands share are here, each with its help.
 """Options that several commands have."""
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from otmoe.cli import known
-from otmoe.cli.common import Decorator, Failed, Names, option, several, usage, warn
+from otmoe.cli.common import Decorator, Failed, Names, few, option, several, usage, warn
 from otmoe.cli.executors import EXECUTORS
 from otmoe.cli.kinds import Cut, Family, Numbers, Separator
 from otmoe.text.sentences import Error, Warn
@@ -35,13 +36,13 @@ spec = option(
     "spec",
     metavar="FILE",
     section="Columns",
-    help="How columns become features: a file that `otmoe features`, a fit or a run has written.",
+    help="How columns become features: a file written by `otmoe features`, a fit or a run.",
 )
 columns = option(
     "--columns",
     type=Names(),
     section="Columns",
-    help="The features instead; by default all other columns.",
+    help="The features, instead of --features; by default all other columns.",
 )
 max_levels = option(
     "--max-levels",
@@ -49,22 +50,22 @@ max_levels = option(
     default=known.MAX_LEVELS,
     show_default=True,
     section="Columns",
-    help="Refuse a column of text with more values; --features sets no limit.",
+    help="Refuse a text column with more values; no limit with --features.",
 )
 sep = option(
     "--sep",
     type=Separator(),
     section="Rows",
-    help="What separates columns of CSV; by default comma, semicolon, tab or bar, as the header "
-    "has it.",
+    help="Column separator of CSV files; by default detected from the header (comma, semicolon, "
+    "tab or bar).",
 )
 formula = option(
     "--formula",
     metavar="TEXT",
     section="Columns",
-    help="The response, what experts see and, after a bar, what the gate sees, as in "
-    "'y ~ spline(hour, 5) + origin | hour'. Levels and knots are those of --features, or of the "
-    "first rows.",
+    help="The response, the features of the experts and, after a bar, those of the gate, as in "
+    "'y ~ spline(hour, 5) + origin | hour'. Levels and knots come from --features, or from "
+    "the first rows.",
 )
 site_column = option(
     "--site-column",
@@ -94,13 +95,13 @@ search = several(
         "n_init",
         type=click.IntRange(min=1),
         section="Fit",
-        help="Starts of the search; by default 9, for classes 20.",
+        help="Number of starts of the search; by default 9 (20 for classes).",
     ),
     option(
         "--max-iter",
         type=click.IntRange(min=1),
         section="Fit",
-        help=f"Iterations of a fit, at most; by default {known.MAX_ITER:,}.",
+        help=f"Maximum number of iterations of a fit; by default {known.MAX_ITER:,}.",
     ),
 )
 
@@ -118,16 +119,14 @@ executor = several(
         default="local",
         show_default=True,
         section="Where it runs",
-        help="Processes here, a Dask cluster, a Ray cluster.",
+        help="Local processes, a Dask cluster, or a Ray cluster.",
     ),
-    option(
-        "--address", section="Where it runs", help="Of the cluster; by default one is started here."
-    ),
+    option("--address", section="Where it runs", help="Of the cluster; Dask can start one here."),
     option(
         "--n-jobs",
         type=click.IntRange(min=1),
         section="Where it runs",
-        help="Processes on this machine; by default one per core, but one where rows are few.",
+        help="Processes on this machine; by default one per core, or one if there are few rows.",
     ),
     option(
         "--on-error",
@@ -135,14 +134,14 @@ executor = several(
         default="raise",
         show_default=True,
         section="Where it runs",
-        help="A shard that fails: give up, or go on without it.",
+        help="If a shard fails: stop, or continue without it.",
     ),
     option(
         "--timeout",
         type=click.FloatRange(min=0, min_open=True),
         metavar="SECONDS",
         section="Where it runs",
-        help="Give up what runs if no shard ends for so long.",
+        help="Give up if no shard finishes within this time.",
     ),
     option(
         "--retries",
@@ -150,17 +149,23 @@ executor = several(
         default=2,
         show_default=True,
         section="Where it runs",
-        help="Further attempts when a worker dies or a file is away.",
+        help="Retries when a worker dies or a file cannot be reached.",
     ),
 )
 
 
-def target(words: str = "The response.", required: bool = True) -> Decorator:
+def target(
+    words: str = "The response; y/n for y of n trials, a,b for several responses.",
+    required: bool = True,
+) -> Decorator:
     """Return the option that names the response."""
     return option("--target", metavar="COLUMN", required=required, section="Columns", help=words)
 
 
-OR_FORMULA = "The response; it may stand in --formula instead."
+OR_FORMULA = (
+    "The response; y/n for y of n trials, a,b for several responses. May be given in --formula "
+    "instead."
+)
 
 
 def missing(section: str = "Rows") -> Decorator:
@@ -171,7 +176,7 @@ def missing(section: str = "Rows") -> Decorator:
         default="error",
         show_default=True,
         section=section,
-        help="Rows with missing values: refuse them, or leave them out.",
+        help="Rows with missing values: refuse or drop them.",
     )
 
 
@@ -184,8 +189,8 @@ def method(section: str, more: tuple[str, ...] = ()) -> Decorator:
         default="auto",
         show_default=True,
         section=section,
-        help="How models are merged; auto takes what is expected to lose least to the sites' own "
-        f"models. Others: {', '.join((*known.METHODS[1:], *more))}.",
+        help="How models are merged; auto chooses the smallest expected loss relative to the "
+        f"sites' own models. Others: {', '.join((*known.METHODS[1:], *more))}.",
     )
 
 
@@ -197,8 +202,9 @@ def family(section: str) -> Decorator:
         default="gaussian",
         show_default=True,
         section=section,
-        help="What the target is: a number (gaussian; student_t where some lie far off), a count "
-        "(poisson; negative_binomial where counts vary more), a positive number (gamma), a class.",
+        help="Type of the target: a number (gaussian; student_t with outliers), a positive number "
+        "(gamma), a count (poisson; negative_binomial), successes in trials (binomial), a class. "
+        "For several targets one for all, or one for each, as in gaussian,poisson.",
     )
 
 
@@ -222,7 +228,7 @@ def seed(section: str) -> Decorator:
         default=0,
         show_default=True,
         section=section,
-        help="Seed.",
+        help="Random seed.",
     )
 
 
@@ -252,7 +258,7 @@ support = option(
     metavar="DATA",
     section="Support",
     help="Rows of covariates at which models are compared, Parquet or CSV; no y is needed. By "
-    "default points are drawn from the sketches and rows that the messages bring.",
+    "default points are drawn from the sketches and rows in the messages.",
 )
 n_support = option(
     "--n-support",
@@ -260,13 +266,13 @@ n_support = option(
     default=known.N_SUPPORT,
     show_default=True,
     section="Support",
-    help="Support points, at most.",
+    help="Maximum number of support points.",
 )
 model_only = option(
     "--model-only",
     is_flag=True,
     section="Output",
-    help="Leave out of the file what each site contributed, which `otmoe report` shows.",
+    help="Omit from the file what each site contributed, which `otmoe report` shows.",
 )
 
 
@@ -299,6 +305,7 @@ def shards_of(
     missing: Literal["error", "drop"],
     max_levels: int = known.MAX_LEVELS,
     sep: str | None = None,
+    groups: str | None = None,
 ) -> Sequence[Shard]:
     """Return the shards that the options about columns and rows ask for."""
     from otmoe import shards_from
@@ -314,6 +321,7 @@ def shards_of(
         missing=missing,
         max_levels=max_levels,
         sep=sep,
+        groups=groups,
     )
 
 
@@ -322,6 +330,21 @@ def check_offset(file: ModelFile | LocalModel, offset: str | None) -> None:
     fitted = getattr(file, "about", {}).get("offset")
     if offset is None and fitted is not None:
         warn(Warn.SHELL_OFFSET_UNSAID(column=fitted))
+
+
+def family_of(family: str, shard: Shard) -> str:
+    """Return the family of each of several responses, where one is given for all."""
+    names = getattr(shard, "response_names", ())
+    if len(names) > 1 and family == known.CLASSES:
+        raise usage(Error.SHELL_SEVERAL_CLASSES, responses=few(names))
+    return "+".join([family] * len(names)) if names and "+" not in family else family
+
+
+def check_groups(file: ModelFile | LocalModel, column: str | None) -> None:
+    """Warn where rows of a group share an expert in a model, and nobody says which these are."""
+    if column is None and file.model.expert_per == "group":
+        fitted = getattr(file, "about", {}).get("expert per", "COLUMN")
+        warn(Warn.SHELL_GROUPS_UNSAID(column=fitted))
 
 
 def estimator_of(family: str, **settings: Any) -> DistributedMoE:

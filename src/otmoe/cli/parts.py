@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 PARTS = {
     "model": (
         "parameters",
-        "coefficients of gate and experts, estimated from all rows together; they can tell of "
-        "single rows where an expert has hardly more rows than coefficients",
+        "coefficients of gate and experts, estimated from all rows together; they can reveal "
+        "single rows if an expert has hardly more rows than coefficients",
     ),
     "features": (
         "features",
@@ -28,17 +28,17 @@ PARTS = {
     ),
     "sketch": (
         "sketch",
-        "how the covariates are spread: a few normal distributions (weights, means, covariances), "
-        "shares of levels, values that never vary; no row",
+        "the distribution of the covariates: a few normal components (weights, means, "
+        "covariances), shares of levels, values that never vary; no rows",
     ),
     "grams": (
         "Grams",
-        "sums of products of covariates, as each expert weighs the rows: for levels these are "
-        "counts; with the coefficients they give away x AND y of a row that is alone in a level",
+        "sums of products of covariates, with the weights of each expert: for levels these are "
+        "counts; with the coefficients they reveal x AND y of a row that is alone in a level",
     ),
     "support": (
         "support rows",
-        "ROWS OF THE DATA: the covariates of single rows as they are, without the response",
+        "ROWS OF THE DATA: the covariates of single rows, unchanged, without the response",
     ),
     "x_mean": ("means", "the mean of every covariate over the site's rows"),
     "x_var": ("variances", "the variance of every covariate over the site's rows"),
@@ -50,20 +50,20 @@ PARTS = {
     ),
     "information": (
         "information",
-        "how sharply it does, pair by pair: sums over rows of products of covariates, weighted by "
-        "how surprising y is; with few rows, or with a level that one row has, x AND y of single "
-        "rows can be worked out",
+        "the curvature of that likelihood, for each pair of parameters: sums over rows of "
+        "products of covariates, weighted by how surprising y is; with few rows, or a level "
+        "that only one row has, x AND y of single rows can be reconstructed",
     ),
     "scatter": (
         "scatter",
-        "B, how far the score differs from group to group, or row to row: for each pair of "
-        "parameters a product of scores, summed over groups; no label; that of a group which is "
-        "much larger than the others, or has a level alone, can be worked out",
+        "B, how much the score varies between groups, or rows: for each pair of parameters a "
+        "product of scores, summed over groups; no labels; the score of a group that is much "
+        "larger than the others, or that alone has a level, can be reconstructed",
     ),
     "numbers": (
         "masked numbers",
-        "nothing by themselves; in the sum over all sites of the roster, log-likelihood, score and "
-        "information of all rows",
+        "nothing on their own; summed over all sites of the roster, the log-likelihood, score "
+        "and information of all rows",
     ),
     "roster": ("roster", "names and public keys of the sites whose replies are added up"),
     "scaling": ("scaling", "centres and scales in which sites answer, from the support points"),
@@ -71,14 +71,15 @@ PARTS = {
     "best": ("sums", "what the sites have answered about the best model so far, summed"),
     "between": (
         "how sites differ",
-        "the mean of the sites' models and how far they are spread about it, for "
-        "`otmoe personalise`; by name of each site, its rows, the parameters that it alone would "
-        "have and those after shrinkage: whoever gets the file can predict as that site does",
+        "the mean of the sites' models and their spread about it, for `otmoe personalise`; for "
+        "each site by name, its rows, the parameters it would have on its own and those "
+        "after shrinkage: anyone with the file can predict as that site does",
     ),
     "aggregation": (
         "how it was merged",
-        "names of the sites, their rows, weights, what they sent; mean, spread and middle 95 % of "
-        "every feature at the support points, what each does to the gate there; for `otmoe report`",
+        "names of the sites, their rows, weights, what they sent; mean, spread and middle 95 % "
+        "of every feature at the support points, the effect of each on the gate there; for "
+        "`otmoe report`",
     ),
 }
 """Parts of a file that are told apart, by their field: what they are called, what they reveal."""
@@ -131,7 +132,7 @@ def parts_of(document: dict[str, Any]) -> list[Part]:
 def total_of(size: int, parts: Sequence[Part]) -> str:
     """Say how large a file is."""
     otherwise = size != sum(part.bytes for part in parts)
-    note = " (the file; the parts are counted as otmoe would write them)" if otherwise else ""
+    note = " (of the file; parts are counted as otmoe would write them)" if otherwise else ""
     return f"{size:,} bytes in all{note}."
 
 

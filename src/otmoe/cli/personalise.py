@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 @click.command(
     cls=Command,
+    short_help="Fit a personal model for one site.",
     epilog="""\b
 Examples:
   otmoe personalise model.json lyon.parquet --target y --site Lyon -o mine.json
@@ -36,10 +37,10 @@ Examples:
   otmoe predict mine.json lyon-2025.parquet -o predictions.parquet
 
 A site with few rows gets nearly the mean of the sites, one with many nearly its own fit. A site
-that had no part in MODEL can have a personal model, too.
+that took no part in MODEL can have a personal model, too.
 
-Nothing is sent. The file that is written tells about the site's rows as its message does, with all
-digits: the verdict says whether the site's policy would let it leave.""",
+Nothing is sent. The file reveals as much about the site's rows as its message does, at full
+precision: the verdict says whether the site's policy would allow it to leave.""",
 )
 @click.argument("model", type=click.Path(path_type=Path))
 @data
@@ -50,7 +51,7 @@ digits: the verdict says whether the site's policy would let it leave.""",
     "--site-column",
     metavar="COLUMN",
     section="Columns",
-    help="Use the rows alone in which this column holds the name of the site.",
+    help="Use only the rows in which this column holds the name of the site.",
 )
 @options.missing()
 @options.sep
@@ -61,8 +62,8 @@ digits: the verdict says whether the site's policy would let it leave.""",
     default="auto",
     show_default=True,
     section="Fit",
-    help="What may be the site's own: all in which sites differ, or of that the gate or the "
-    "intercepts alone.",
+    help="What may differ at this site: everything in which sites differ, or only the gate or "
+    "the intercepts.",
 )
 @option(
     "--policy",
@@ -70,8 +71,9 @@ digits: the verdict says whether the site's policy would let it leave.""",
     metavar="FILE",
     envvar="OTMOE_POLICY",
     section="Policy",
-    help=f"What may be read, and what the file would be held against if it were to leave; by "
-    f"default {known.POLICY} in this folder, if it is there, or what is built in.",
+    help="Policy on what may be read, and against which the file is checked as if it were to "
+    f"leave; by default {known.POLICY} in this folder if it exists, otherwise the built-in "
+    "one.",
 )
 @output("Model file to write, JSON.")
 def personalise(
@@ -91,10 +93,11 @@ def personalise(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Fit a site's own model, drawn to that of all sites, as far as its rows say otherwise.
+    """Fit a site's personal model, shrunk towards the mean of all sites.
 
-    MODEL says how sites differ: `otmoe refine start --between` has the last step write that. All
-    of DATA is one site, read into memory.
+    MODEL must describe how sites differ: `otmoe run --personal` writes such a file, and so does
+    the last step of rounds begun with `otmoe refine start --between`. All of DATA is one site,
+    read into memory.
     """
     if site_column is not None and site is None:
         raise usage(Error.SHELL_SITE_OF_COLUMN)
@@ -179,7 +182,7 @@ def personalise(
         listed(pairs),
         *([table_of(heads, lines, {"block"})] if moved else []),
         *_comparison(compared),
-        "Were this file to leave the site, with all its digits:",
+        "If this file were to leave the site, at full precision:",
         *policy.verdict_lines(verdict, source),
         f"written to {output}; nothing has been sent",
     )
@@ -234,7 +237,7 @@ def _comparison(found: Forecast) -> list[Any]:
     """Return the same for people."""
     import numpy as np
 
-    heads = ["model", "log-likelihood per row held out", "above common", "standard error"]
+    heads = ["model", "held-out log-likelihood per row", "above common", "standard error"]
     lines = [
         [name, f"{score.value:.5g}", f"{score.gain:+.4f}", f"{score.error:.4f}"]
         for name, score in found.scores.items()
@@ -242,6 +245,6 @@ def _comparison(found: Forecast) -> list[Any]:
     ]
     return [
         table_of(heads, lines, {"model"}),
-        f"Rows that were held out are predicted best by the {found.best} model. Compare it with "
-        "the others on later rows, by `otmoe evaluate`.",
+        f"Held-out rows are predicted best by the {found.best} model. Compare it with the others "
+        "on later rows, with `otmoe evaluate`.",
     ]

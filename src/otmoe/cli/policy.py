@@ -1,4 +1,4 @@
-"""The site's policy in the shell: which one is in force, what it says, what is set aside."""
+"""The site's policy in the shell: which one is in force, its verdict, and overrides."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ options: Decorator = several(
         metavar="FILE",
         envvar="OTMOE_POLICY",
         section="Policy",
-        help=f"What may leave this site; by default {known.POLICY} in this folder, if it is there, "
-        "or what is built in.",
+        help=f"Policy on what may leave this site; by default {known.POLICY} in this folder if "
+        "it exists, otherwise the built-in one.",
     ),
     option(
         "--override",
@@ -35,13 +35,13 @@ options: Decorator = several(
         metavar="RULE",
         multiple=True,
         section="Policy",
-        help="Set a rule aside for this once; needs --reason, and the file says so.",
+        help="Override a rule this once; needs --reason, and is recorded in the file.",
     ),
     option(
         "--reason",
         metavar="WORDS",
         section="Policy",
-        help="Why; whoever gets the file reads it.",
+        help="Reason for the override; recipients of the file can read it.",
     ),
 )
 
@@ -50,18 +50,18 @@ ledger = option(
     type=click.Path(path_type=Path),
     metavar="FILE",
     section="Policy",
-    help=f"Where the site keeps what it has answered; by default {known.LEDGER} beside the data. "
-    "It never leaves the site.",
+    help=f"Where the site records what it has answered; by default {known.LEDGER} beside the "
+    "data. It never leaves the site.",
 )
 
 
 def ledger_lines(path: Path | None) -> list[str]:
     """Return where the ledger is, for people."""
-    return [] if path is None else [f"noted in the ledger {path}, which stays here"]
+    return [] if path is None else [f"recorded in the ledger {path}, which stays here"]
 
 
 def set_aside(rules: Sequence[str], reason: str | None) -> dict[Rule, str]:
-    """Return the rules that are set aside, and why."""
+    """Return the overridden rules, and why."""
     if bool(rules) != bool(reason and reason.strip()):
         raise usage(Error.SHELL_OVERRIDE)
 
@@ -98,5 +98,5 @@ def verdict_lines(verdict: Verdict, source: str) -> list[Any]:
         if m.outcome != "pass" and not isnan(m.figure):
             lines.append(str(said(m, verdict.people)))
         if m.rule in verdict.overrides:
-            lines.append(f"Rule {m.rule} was set aside: {verdict.overrides[m.rule]}")
+            lines.append(f"Rule {m.rule} was overridden: {verdict.overrides[m.rule]}")
     return lines

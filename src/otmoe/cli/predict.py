@@ -27,7 +27,7 @@ from otmoe.cli.common import (
 Example:
   otmoe predict model.json data -o predictions.parquet --quantiles .05,.95 --expert --keep y
 
-Rows stay in their order. Columns that --keep takes from CSV are text.""",
+Rows keep their order. Columns that --keep takes from CSV are text.""",
 )
 @click.argument("model", type=click.Path(path_type=Path))
 @data
@@ -35,30 +35,30 @@ Rows stay in their order. Columns that --keep takes from CSV are text.""",
     "--quantiles",
     type=Levels(),
     section="What to predict",
-    help="Quantiles as well, of numbers and counts: columns q0.05, ...",
+    help="Also predict quantiles, of numbers and counts: columns q0.05, ...",
 )
 @option(
     "--proba",
     is_flag=True,
     section="What to predict",
-    help="The probability of each class as well: columns p(...).",
+    help="Also predict the probability of each class: columns p(...).",
 )
 @option(
     "--expert",
     is_flag=True,
     section="What to predict",
-    help="The most probable expert as well, from 0.",
+    help="Also predict the most probable expert, counted from 0.",
 )
 @between.site("What to predict")
 @options.offset
-@option("--keep", type=Names(), section="Rows", help="Columns of DATA to take along.")
+@option("--keep", type=Names(), section="Rows", help="Columns of DATA to copy to the output.")
 @option(
     "--missing",
     type=click.Choice(["error", "keep"]),
     default="error",
     show_default=True,
     section="Rows",
-    help="Rows with a missing feature: refuse them, or predict nothing there.",
+    help="Rows with a missing feature: refuse them, or leave their predictions empty.",
 )
 @options.sep
 @output("File to write, .parquet, .csv or .csv.gz.")
@@ -78,10 +78,10 @@ def predict(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Predict rows by the model in the file MODEL.
+    """Predict rows with the model in the file MODEL.
 
     Files are read and written batch by batch, so they may be larger than memory. Columns become
-    features as the model file says; if it does not say it, they are numbers, found by name.
+    features as the model file specifies; if it does not, they are numbers, matched by name.
     """
     check_output(output, force)
 

@@ -29,7 +29,7 @@ class Remembered:
     site, target : str
     data : tuple of str
         Absolute paths and patterns, or URLs.
-    weight, sep, offset : str, optional
+    weight, sep, offset, groups : str, optional
     missing : {"error", "drop"}
     """
 
@@ -40,6 +40,7 @@ class Remembered:
     missing: str = "error"
     sep: str | None = None
     offset: str | None = None
+    groups: str | None = None
 
     def save(self, message: Path) -> None:
         """Write it beside a message."""
@@ -74,8 +75,9 @@ def _checked(found: Remembered, data: Any) -> Remembered:
     """Refuse other kinds of values: one path that is taken for many would be a search of a disk."""
     if not isinstance(data, list):
         raise TypeError("`data` is no list")
+    others = {name: value for name, value in vars(found).items() if name != "data"}
     texts = [found.site, found.target, found.missing, *found.data]
-    texts += [text for text in (found.weight, found.sep) if text is not None]
+    texts += [value for value in others.values() if value is not None]
     if not all(isinstance(text, str) for text in texts):
         raise TypeError("not all of it is text")
     if found.missing not in ("error", "drop"):

@@ -18,18 +18,24 @@ Example:
   otmoe aggregate "*.moe.json" -o model.json
   otmoe report model.json -o report.html
 
-The page is one file that asks nothing of any network: mail it, print it. It names the sites.""",
+The page is a single file that loads nothing from the network. It names the sites.""",
 )
 @click.argument("file", type=click.Path(path_type=Path))
-@option("--title", metavar="TEXT", section="Page", help="By default it has the name of FILE.")
+@option(
+    "--title",
+    metavar="TEXT",
+    section="Page",
+    help="Title of the page; by default the name of FILE.",
+)
 @output("Page to write, HTML.")
 def report(
     file: Path, title: str | None, output: Path, force: bool, as_json: bool, quiet: bool
 ) -> None:
-    """Make a page of FILE, a model that `otmoe aggregate`, `refine` or `run` has written.
+    """Write a report on FILE, a model, as a web page.
 
-    It shows what each site sent and contributed, where its experts went, coefficients, the gate,
-    and what to look at before trusting the model. Of a model alone it shows the model.
+    FILE is what `otmoe aggregate`, `refine` or `run` has written. The page shows what each site
+    sent and contributed, where its experts went, coefficients, the gate, and what to check before
+    trusting the model. If FILE holds only a model, it shows that.
     """
     check_output(output, force)
     otmoe.report(file, output, title=title)

@@ -25,6 +25,7 @@ from otmoe.cli.common import (
     output,
     progress,
     say,
+    usage,
     warn,
 )
 from otmoe.cli.executors import open_executor
@@ -33,7 +34,7 @@ from otmoe.cli.structure import experts_of, gate_of, structure
 from otmoe.cli.tables import candidates_of, candidates_tables, listed
 from otmoe.cli.words import told, told_by_name
 from otmoe.text.notices import Notice
-from otmoe.text.sentences import Finding, Warn
+from otmoe.text.sentences import Error, Finding, Warn
 
 ENOUGH = 10
 """Rows per parameter below which shards are called small."""
@@ -41,6 +42,7 @@ ENOUGH = 10
 
 @click.command(
     cls=Command,
+    short_help="Fit every shard where its rows are, and merge the models.",
     epilog="""\b
 Examples:
   otmoe run data --target y --experts 2 -o model.json
@@ -72,16 +74,16 @@ The same data and seed give the same model, whatever the executor and the number
     default=0,
     show_default=True,
     section="Fit",
-    help="Rounds of one pass over all rows each that lead on to their maximum-likelihood answer; "
-    "auto for as many as it takes.",
+    help="Refine rounds, one pass over all rows each, towards the maximum-likelihood estimate; "
+    "auto for as many as needed.",
 )
 @option(
     "--personal",
     type=click.Choice(known.RESTRICTIONS),
     section="Fit",
-    help="Fit a model for every shard too, such as a site of --site-column: all may differ, or the "
-    "gate or the intercepts alone. The common model is refined first; otmoe personalise and otmoe "
-    "report read how shards differ.",
+    help="Also fit a personal model for every shard, such as a site of --site-column: everything "
+    "may differ, or only the gate or the intercepts. The common model is refined first; "
+    "otmoe personalise and otmoe report use the estimated differences.",
 )
 @option(
     "--n-support",
@@ -99,9 +101,9 @@ The same data and seed give the same model, whatever the executor and the number
     type=click.Path(path_type=Path),
     metavar="FOLDER",
     section="Where it runs",
-    help="Folder that keeps the local fits, also after the run: a later one fits shards that are "
-    "new or have changed, and no others. By default they are kept beside the output, as "
-    "FILE.parts, until it is written, so that a run that was stopped goes on.",
+    help="Folder in which to keep the local fits after the run: a later run fits only shards "
+    "that are new or have changed. By default they are kept beside the output, as "
+    "FILE.parts, until it is written, so that an interrupted run can be resumed.",
 )
 @output("Model file to write, JSON.")
 @options.model_only
@@ -124,6 +126,8 @@ def run(
     expert_features: tuple[str, ...],
     common: list[str] | None,
     common_variance: bool,
+    zero_expert: bool,
+    expert_per: str | None,
     method: str,
     refine: int | str,
     personal: str | None,
@@ -147,21 +151,25 @@ def run(
     """Fit every shard where its rows are, and merge the models into one.
 
     A shard is a file, unless --cut or --site-column says otherwise. Each is read and fitted by a
-    worker, which sends back a model of a few kilobytes; the merged one is written as JSON, with the
-    encoding of its features inside.
+    worker, which sends back a model of a few kilobytes; the merged one is written as JSON,
+    including the encoding of its features.
     """
     options.check_where(site_column, cut, executor, address)
+    if zero_expert and family == known.CLASSES:
+        raise usage(Error.ZERO_OF_COUNTS, family=family)
     check_output(output, force)
 
     from sklearn.exceptions import ConvergenceWarning
 
+    from otmoe.data.shards import grouped_by
     from otmoe.evaluation.scores import goodness
     from otmoe.evaluation.shards import score_shards
     from otmoe.likelihood.agreement import SEARCHES
     from otmoe.workers.gather import Workers
 
     begin = perf_counter()
-    asked = asked_of(data, target, formula, spec, columns, weight, offset, site_column, sep=sep)
+    roles = (weight, offset, site_column, expert_per)
+    asked = asked_of(data, target, formula, spec, columns, *roles, sep=sep)
     shards = options.shards_of(
         data,
         asked.target,
@@ -173,6 +181,7 @@ def run(
         missing,
         max_levels,
         sep,
+        expert_per,
     )
     with kept_fits(output, keep_fits) as folder:
         with (
@@ -182,12 +191,14 @@ def run(
         ):
             warnings.simplefilter("ignore", ConvergenceWarning)  # est.warnings_ has it line by line
             est = options.estimator_of(
-                family,
+                options.family_of(family, shards[0]),
                 n_experts=experts,
                 gate_features=gate_of(gate_features, asked.gate),
                 expert_features=experts_of(expert_features, asked.experts),
                 common=common,
                 common_variance=common_variance,
+                **({"zero_expert": True} if zero_expert else {}),
+                expert_per="row" if expert_per is None else "group",
                 method=method,
                 n_support=n_support,
                 refine=refine,
@@ -202,10 +213,13 @@ def run(
                 timeout=timeout,
                 on_error=on_error,
                 progress=report,
+                groups=expert_per,
                 keep_fits=folder,
             )
             names = [message.site for message in est.local_models_]
             fitted = [shard for shard in shards if shard.name in set(names)]
+            if expert_per is not None:
+                fitted = [grouped_by(shard, expert_per) for shard in fitted]
             score = score_shards(est.model_, fitted, Workers(pool, retries, timeout))
         refined = est.aggregation_.refinement
         about = {
@@ -213,6 +227,7 @@ def run(
             "target": asked.target,
             **({} if formula is None else {"formula": formula}),
             **({} if offset is None else {"offset": offset}),
+            **({} if expert_per is None else {"expert per": expert_per}),
             "method": method,
             **({"chosen": est.aggregation_.method} if est.aggregation_.candidates else {}),
             "refine rounds": 0 if refined is None else refined.rounds,
@@ -300,8 +315,8 @@ def _shown(est: Any, found: dict[str, Any]) -> list[Any]:
             about.append((what.replace("_", " "), few(found[what])))
     if found["lost"] == found["lost"]:  # else it was not looked at
         before = "" if est.aggregation_.refinement is None else ", before it was refined"
-        words = f"{found['lost']:.3g} nats per row to the shards' own models{before}"
-        about.append(("expected to lose", words))
+        words = f"{found['lost']:.3g} nats per row relative to the shards' own models{before}"
+        about.append(("expected loss", words))
     about += [
         ("sent", f"{found['bytes']:,} bytes, {found['support_rows']:,} support rows"),
         ("seconds", f"{found['seconds']['all']:.1f}"),
@@ -321,6 +336,5 @@ def _differences(est: Any) -> list[Any]:
     words = ", ".join(f"{name} at {best.count(name)}" for name in ("personal", "common", "own"))
     return [
         *between_lines(est.between_),
-        f"Rows that were held out are predicted best by these models: {words} of {len(best)} "
-        "shards.",
+        f"Held-out rows are predicted best by these models: {words} of {len(best)} shards.",
     ]

@@ -11,6 +11,7 @@ from otmoe.cli.aggregate import support_of
 from otmoe.cli.common import Command, data, option, progress, say, speech
 from otmoe.cli.executors import open_executor
 from otmoe.cli.inbox import open_inbox
+from otmoe.cli.structure import expert_per, gate_features, gate_of
 from otmoe.cli.words import told
 
 if TYPE_CHECKING:
@@ -24,8 +25,8 @@ Examples:
   otmoe select data --target y
   otmoe select data --target y --experts 1-8 --criterion elbow
 
-The numbers are compared by models that are merged from larger ones: then fit, by otmoe run, with
-the number that was chosen.""",
+Numbers are compared using models merged from larger ones; then fit the number chosen with `otmoe
+run`.""",
 )
 @data
 @options.target()
@@ -41,13 +42,17 @@ the number that was chosen.""",
 @options.numbers("Fit")
 @option(
     "--criterion",
-    type=click.Choice(known.CRITERIA),
+    type=click.Choice([name for name in known.CRITERIA if name != "cv"]),
     default="bic",
     show_default=True,
     section="Fit",
-    help="By which to choose. expected_bic and elbow need no second pass over the rows.",
+    help="Selection criterion; expected_bic and elbow need no second pass over the rows. BIC "
+    "counts rows, also where those of a group share an expert.",
 )
 @options.family("Fit")
+@gate_features
+@expert_per
+@options.search
 @options.seed("Fit")
 @options.executor
 @speech
@@ -66,6 +71,10 @@ def select(
     experts: list[int],
     criterion: str,
     family: str,
+    gate_features: list[str] | None,
+    expert_per: str | None,
+    n_init: int | None,
+    max_iter: int | None,
     seed: int,
     executor: str,
     address: str | None,
@@ -86,7 +95,17 @@ def select(
     options.check_where(site_column, cut, executor, address)
     features = options.features_of(spec, columns)
     shards = options.shards_of(
-        data, target, features, weight, offset, site_column, cut, missing, max_levels, sep
+        data,
+        target,
+        features,
+        weight,
+        offset,
+        site_column,
+        cut,
+        missing,
+        max_levels,
+        sep,
+        expert_per,
     )
     with (
         open_executor(executor, address, n_jobs, retries) as pool,
@@ -96,26 +115,36 @@ def select(
         found = select_over_shards(
             shards,
             experts,
-            estimator=options.estimator_of(family, executor=pool, n_jobs=jobs, random_state=seed),
+            estimator=options.estimator_of(
+                options.family_of(family, shards[0]),
+                gate_features=gate_of(gate_features, None),
+                expert_per="row" if expert_per is None else "group",
+                executor=pool,
+                n_jobs=jobs,
+                random_state=seed,
+                **options.search_of(n_init, max_iter),
+            ),
             criterion=criterion,
             retries=retries,
             timeout=timeout,
             on_error=on_error,
             progress=report,
+            groups=expert_per,
         )
     say(_report(found, "select", criterion), as_json, quiet, str(found))
 
 
 @click.command(
     cls=Command,
+    short_help="Compare numbers of experts using only messages.",
     epilog="""\b
 Examples:
   otmoe elbow "*.moe.json"
   otmoe elbow "*.moe.json" --experts 2-8 --support covariates.parquet
   otmoe elbow "*.moe.json" --criterion elbow
 
-Let the sites fit as many experts as there could be, and a few more. The elbow, by which the command
-has its name and which --criterion elbow takes, is never at either end of the numbers.""",
+Have the sites fit a few more experts than could be needed. The elbow (--criterion elbow), after
+which the command is named, is never at either end of the range.""",
 )
 @click.argument("files", nargs=-1, required=True, metavar="FILES...")
 @options.exclude
@@ -129,8 +158,8 @@ has its name and which --criterion elbow takes, is never at either end of the nu
     default="expected_bic",
     show_default=True,
     section="Merging",
-    help="By which to choose: BIC by the likelihood that the sites' own models expect, or the "
-    "elbow of the transport objective, which takes three numbers or more.",
+    help="Selection criterion: BIC from the log-likelihood that the sites' own models expect, or "
+    "the elbow of the transport objective, which needs at least three numbers.",
 )
 @options.seed("Merging")
 @speech
@@ -146,11 +175,11 @@ def elbow(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Compare numbers of experts by the messages of many sites alone.
+    """Compare numbers of experts using only the messages of many sites.
 
-    FILES are messages, as for `otmoe aggregate`. They are merged to every number. What each merged
-    model is expected to lose to the sites' own is weighed against its parameters, as BIC does; the
-    elbow of the transport objective stands beside it. No site is asked.
+    FILES are messages, as for `otmoe aggregate`. They are merged to each number. The expected loss
+    of each merged model relative to the sites' own is penalised by its number of parameters, as in
+    BIC; the elbow of the transport objective is shown as well. No site is contacted.
     """
     from otmoe import select_from_messages
 
@@ -165,11 +194,12 @@ def elbow(
 def _report(found: Selection, command: str, criterion: str) -> dict[str, Any]:
     """Return what was found, as it is printed by --json."""
     table = [{**row, "warnings": told(row["warnings"])} for row in found.records()]
+    expected = all(candidate.expectation is not None for candidate in found.candidates)
     return {
         "command": command,
         "criterion": criterion,
         "n_experts": found.n_experts,
-        "expected_bic": found.best("expected_bic").n_experts,
+        "expected_bic": found.best("expected_bic").n_experts if expected else None,
         "elbow": found.best("elbow").n_experts if len(table) > 2 else None,
         "notes": told(found.notes),
         "table": table,

@@ -15,6 +15,7 @@ from otmoe.text.sentences import Error
 
 @click.command(
     cls=Command,
+    short_help="Draw rows from a random mixture of experts.",
     epilog="""\b
 Example, four files of two thousand rows each:
   otmoe simulate -o data --files 4 --rows 8000 --experts 2 --features 3 --truth truth.json""",
@@ -25,7 +26,7 @@ Example, four files of two thousand rows each:
     default=10_000,
     show_default=True,
     section="Data",
-    help="Rows in all.",
+    help="Total number of rows.",
 )
 @option(
     "--experts",
@@ -65,7 +66,7 @@ Example, four files of two thousand rows each:
     "--files",
     type=click.IntRange(min=1),
     section="Output",
-    help="Write that many Parquet files, into a folder.",
+    help="Write this many Parquet files, into a folder.",
 )
 @option(
     "--truth",
@@ -89,7 +90,7 @@ def simulate(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Draw rows from a random mixture of experts: columns y, x0, x1, ..."""
+    """Draw rows from a random mixture of experts: columns y, x0, x1, ... and trials."""
     if files is not None and files > rows:
         raise usage(Error.SHELL_FILES_ROWS, files=files, rows=rows)
     paths = [output] if files is None else _parts(output, files)
@@ -119,7 +120,10 @@ def simulate(
     names = tuple(f"x{j}" for j in range(features))
     labels = np.array([f"c{c:0{len(str(classes - 1))}d}" for c in range(classes)])
     y = data.y.astype(int) if data.truth.experts.discrete else data.y
-    columns = {"y": labels[y] if labelled else y, **dict(zip(names, data.X.T, strict=True))}
+    response = {"y": labels[y] if labelled else y}
+    if y.ndim == 2:
+        response = {"y": y[:, 0], "trials": y.sum(axis=1)}
+    columns = {**response, **dict(zip(names, data.X.T, strict=True))}
     table = pa.table({name: pa.array(values) for name, values in columns.items()})
     if files is not None:
         output.mkdir(exist_ok=True)

@@ -7,35 +7,58 @@ from typing import Any, Literal
 from otmoe.cli.common import Names, option, several, usage
 from otmoe.text.sentences import Error
 
-GATE, EXPERTS, COMMON, VARIANCE = (
+GATE, EXPERTS, COMMON, VARIANCE, ZERO, PER = (
     "--gate-features",
     "--expert-features",
     "--common",
     "--common-variance",
+    "--zero-expert",
+    "--expert-per",
+)
+
+gate_features = option(
+    GATE,
+    type=Names(),
+    section="Fit",
+    help="Features used by the gate, or `intercept` for none; by default all.",
+)
+expert_per = option(
+    PER,
+    metavar="COLUMN",
+    section="Fit",
+    help="Labels of groups, such as persons, whose rows share one expert; by default every row "
+    "has its own. Gate features must be constant within a group.",
 )
 
 structure = several(
-    option(
-        GATE,
-        type=Names(),
-        section="Fit",
-        help="Features that the gate sees, or `intercept` for none; by default all.",
-    ),
+    gate_features,
     option(
         EXPERTS,
         multiple=True,
         metavar="[NAME=]NAME,...",
         section="Fit",
-        help="Features that the experts see, or `intercept` for none; by default all. Once for "
-        "each expert, as in rising=hour,month, for experts with features of their own.",
+        help="Features used by the experts, or `intercept` for none; by default all. For experts "
+        "with different features, give it once for each, as in rising=hour,month.",
     ),
     option(
         COMMON,
         type=Names(),
         section="Fit",
-        help="Features whose coefficient is the same in every expert; `intercept` may be one.",
+        help="Features whose coefficient is the same in every expert; may include `intercept`.",
     ),
-    option(VARIANCE, is_flag=True, section="Fit", help="Experts of numbers share their variance."),
+    option(
+        VARIANCE,
+        is_flag=True,
+        section="Fit",
+        help="All experts share one variance (numeric targets).",
+    ),
+    option(
+        ZERO,
+        is_flag=True,
+        section="Fit",
+        help="The last of the experts is always 0, for counts with many zeros.",
+    ),
+    expert_per,
 )
 
 

@@ -22,11 +22,12 @@ if TYPE_CHECKING:
 
 @click.command(
     cls=Command,
+    short_help="Show the coefficients of a model and how good it is.",
     epilog="""\b
 Examples:
   otmoe summary model.json
-  otmoe summary model.json --csv -o coefficients.csv
-  otmoe summary model.json --html -o summary.html""",
+  otmoe summary model.json -o coefficients.csv
+  otmoe summary model.json -o summary.html""",
 )
 @click.argument("model", type=click.Path(path_type=Path))
 @option(
@@ -42,9 +43,10 @@ Examples:
     "--output",
     type=click.Path(path_type=Path),
     section="Output",
-    help="File to write; by default it is printed.",
+    help="File to write; a name ending in .csv or .html says which. By default the result is "
+    "printed.",
 )
-@option("--force", is_flag=True, section="Output", help="Replace what is there.")
+@option("--force", is_flag=True, section="Output", help="Overwrite an existing file.")
 @speech
 def summary(
     model: Path,
@@ -57,15 +59,18 @@ def summary(
 ) -> None:
     """Show the coefficients of the file MODEL, features down and experts across.
 
-    With them: log-likelihood and share explained where the file knows them, whether the maximum was
-    reached, standard errors, sites that stand out, and what to do next. MODEL may be a merged model
-    or a site's message.
+    Also shown: log-likelihood and share explained if the file has them, whether the maximum was
+    reached, standard errors, sites that stand out, and what to do next. MODEL may be a merged
+    model or a site's message.
     """
     from otmoe.documents.files import load_model_file
 
     if as_csv + as_html + as_json > 1:
         raise usage(Error.SHELL_ONE_FORM)
     if output is not None:
+        if not (as_csv or as_html or as_json):
+            as_csv = output.suffix.lower() == ".csv"
+            as_html = output.suffix.lower() in (".html", ".htm")
         if not (as_csv or as_html):
             raise usage(Error.SHELL_FORM_OF_FILE)
         check_output(output, force)

@@ -20,6 +20,7 @@ _SHOWN = 6  # levels of a column in the table; --json has all
 
 @click.command(
     cls=Command,
+    short_help="Summarise the columns of a site: kinds, levels, missing values.",
     epilog="""\b
 Examples:
   otmoe survey lyon.parquet --site Lyon
@@ -28,7 +29,7 @@ Examples:
 
 For a coordinator who has to agree with sites on a file of features: columns, what they hold, their
 levels, how much is missing. The site's policy says which columns may be read and which counts are
-too small to be told. Look at it before you send it.""",
+too small to be disclosed. Check the survey before you send it.""",
 )
 @data
 @option("--site", metavar="NAME", default="all rows", section="Columns", help="Name of the site.")
@@ -36,7 +37,7 @@ too small to be told. Look at it before you send it.""",
     "--site-column",
     metavar="COLUMN",
     section="Columns",
-    help="Tell the values of this column apart.",
+    help="Report each value of this column separately.",
 )
 @option(
     "--max-levels",
@@ -44,14 +45,14 @@ too small to be told. Look at it before you send it.""",
     default=known.MAX_LEVELS,
     show_default=True,
     section="What to count",
-    help="Do not list the values of a text that has more.",
+    help="Do not list the values of a text column with more.",
 )
 @option(
     "--least",
     type=click.IntRange(min=1),
     section="What to count",
-    help="Hide counts of fewer rows, and values that fewer rows have; by default what the policy "
-    "says, 10 if there is none.",
+    help="Hide counts of fewer rows, and values that fewer rows have; by default as set by the "
+    "policy, or 10 without one.",
 )
 @options.sep
 @policy.options
@@ -69,10 +70,10 @@ def survey(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Say what the columns of DATA hold: kinds, levels, missing values, as counts.
+    """Summarise the columns of DATA: kinds, levels and missing values, as counts.
 
-    Counts of few rows are hidden, and others with them where the total would give them away; the
-    others are rounded to five. Nothing is sent.
+    Small counts are hidden, together with others from which they could be deduced; the remaining
+    counts are rounded to multiples of five. Nothing is sent.
     """
     from otmoe.federation.policy.border import Border
     from otmoe.federation.policy.rules import in_force
@@ -109,9 +110,7 @@ def _hidden(found: ReleasedSurvey, what: str) -> str:
     if found.step > 1:
         words.append(f"Counts of values are rounded to multiples of {found.step}.")
     if found.left_out:
-        words.append(
-            f"Columns that the policy does not allow, which were not read: {found.left_out}."
-        )
+        words.append(f"Columns not allowed by the policy, and not read: {found.left_out}.")
     return " ".join([*words, "Nothing has been sent."])
 
 
@@ -130,7 +129,7 @@ def _lines(sites: Iterable[SurveyedSite], what: str) -> Iterator[Any]:
     for found in sites:
         yield f"{found.site}: {_count(found.n_rows)} {what}, {len(found.columns)} columns"
         rows = (
-            [column.name, column.kind, _count(column.missing), _levels(column)]
+            [column.name or "(no name)", column.kind, _count(column.missing), _levels(column)]
             for column in found.columns
         )
         yield table_of(["column", "kind", "missing", "values"], rows, {"column", "kind", "values"})
@@ -143,7 +142,7 @@ def _count(n: int | None) -> str:
 def _levels(column: SurveyedColumn) -> str:
     if column.levels is None:
         many = column.distinct is not None
-        return f"{column.distinct:,} different values: too many for a category" if many else ""
+        return f"{column.distinct:,} distinct values: too many for a category" if many else ""
     shown = [f"{level} {n:,}" for level, n in list(column.levels.items())[:_SHOWN]]
     left = len(column.levels) - len(shown)
     more = [f"{left} more"] if left > 0 else []

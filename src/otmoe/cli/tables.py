@@ -64,12 +64,12 @@ def candidates_tables(candidates: Sequence[dict[str, Any]]) -> list[Table]:
 
 
 def alternatives_tables(alternatives: Sequence[dict[str, Any]]) -> list[Table]:
-    """Return the table of the merged model and of models made by votes; none if there are none."""
+    """Return the table of the merged model and the robust methods; none if there are none."""
     if not alternatives:
         return []
-    heads = ["by votes", "expected nats lost per row", "at the median site"]
+    heads = ["robust method", "expected nats lost per row", "at the median site"]
     rows = [[a["method"], f"{a['lost']:.3g}", f"{a['typical']:.3g}"] for a in alternatives]
     rows[0][0] = f"(merged: {rows[0][0]})"
-    table = table_of(heads, rows, {"by votes"})
+    table = table_of(heads, rows, {"robust method"})
     table.caption = "at the median site: fewer than half of the sites cannot move it far"
     return [table]

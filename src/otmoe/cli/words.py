@@ -1,4 +1,4 @@
-"""What the shell says where a sentence of the package names an argument of Python's."""
+"""Sentences of the package that name a Python argument, reworded for the command line."""
 
 from __future__ import annotations
 
@@ -10,49 +10,48 @@ from otmoe.text.notices import Notice
 from otmoe.text.sentences import Error, Warn
 
 SHELL = {
-    Warn.SITES_STAND_OUT.code: "{count} of {total} sites stand out, and are in the aggregate all "
-    "the same ({reasons}): look at them, or leave them out by --exclude-flagged.",
+    Warn.SITES_STAND_OUT.code: "{count} of {total} sites stand out but are included in the "
+    "aggregate ({reasons}): check them, or leave them out with --exclude-flagged.",
     Warn.SITES_DIFFER.code: "{count} of {total} sites are expected to be served better by their "
-    "own models than by the merged one, and by more than chance explains ({names} nats per row): "
-    "one model may be the wrong question; fit personal models beside it (otmoe run --personal "
-    "auto, or otmoe personalise).",
+    "own models than by the merged one, by more than chance explains ({names} nats per row): a "
+    "single model may not suit all sites; fit personal models as well (otmoe run --personal auto, "
+    "or otmoe personalise).",
     Warn.SITE_DOMINATES.code: "site {name!r} claims {share:.3g} of all rows and differs from the "
-    "others by more than chance explains, so that the result is mostly its own: limit it by "
+    "others by more than chance explains, so the result is mostly its own: limit it with "
     "--max-weight, or use --exclude-flagged.",
-    Warn.WEIGHT_LIMITED.code: "the weight of {names} was limited to {most:.3g} of the total (by "
-    "its rows: {share:.3g}); --max-weight 1 lifts the limit.",
-    Error.REPLIES_MISSING.code: "round {round}: no reply from {names}; wait for it, or go on "
-    "without (--allow-missing).",
-    Error.COLUMN_MISSING.code: "values are missing in some of {rows} rows: {columns}; drop these "
-    "rows (--missing drop), or let the features say what stands for them (otmoe features --missing "
-    "indicator).",
+    Warn.WEIGHT_LIMITED.code: "the weight of {names} was limited to {most:.3g} of the total (its "
+    "share of the rows is {share:.3g}); --max-weight 1 lifts the limit.",
+    Error.REPLIES_MISSING.code: "round {round}: no reply from {names}; wait for it, or continue "
+    "without it (--allow-missing).",
+    Error.COLUMN_MISSING.code: "values are missing in some of the {rows:,} rows: {columns}; drop "
+    "these rows (--missing drop), or have the features encode missing values (otmoe features "
+    "--missing indicator).",
     Error.NO_GRAMS.code: "site {site!r}{others} sent no Grams, and --method gram needs them from "
     "every site: ask for them (otmoe fit --grams), or use --method reduction.",
-    Error.MANY_LEVELS.code: "column {column!r} has {levels} different values, and --max-levels is "
-    "{most}; name the features without it by --columns, merge some of its values, or raise "
-    "--max-levels.",
-    Error.ONE_LEVEL.code: "column {column!r} has the value {value} throughout the sample; name "
-    "the features without it by --columns.",
+    Error.MANY_LEVELS.code: "column {column!r} has {levels:,} distinct values, and --max-levels is "
+    "{most}; leave it out by listing the features with --columns, merge some of its values, or "
+    "raise --max-levels.",
+    Error.ONE_LEVEL.code: "column {column!r} has the value {value} throughout the sample; leave "
+    "it out by listing the features with --columns.",
     Error.SAMPLE_LACKS_COLUMN.code: "column {column!r} is missing in all {rows} rows of the "
-    "sample; name the features without it by --columns.",
-    Error.NO_FEATURE.code: "column {column!r} holds {kind}, which is no feature; turn it into "
-    "numbers or text, or name the features without it by --columns.",
-    Error.NO_SPREAD.code: "how sites differ cannot be said: {sites} sent no scatter of scores; "
-    "start again from the refined model, and have them answer with --scatter (or --groups), or "
-    "leave them out (--exclude).",
-    Error.ONE_COLUMN.code: "there is no column {column!r}, and the only one is {only!r}: another "
-    "character than those that otmoe looks for (comma, semicolon, tab, bar) separates the columns; "
-    "give it by --sep.",
-    Error.ROWS_LEFT.code: "{dropped:,} of {total:,} rows were dropped because a value is missing"
-    "{columns}, and {rows:,} are left for {experts} experts; name the features without these "
-    "columns by --columns, or fill the gaps.",
-    Warn.INDEX_LEFT_OUT.code: "column {column!r} looks like the index of a data frame and is no "
-    "feature; name it in --columns to use it.",
-    Warn.FOUND_ONCE.code: "{agreed} of {searches} independent searches ended in this maximum{gap}: "
-    "raise --starts to be surer of it, or use fewer experts.",
+    "sample; leave it out by listing the features with --columns.",
+    Error.NO_FEATURE.code: "column {column!r} holds {kind}, which cannot be a feature; convert it "
+    "to numbers or text, or leave it out by listing the features with --columns.",
+    Error.NO_SPREAD.code: "differences between sites cannot be estimated: {sites} sent no scatter "
+    "of scores; start again from the refined model and have them answer with --scatter (or "
+    "--groups), or leave them out (--exclude).",
+    Error.ONE_COLUMN.code: "there is no column {column!r}, and the only one is {only!r}: "
+    "columns are probably separated by another character than the one used; give the right one "
+    "with --sep (by default comma, semicolon, tab and bar are recognised).",
+    Error.ROWS_LEFT.code: "{dropped:,} of {total:,} rows were dropped because a value is "
+    "missing{columns}, and {rows:,} are left for {experts} experts; leave these columns out by "
+    "listing the features with --columns, or impute the values.",
+    Warn.INDEX_LEFT_OUT.code: "column {column!r} looks like the index of a data frame and is not "
+    "used as a feature; list it in --columns to use it.",
+    Warn.FOUND_ONCE.code: "{agreed} of {searches} independent searches ended in this "
+    "maximum{gap}: raise --starts to be more certain of it, or use fewer experts.",
     Warn.NOT_CONVERGED.code: "the fit {status}: raise --max-iter, or use fewer experts.",
-    Error.TARGET_IS_TEXT.code: "the target holds text; give numbers, or fit it with "
-    "--family classes.",
+    Error.TARGET_IS_TEXT.code: "the target holds text; give numbers, or use --family classes.",
 }
 """Sentences by code, with the same facts as the package's own."""
 

@@ -135,7 +135,7 @@ class Column:
         )
 
     def fill(self, values: pa.Array, out: Floats) -> Counter[str]:
-        """Write n values as features, NaN where missing, and count those that are no level.
+        """Write n values as features, NaN where missing, and count those that are not levels.
 
         Parameters
         ----------
@@ -201,16 +201,28 @@ def check_marks(values: Iterable[str], name: str) -> None:
         Those that occur.
     name : str
     """
+    mark = stray_mark(values)
+    if mark is not None:
+        raise InvalidInput(Error.STRAY_MARK, column=name, mark=mark)
+
+
+def stray_mark(values: Iterable[str]) -> str | None:
+    """Return the mark for missing values among texts that are numbers otherwise, if there is one.
+
+    Examples
+    --------
+    >>> stray_mark(["27", "-", "32.5"]), stray_mark(["27", "32.5"]), stray_mark(["-", "Lyon"])
+    ('-', None, None)
+    """
     marks, others = [], 0
     for value in map(str.strip, values):
         if value in MARKS:
             marks.append(value)
         elif not _NUMBER.fullmatch(value):
-            return
+            return None
         else:
             others += 1
-    if marks and others:
-        raise InvalidInput(Error.STRAY_MARK, column=name, mark=marks[0])
+    return marks[0] if marks and others else None
 
 
 _NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?")

@@ -1,4 +1,4 @@
-"""Which columns are the features, and how they become numbers: written once, the same everywhere.
+"""Which columns are features, and how they become numbers: the same specification everywhere.
 
 ``docs/shards.md`` describes the file.
 """
@@ -84,9 +84,9 @@ class FeatureSpec(Document):
     ----------
     columns : tuple of Column
     unknown : {"error", "reference"}
-        What a value is that is no level of its category: a mistake, or the reference level.
+        How to treat a value that is not a level of its category: an error, or the reference level.
     terms : tuple of Spline or Interaction
-        What is computed from the columns' features, and stands behind them.
+        Terms computed from the columns' features, which follow them.
 
     Examples
     --------
@@ -175,8 +175,8 @@ class FeatureSpec(Document):
         ----------
         table : pyarrow Table or RecordBatch, pandas or polars frame, or mapping of n values by name
         missing : {"error", "keep"}
-            What becomes of a missing value: a ValueError that names the column and counts the
-            rows, or features that are NaN.
+            How to treat a missing value: raise a ValueError that names the column and counts the
+            rows, or return NaN.
 
         Returns
         -------
@@ -247,11 +247,11 @@ class FeatureSpec(Document):
         interactions: Sequence[tuple[str, str]] = (),
         missing: Literal["error", "indicator"] = "error",
     ) -> Self:
-        """Return a specification that suits some rows.
+        """Return a specification derived from some rows.
 
-        Numbers and truth values stay numbers; text and dictionary columns become categories, their
-        levels sorted and the first of them the reference. Levels that are not in the sample are
-        not known: add them to the file by hand.
+        Numbers and booleans stay numbers; text and dictionary columns become categories, with
+        sorted levels, the first of which is the reference. Levels that are not in the sample are
+        unknown: add them to the file manually.
 
         Parameters
         ----------
@@ -262,15 +262,15 @@ class FeatureSpec(Document):
             Whether to centre numbers at their mean in the sample and divide them by their
             standard deviation there.
         max_levels : int
-            A category with more is refused.
+            A category with more levels is refused.
         splines : mapping of str to int, optional
             Degrees of freedom of the curves of some numbers; 1 would be a straight line. Knots are
             quantiles of the sample.
         interactions : sequence of pairs of str
-            Columns whose products are features too.
+            Columns whose products are also features.
         missing : {"error", "indicator"}
-            What a missing value is, in columns of which the sample lacks some: a mistake, or the
-            mean of a number, with a feature that says so, and a level of a category.
+            How to treat missing values in columns in which the sample has some: as an error; or
+            impute the mean and add an indicator feature, and make missing a level of a category.
         """
         if missing not in ("error", "indicator"):
             raise InvalidInput(
@@ -288,7 +288,7 @@ class FeatureSpec(Document):
         splines: Mapping[str, int],
         interactions: Sequence[tuple[str, str]] = (),
     ) -> Self:
-        """Return the specification with terms behind those it has.
+        """Return the specification with further terms.
 
         Parameters
         ----------

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, NoReturn, Self
 
 from otmoe.data.features import FeatureSpec
+from otmoe.data.responses import columns_of, responses_of
 from otmoe.data.tables import names_of
 from otmoe.text.errors import InvalidInput
 from otmoe.text.sentences import Error
@@ -16,7 +17,7 @@ DF = 4
 """Degrees of freedom of a spline whose formula gives none."""
 
 _TOKEN = re.compile(
-    r"\s*(?:(?P<quoted>`[^`]+`)|(?P<number>\d+)(?![\w.])|(?P<word>[^\W\d][\w.]*)|(?P<sign>[-~|+:*(),.]))"
+    r"\s*(?:(?P<quoted>`[^`]+`)|(?P<number>\d+)(?![\w.])|(?P<word>[^\W\d][\w.]*)|(?P<sign>[-~|+:*(),./]))"
 )
 
 
@@ -48,11 +49,14 @@ class Side:
     products : tuple of pairs of Factor
     rest : bool
         Whether all other columns belong to it too.
+    intercept : bool
+        Whether it has one.
     """
 
     factors: tuple[Factor, ...] = ()
     products: tuple[tuple[Factor, Factor], ...] = ()
     rest: bool = False
+    intercept: bool = True
 
     def interactions(self) -> list[tuple[str, str]]:
         """Return the products as pairs of columns and splines."""
@@ -62,20 +66,22 @@ class Side:
 
 @dataclass(frozen=True)
 class Formula:
-    """A response, what experts see of it, and what the gate sees.
+    """A response, the features of the experts, and those of the gate.
 
-    ``y ~ a + b | c``: experts have `a` and `b`, the gate has `c`; without a bar, the gate has what
-    experts have, and ``| 1`` is a gate without features. ``spline(a, 5)`` is a natural cubic spline
-    with 5 degrees of freedom, slope included; ``a:b`` is the product of two columns, or of a column
-    and a spline, and brings both columns with it; ``a * b`` means the same. ``.`` stands for all
-    columns that are not named on its side of the bar. Names that are no words stand in backticks.
+    ``y ~ a + b | c``: experts have `a` and `b`, the gate has `c`; without a bar, the gate has the
+    same features as the experts, and ``| 1`` is a gate without features. ``spline(a, 5)`` is a
+    natural cubic spline with 5 degrees of freedom, slope included; ``a:b`` is the product of two
+    columns, or of a column and a spline, and includes both columns; ``a * b`` means the same. ``.``
+    stands for all columns that are not named on its side of the bar. ``0 + a``, or ``a - 1``, fixes
+    the intercept of the experts at 0. Names that are not identifiers are written in backticks.
+    ``y/n ~ a`` is y successes in n trials, and ``y, z ~ a`` are several responses.
 
     Attributes
     ----------
     target : str or None
     experts : Side
     gate : Side or None
-        None where there is no bar.
+        None if there is no bar.
     df : dict
         Degrees of freedom of the splines, by column.
 
@@ -112,15 +118,22 @@ class Formula:
         table : table with named columns
             For ``.``, which is all of them but the target and `roles`.
         roles : sequence of str
-            Columns that are no features, such as a weight.
+            Columns that are not features, such as a weight.
         """
         named = [factor.column for side in self.sides() for factor in side.factors]
         if any(side.rest for side in self.sides()):
-            taken = {self.target, *roles}
+            taken = {*self._response(table), *roles}
             named += [name for name in names_of(table) if name not in taken]
-        if self.target in named:
-            raise InvalidInput(Error.FORMULA_TARGET_TWICE, column=self.target)
+        for column in self._response(table):
+            if column in named:
+                raise InvalidInput(Error.FORMULA_TARGET_TWICE, column=column)
         return list(dict.fromkeys(named))
+
+    def _response(self, table: Any) -> list[str]:
+        """Return the columns of the response."""
+        if self.target is None:
+            return []
+        return columns_of(responses_of(self.target, names_of(table)))
 
     def features(
         self,
@@ -175,6 +188,8 @@ class Formula:
     def expert_features(self, features: FeatureSpec) -> list[str] | Literal["intercept"] | None:
         """Return what experts see of the features; None for all."""
         seen = self._seen(self.experts, features)
+        if not self.experts.intercept:
+            return ["-intercept", *seen]
         return None if len(seen) == len(features.feature_names) else seen or "intercept"
 
     def _seen(self, side: Side, features: FeatureSpec) -> list[str]:
@@ -213,24 +228,34 @@ class _Parser:
         """Return target, experts, gate and degrees of freedom."""
         target = None
         if any(token[1] == "~" for token in self.tokens):
-            target = self._name("the name of the response")
+            target = self._response()
+            while self._sees(","):
+                target += "," + self._response()
             self._take("~", "~ after the response")
         experts, gate = self._side(), None
         if self._sees("|"):
             gate = self._side()
+            if not gate.intercept:
+                raise InvalidInput(Error.FORMULA_GATE_INTERCEPT, formula=self.text)
         if self.next < len(self.tokens):
             self._fail("+ or |" if gate is None else "+")
         return target, experts, gate, {name: df or DF for name, df in self.splines.items()}
 
+    def _response(self) -> str:
+        """Return a column, or successes and trials."""
+        found = self._name("the name of the response")
+        return found + "/" + self._name("the column of the trials") if self._sees("/") else found
+
     def _side(self) -> Side:
         factors: list[Factor] = []
         products: list[tuple[Factor, Factor]] = []
-        rest = False
+        rest, intercept = False, True
         while True:
             if self._sees("."):
                 rest = True
-            elif self._peek() == ("number", "1"):
-                self.next += 1  # the intercept, which is always there
+            elif self._peek() in (("number", "0"), ("number", "1")):
+                intercept = self._peek() == ("number", "1")
+                self.next += 1
             else:
                 first = self._factor()
                 factors.append(first)
@@ -242,8 +267,10 @@ class _Parser:
                         raise InvalidInput(Error.FORMULA_SQUARE, column=first.column)
                     if self._peek()[1] in (":", "*"):
                         raise InvalidInput(Error.FORMULA_THREE, formula=self.text)
+            if [word for _, word, _ in self.tokens[self.next : self.next + 2]] == ["-", "1"]:
+                intercept, self.next = False, self.next + 2
             if not self._sees("+"):
-                return Side(_distinct(factors), tuple(dict.fromkeys(products)), rest)
+                return Side(_distinct(factors), tuple(dict.fromkeys(products)), rest, intercept)
 
     def _factor(self) -> Factor:
         kind, word = self._peek()

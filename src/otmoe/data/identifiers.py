@@ -59,7 +59,7 @@ def shared_ids(X: Any) -> tuple[Notice, ...]:
             for name in names
             if _repeats(array(as_arrow(X, [name]).column(name), name))
         )
-    except OtmoeError:  # whoever validates X says what is wrong with it
+    except OtmoeError:  # validating X will raise the error
         return ()
 
 

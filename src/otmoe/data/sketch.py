@@ -1,4 +1,4 @@
-"""Sketches: a small mixture of a site's covariates that can stand in for rows (maths 11).
+"""Sketches: a small mixture model of a site's covariates that can replace rows (maths 11).
 
 ``docs/support.md`` says what a sketch shows, and what it does not.
 """
@@ -122,7 +122,7 @@ class Sketch:
             How columns became the features. Without it, dummies are told by their zeros and ones.
         sample_weight : array-like of shape (n,), optional
         n_components : int
-            Components at most. There are as many as BIC asks for; if there are several, each has at
+            Components at most. Their number is chosen by BIC; if there are several, each has at
             least 10 rows, and 2 (q + 1).
         random_state : int, Generator or None
         """

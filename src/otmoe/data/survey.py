@@ -1,12 +1,13 @@
-"""What the columns of some sites hold, as counts that may leave a site.
+"""Summaries of the columns of sites, as counts that may leave a site.
 
-A coordinator who knows them can write the features that all sites share.
+From these a coordinator can define the features that all sites share.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,12 +16,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from otmoe.arrays.numerics import Floats
+from otmoe.data.columns import stray_mark
 from otmoe.data.features import MAX_LEVELS
 from otmoe.data.shards.files import find, named, names_for
 from otmoe.data.shards.sources import open_source
 from otmoe.data.tables import check_names, is_number, is_text, labels, texts
 from otmoe.text.errors import InvalidInput
-from otmoe.text.sentences import Error
+from otmoe.text.notices import OtmoeWarning
+from otmoe.text.sentences import Error, Warn
 
 
 @dataclass(frozen=True)
@@ -97,8 +100,8 @@ def survey(
     allowed : callable, optional
         Says of a column's name whether it may be read; by default all may.
     id : str, optional
-        Column that says whose a row is: people are counted in place of rows, and the column itself
-        is not surveyed.
+        Column that identifies the person of a row: people are then counted instead of rows, and the
+        column itself is not surveyed.
 
     Returns
     -------
@@ -125,14 +128,27 @@ def survey(
                 for place, part in _by_site(batch, site, site_column):
                     sites.setdefault(place, _Counts(id)).add(part, kinds)
     surveyed = {name: kind for name, kind in kinds.items() if name not in (site_column, id)}
+    _warn_of_marks([name for name, kind in surveyed.items() if kind == "text"], sites.values())
     return tuple(
         SurveyedSite(place, counts.n_rows, tuple(counts.columns(surveyed, max_levels)))
         for place, counts in sorted(sites.items())
     )
 
 
+def _warn_of_marks(texts: Iterable[str], sites: Collection[_Counts]) -> None:
+    """Warn of columns that would be numbers if it were not for marks such as a dash."""
+    notices = []
+    for name in texts:
+        seen = {cell for counts in sites for cell in counts.cells.get(name, _Tally()).counts}
+        mark = stray_mark(value for value in seen if isinstance(value, str))
+        if mark is not None:
+            notices.append(Warn.MARKS_IN_NUMBERS(column=name, mark=mark))
+    if notices:
+        warnings.warn(OtmoeWarning("survey", notices), stacklevel=3)
+
+
 def guarded(found: SurveyedSite, least: int, step: int = 1) -> SurveyedSite:
-    """Return a survey without counts of fewer rows than `least`, nor sums that give them away.
+    """Return a survey without counts of fewer rows than `least`, or sums that reveal them.
 
     The rows of a column fall into cells: missing, and each level or any value. A cell with fewer
     rows is hidden; and while those hidden have fewer than `least` together, which the total would
@@ -218,9 +234,9 @@ def _by_site(
 
 @dataclass
 class _Tally:
-    """How many rows fall into each cell; or how many people do, where it is known whose they are.
+    """How many rows, or people if they are identified, fall into each cell.
 
-    A cell is a level, None where a value is missing, or True for any value of what is no text.
+    A cell is a level, None for a missing value, or True for any value of a column that is not text.
     """
 
     rows: Counter[Any] = field(default_factory=Counter)
@@ -296,7 +312,7 @@ class _Counts:
 
 
 def _people(column: pa.Array, name: str) -> pa.Array:
-    """Return whose each row is, as text; refuse rows that are nobody's."""
+    """Return the person of each row, as text; refuse rows without one."""
     found, absent = labels(column, name)
     if absent.any():
         row, count = int(np.flatnonzero(absent)[0]), int(absent.sum())

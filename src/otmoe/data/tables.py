@@ -79,7 +79,7 @@ def as_arrow(table: Any, columns: Sequence[str]) -> pa.Table:
         if isinstance(table, Mapping):
             return pa.table({name: array(table[name], name) for name in columns})
         part = table[columns]
-        if hasattr(part, "iloc"):  # pandas has an index, which is no column
+        if hasattr(part, "iloc"):  # pandas has an index, which is not a column
             return pa.Table.from_pandas(part, preserve_index=False)
         return pa.table(part)
     except pa.ArrowException as error:
@@ -184,7 +184,7 @@ def codes(column: pa.Array, levels: Sequence[str], name: str) -> tuple[Floats, C
     codes : ndarray of int of shape (n,)
         Place among the levels; -1 for other values, -2 where a value is missing.
     others : Counter
-        Values that are no level, and how often they occur.
+        Values that are not levels, and how often they occur.
     """
     values = texts(column, name)
     found = pc.index_in(values, value_set=pa.array(levels, _TEXT))

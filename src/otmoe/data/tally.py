@@ -24,7 +24,7 @@ class Tally:
     missing, infinite, negative : Counter
         Rows by column; a negative weight is wrong, a negative feature is not.
     unknown : dict
-        Counter of values that are no level, by column.
+        Counter of values that are not levels, by column.
     """
 
     n_rows: int = 0

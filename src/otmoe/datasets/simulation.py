@@ -1,4 +1,4 @@
-"""The paper's generator, and softer and more overlapping kinds of it (maths 7)."""
+"""The paper's generator, with soft and overlapping variants (maths 7)."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 from otmoe.arrays.numerics import Floats
 from otmoe.model.experts import (
     FAMILIES,
+    BinomialExperts,
     DispersedExperts,
     Experts,
     GaussianExperts,
@@ -20,8 +21,9 @@ from otmoe.text.errors import InvalidInput
 from otmoe.text.sentences import Error
 
 _LEAST_SHARE = 0.10  # of the rows, for every expert of a truth
-_PILOT = 4000  # rows on which the shares are judged
-_TRIES = 1000  # truths that are drawn before giving up
+_PILOT = 4000  # rows on which the shares are estimated
+_TRIES = 1000  # truths drawn before giving up
+_TRIALS = 10.0  # per row of the binomial family
 
 
 @dataclass(frozen=True)
@@ -52,14 +54,14 @@ class Simulation:
     def draw(
         self, n_samples: int, random_state: int | np.random.Generator | None = None
     ) -> Simulation:
-        """Draw other rows from the same truth, for testing."""
+        """Draw new rows from the same truth, for testing."""
         rng = np.random.default_rng(random_state)
         X = self.draw_x(n_samples, rng)
         y, z = self.truth.sample(X, rng)
         return replace(self, X=X, y=y, z=z)
 
     def draw_x(self, n_samples: int, rng: np.random.Generator) -> Floats:
-        """Draw rows of X alone, (n, d)."""
+        """Draw rows of X only, (n, d)."""
         return (_clusters(self.centers, n_samples, rng) - self.shift) / self.stretch
 
 
@@ -76,11 +78,11 @@ def simulate(
 ) -> Simulation:
     """Draw rows from a random mixture of experts.
 
-    x comes in equal parts from `n_experts` Gaussian clusters with covariance (1/4)^|u - v|; their
-    centres, the coefficients of gate and experts are integers in [-5, 5] and the variances integers
-    in 1..5. This is the paper's kind ("hard": the gate is nearly a partition). `softness` leads
-    from there to a gate with coefficients 0.45 N(0, 1) on standardised x. Truths in which an expert
-    has less than a tenth of the rows are drawn again.
+    x is drawn in equal parts from `n_experts` Gaussian clusters with covariance (1/4)^|u - v|. The
+    centres and the coefficients of gate and experts are integers in [-5, 5]; the variances are
+    integers in 1..5. This is the paper's design ("hard": the gate is nearly a partition). With
+    `softness` the gate approaches one with coefficients 0.45 N(0, 1) on standardised x. Truths in
+    which an expert has less than a tenth of the rows are drawn again.
 
     Experts of the other families have random directions: their linear predictors vary over x with
     standard deviation 3 (log-odds) or 0.7 (log-means, around levels from 1 to 20). Dispersions are
@@ -93,13 +95,13 @@ def simulate(
     n_features : int
     family : str
         A name in :data:`otmoe.model.experts.FAMILIES`. Coefficients and squared scales of
-        "student_t" are those of "gaussian".
+        "student_t" are those of "gaussian"; rows of "binomial" have ten trials.
     n_classes : int
         For the multinomial family.
     softness : float in [0, 1]
-        0 is the paper's kind, 1 the soft kind.
+        0 is the paper's design, 1 the soft one.
     overlap : bool
-        The overlapping kind: a soft gate over Gaussian experts with coefficients 0.6 N(0, 1) and
+        The overlapping design: a soft gate over Gaussian experts with coefficients 0.6 N(0, 1) and
         variances uniform on [0.5, 2].
     random_state : int or numpy Generator, optional
 
@@ -139,7 +141,7 @@ def simulate(
 
 
 def _source(K: int, d: int, softness: float, rng: np.random.Generator) -> Simulation:
-    """Draw centres and a gate; the experts are still blank."""
+    """Draw centres and a gate, with blank experts."""
     centers = _integers((K, d), rng)
     shift = softness * centers.mean(axis=0)
     stretch = np.sqrt(1 + centers.var(axis=0)) ** softness
@@ -166,7 +168,9 @@ def _experts(
     mean = (source.centers.mean(axis=0) - source.shift) / source.stretch
     sd = np.sqrt(1 + source.centers.var(axis=0)) / source.stretch
     blank = FAMILIES[family].blank(K, d + 1, n_classes)
-    logs = not blank.classifies  # of means
+    if isinstance(blank, BinomialExperts):
+        blank = replace(blank, trials=np.full(K, _TRIALS))
+    logs = not (blank.classifies or family == "binomial")  # of means
     size = 0.7 if logs else 3.0
     slope = size / np.sqrt(d) * rng.standard_normal((*blank.coef.shape[:-1], d)) / sd
     level = rng.uniform(0, 3, slope.shape[:-1]) if logs else 0.0

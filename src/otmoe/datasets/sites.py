@@ -28,10 +28,10 @@ class SiteData:
     X : ndarray of shape (n, d)
     y : ndarray of shape (n,)
     site : ndarray of shape (n,)
-        The name of the site of each row.
+        Site of each row.
     feature_names : tuple of str
     train : ndarray of bool of shape (n,), optional
-        Whether a row is for training, where the publisher says so.
+        Whether a row is for training, if the publisher defines a split.
     target : str
         Name of the response.
     """
@@ -44,7 +44,7 @@ class SiteData:
     target: str = "y"
 
     def frame(self) -> pd.DataFrame:
-        """Return the features as a data frame, so that estimators know their names. Needs pandas.
+        """Return the features as a data frame, with their names. Needs pandas.
 
         Returns
         -------
@@ -57,17 +57,17 @@ class SiteData:
         return pd.DataFrame(self.X, columns=list(self.feature_names))
 
     def write(self, folder: str | os.PathLike[str]) -> list[Path]:
-        """Write a CSV file per site, features and response, for the commands of the shell.
+        """Write a CSV file per site, with features and response, for the command line.
 
         Parameters
         ----------
         folder : path
-            Is made if it is not there; files in it that have the same names are replaced.
+            Created if it does not exist; existing files with the same names are replaced.
 
         Returns
         -------
         list of Path
-            Such as ``folder/site 1.csv``, in the order of the names of the sites.
+            Such as ``folder/site 1.csv``, sorted by site.
         """
         Path(folder).mkdir(parents=True, exist_ok=True)
         columns = {name: self.X[:, j] for j, name in enumerate(self.feature_names)}

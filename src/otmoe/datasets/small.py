@@ -14,14 +14,14 @@ def load_visits() -> SiteData:
 
     Families at six sites were assigned to insurance plans at random. A row is an adult; the
     response is the number of visits in a year, a count. The table is in the public domain;
-    ``visits.txt`` beside it names the source of every column.
+    ``visits.txt`` next to it names the source of every column.
 
     Returns
     -------
     SiteData
         3,301 rows of six sites with the features ``coinsurance`` (share of the charges that the
         patient pays), ``age`` (years), ``female``, ``chronic`` (index of chronic diseases),
-        ``limited`` (physically) and ``fair_health`` (rates the own health as fair or poor).
+        ``limited`` (physical limitations) and ``fair_health`` (self-rated health fair or poor).
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Shards to one model: a shared search, local fits, aggregation, and the way to the maximum."""
+"""From shards to one model: a shared search, local fits, aggregation, refinement."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from otmoe.distributed.result import DistributedFit
 from otmoe.distributed.rounds import refine_shards
 from otmoe.distributed.saved import SavedFits, Start, check_folder, contents_of
 from otmoe.distributed.start import searched_again, shared_start
-from otmoe.distributed.task import LocalFit, Task, fit_local
+from otmoe.distributed.task import LocalFit, Task, check_apart, fit_local
 from otmoe.likelihood.ascent import Clock
 from otmoe.likelihood.rows import Scaling
 from otmoe.model.experts import FAMILIES
@@ -55,14 +55,13 @@ def fit_shards(
     progress: Progress | None = None,
     keep_fits: str | os.PathLike[str] | None = None,
 ) -> DistributedFit:
-    """Fit every shard where its rows are, and make one model of the local ones.
+    """Fit every shard where its rows are, and merge the local models into one.
 
     A shard in a wrong optimum is worse than none, and a small one ends there often. So one search
-    on rows drawn from many shards serves all of them: each sets out from the maximum that it found
-    (:mod:`otmoe.distributed.start`). A shard whose log-likelihood per row stands out all the same
-    searches for itself, and is left out, by name, if that does not help. The answer depends on the
-    shards, their order and the seed alone: not on the executor, the number of its workers, or who
-    finishes first.
+    on rows drawn from many shards serves all of them: each starts from the maximum that it found
+    (:mod:`otmoe.distributed.start`). A shard whose log-likelihood per row still stands out searches
+    separately, and is left out and named if that does not help. The result depends only on the
+    shards, their order and the seed, not on the executor, the number of workers, or their timing.
 
     Parameters
     ----------
@@ -71,11 +70,11 @@ def fit_shards(
     target : Target, optional
         What y is; by default a number.
     method : str
-        Of :func:`otmoe.aggregate`; or "em", which merges by the reduction and then runs EM itself
-        over all shards, to the answer of pooled rows (:mod:`otmoe.distributed.passes`).
+        Of :func:`otmoe.aggregate`; or "em", which merges by the reduction and then runs exact EM
+        over all shards, to the fit of pooled rows (:mod:`otmoe.distributed.passes`).
     refine : int or "auto"
-        Rounds in which the merged model comes closer to the maximum-likelihood answer of all rows,
-        one pass over them each (:mod:`otmoe.likelihood.rounds`); "auto" for as many as it takes.
+        Refine rounds, one pass over the rows each, towards the maximum-likelihood estimate from all
+        rows (:mod:`otmoe.likelihood.rounds`); "auto" for as many as needed.
     site_weight : sequence or mapping of float, or "covariate", optional
         How much a shard counts in the merging, as in :func:`otmoe.aggregate`; by default by its
         rows.
@@ -116,10 +115,12 @@ def fit_shards(
         plan = replace(
             plan, saved=SavedFits(Path(keep_fits), contents_of(shards, workers), (seed,))
         )
+    if plan.target.expert_per == "group":
+        check_apart(shards, workers)
     tasks = _tasks(plan, shards, method, site_weight, feature_names, rng)
 
     # 1) where the maximum is
-    own = np.random.default_rng(int(rng.integers(2**31)))  # so that later draws do not hang on it
+    own = np.random.default_rng(int(rng.integers(2**31)))  # so that later draws do not depend on it
     start, n_shards, agreement = plan.start(shards, own)
     ridge = plan.ridge.shared(n_shards)
     local = {"init": start, "alpha": ridge.gate, "expert_alpha": ridge.experts}
@@ -135,9 +136,10 @@ def fit_shards(
     clock.lap("fits")
     # 3) one model of those that agree
     good = [fit for fit in fits if fit.message.site not in left_out]
+    support = support_of(good, n_support, rng)
     aggregation = merged(
         [fit.message for fit in good],
-        support_of(good, n_support, rng),
+        support,
         n_experts,
         "reduction" if method == "em" else method,
         {fit.message.site: weight[fit.message.site] for fit in good}
@@ -171,11 +173,12 @@ def fit_shards(
         empty,
         agreement,
         tuple(fit.message.site for fit in fits if fit.reused),
+        support,
     )
 
 
 def support_of(fits: Sequence[LocalFit], n_support: int, rng: np.random.Generator) -> Support:
-    """Draw support points from what the shards brought back, in proportion to their rows."""
+    """Draw support points from what the shards returned, in proportion to their rows."""
     support = draw_support(
         {fit.message.site: fit.support for fit in fits},
         n_support,

@@ -1,6 +1,6 @@
 """EM and standard errors of pooled rows, by sums over an executor (maths 4, 15).
 
-No row moves and nothing is approximated: every pass sends one model to every shard and brings back
+No rows are moved and nothing is approximated: every pass sends one model to every shard and returns
 sums of fixed size.
 """
 
@@ -22,7 +22,8 @@ from otmoe.likelihood.fit import MAX_ITER, TOL, Fit, finished
 from otmoe.likelihood.grouped import GroupScores, Scatter, group_scores, score_scatter
 from otmoe.likelihood.information import Information, observed_information
 from otmoe.likelihood.iterations import Report
-from otmoe.likelihood.rows import Moments, Rows, Scaling
+from otmoe.likelihood.rank import check_constants
+from otmoe.likelihood.rows import Moments, Scaling
 from otmoe.likelihood.statistics import Statistics, e_step
 from otmoe.model.mixture import MoE
 from otmoe.model.ridge import Ridge
@@ -102,7 +103,7 @@ def pass_local(task: Pass) -> Statistics | Information | Scatter | GroupScores:
     """Read one shard and return its part of the sums, where its rows are."""
     there = read(task.shard, keep=True)
     found = rows_in(there, task.target, task.shard.name)
-    rows = Rows(found.X, found.y, found.weight, found.offset, task.scaling)
+    rows = replace(found, scaling=task.scaling)
     if task.what == "statistics":
         return e_step(task.model, rows)
     if task.what == "scatter":
@@ -116,7 +117,7 @@ def pass_local(task: Pass) -> Statistics | Information | Scatter | GroupScores:
 class ShardPasses:
     """Passes over the rows of shards.
 
-    Sums are formed in the order of the shards, whoever answers first.
+    Sums are formed in the order of the shards, whatever the order of arrival.
 
     Attributes
     ----------
@@ -196,7 +197,8 @@ def em_shards(
     clock = Clock()
     target = Target.of(init) if target is None else target
     counted = _counted(shards, init, target, workers)
-    scaling, correlation = counted.moments.standardisation(init.experts)
+    scaling, correlation = counted.moments.standardisation(init.experts, init.structure)
+    check_constants(init.structure, scaling.constant, init.feature_names)
     total = counted.moments.total_weight
     base = counted.base + total * scaling.log_jacobian
     clock.lap("starts")
@@ -242,18 +244,22 @@ def inference_shards(
     kind : {"information", "sandwich", "clustered"}, optional
         By default "clustered" with groups and "information" without.
     groups : str, optional
-        Column with the label of the group of each row, as text or whole numbers. Labels travel,
-        each with the summed score of its rows in the shard, so that a group may lie in several.
+        Column with the label of the group of each row, as text or whole numbers. Labels are sent,
+        each with the summed score of its rows in the shard, so that a group may have rows in
+        several shards, unless rows of a group share their expert.
     workers : Workers
 
     Returns
     -------
     Inference
     """
-    kind = check_kind(kind, groups is not None)
+    kind = check_kind(kind, groups is not None, model.expert_per)
     target = Target.of(model) if target is None else target
+    if model.expert_per == "group" and groups is not None:  # they are part of the likelihood
+        shards, groups = [grouped_by(shard, groups) for shard in shards], None
     counted = _counted(shards, model, target, workers)
-    scaling, _ = counted.moments.standardisation(model.experts)
+    scaling, _ = counted.moments.standardisation(model.experts, model.structure)
+    check_constants(model.structure, scaling.constant, model.feature_names)
     passes = ShardPasses(shards, scaling, target, workers)
     here, total = scaling.from_user(model), counted.moments.total_weight
     check_floor(here)
@@ -262,7 +268,7 @@ def inference_shards(
     scatter = None
     if groups is not None:
         scatter = passes.groups(here, groups).scatter
-    elif kind == "sandwich":
+    elif kind != "information":
         scatter = passes.scatter(here)
     found = inference(
         model,
@@ -273,7 +279,8 @@ def inference_shards(
         scatter=scatter,
         log_likelihood=information.log_likelihood + base,
     )
-    shared = ids_among(shards[0].features) if groups is None else ()
+    alone = groups is None and model.expert_per == "row"
+    shared = ids_among(shards[0].features) if alone else ()
     return replace(found, warnings=(*found.warnings, *shared))
 
 

@@ -1,7 +1,7 @@
-"""A model for every shard: how shards differ, and fits drawn to their mean (maths 18).
+"""A personal model for every shard: how shards differ, and fits shrunk to their mean (maths 18).
 
-Three passes over the shards: what each says about the common model, how well personal models
-predict rows of it that were held out, and the personal fits.
+Three passes over the shards: their replies about the common model, the comparison of personal
+models on held-out rows, and the personal fits.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class PersonalModels:
     Attributes
     ----------
     between : Between
-        How shards differ, with the strength that predicts best and what shards have compared.
+        How shards differ, with the strength that predicts best and the comparisons of shards.
     fits : dict of PersonalFit
         By the name of the shard.
     forecasts : dict of Forecast
-        How well the models predict rows that they have not seen.
+        How well the models predict held-out rows.
     """
 
     between: Between
@@ -81,7 +81,7 @@ def personal_shards(
     own: Mapping[str, MoE] | None = None,
     workers: Workers = HERE,
 ) -> PersonalModels:
-    """Return a model for every shard, drawn to the mean of all as far as shards are alike.
+    """Return a personal model for every shard, shrunk towards the mean of all.
 
     Parameters
     ----------

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from otmoe.aggregation import Aggregation
+from otmoe.aggregation.support import Support
 from otmoe.arrays.numerics import Floats
 from otmoe.data.shards import rows_dropped
 from otmoe.documents.message import LocalModel
@@ -29,9 +30,9 @@ class DistributedFit:
     seconds : ndarray of shape (M,)
         Of each local fit, later attempts included, where it ran.
     start : MoE, optional
-        Where the local fits set out: the maximum of rows drawn from many shards.
+        Start of the local fits: the maximum for rows drawn from many shards.
     refitted : tuple of str
-        Shards that stood out and searched for themselves.
+        Shards that stood out and searched separately.
     failures : tuple of Failure
         Shards that could not be fitted, and why.
     n_rows : int
@@ -43,11 +44,13 @@ class DistributedFit:
     empty : tuple of str
         Shards that have no rows, and were skipped.
     agreement : Agreement, optional
-        How sure the search for the start is of its maximum; None where there was no search.
+        Agreement of the searches for the start; None if there was no search.
     reused : tuple of str
         Shards whose fits an earlier run had kept.
     timings : dict
-        Seconds on the clock by stage: `search`, `fits`, `aggregation`, `refine`, and `total`.
+        Wall-clock seconds by stage: `search`, `fits`, `aggregation`, `refine`, and `total`.
+    support : Support, optional
+        The covariates at which the local models were merged, by shard.
     """
 
     aggregation: Aggregation
@@ -63,9 +66,10 @@ class DistributedFit:
     empty: tuple[str, ...] = ()
     agreement: Agreement | None = None
     reused: tuple[str, ...] = ()
+    support: Support | None = field(default=None, repr=False)
 
     def notices(self) -> list[Notice]:
-        """Return what one should know about the search and the shards."""
+        """Return warnings about the search and the shards."""
         found: list[Notice] = []
         if self.agreement is not None:
             found += found_once(self.agreement)
@@ -83,7 +87,7 @@ class DistributedFit:
         stopped = [m.site for m in self.local_models if not m.converged]
         if stopped:
             found.append(Warn.SHARDS_STOPPED(sites=tuple(stopped), names=stopped))
-        # a shard whose few rows a plane divides is no news: the ridge holds it, and merging goes on
+        # a shard whose few rows a plane divides is not worth a warning: the ridge keeps it finite
         lacking = {
             str(w): w
             for m in self.local_models

@@ -44,7 +44,7 @@ class Question:
     scatter : bool
         Whether to add the scatter of the scores: of groups, where the shard reads them.
     seen : tuple of float
-        Fingerprint of the rows when they were fitted; empty where nobody took it.
+        Fingerprint of the rows when they were fitted; empty if it was not computed.
     matrix : bool
         Whether information is asked for, or the log-likelihood alone.
     """
@@ -94,8 +94,8 @@ def joint_local(questions: Sequence[Question]) -> SiteInformation:
 def batched(questions: Sequence[Question]) -> list[tuple[Question, ...]]:
     """Return questions to be asked together: neighbours whose shards have few rows.
 
-    Batches depend on the shards alone, so that sums do not hang on the workers. A shard whose rows
-    nobody has counted, or are on a device, is asked by itself.
+    Batches depend only on the shards, so that sums do not depend on the workers. A shard whose rows
+    have not been counted, or are on a device, is asked separately.
     """
     batches: list[tuple[Question, ...]] = []
     room = 0.0
@@ -166,10 +166,10 @@ def refine_shards(
     progress: Progress | None = None,
     seen: Mapping[str, tuple[float, ...]] | None = None,
 ) -> Refinement:
-    """Bring a model closer to the maximum-likelihood answer of all shards, one pass a round.
+    """Refine a model towards the maximum-likelihood estimate of all shards, one pass per round.
 
-    After a given number of rounds, the shards say whether the last step was a good one; if not,
-    it is taken back.
+    After a given number of rounds, the shards check the last step, which is undone if it lowered
+    the likelihood.
 
     Parameters
     ----------
@@ -177,7 +177,7 @@ def refine_shards(
     model : MoE
         Where to begin, on the user's scale.
     rounds : int or "auto"
-        "auto" stops a thousandth of a standard error from the maximum.
+        "auto" stops within a thousandth of a standard error of the maximum.
     scaling : Scaling
         Some standardisation of the features, such as that of support points.
     target : Target, optional
@@ -186,7 +186,7 @@ def refine_shards(
         By default that of the family.
     workers : Workers
     on_error : {"raise", "skip"}
-        Whether a shard that does not answer stops everything, or the round goes on without it and
+        Whether a shard that does not answer stops everything, or the round continues without it and
         names it in `missing`.
     progress : callable, optional
         Called as progress(rounds answered, rounds at most, status).
@@ -215,6 +215,6 @@ def refine_shards(
             progress(state.rounds, total, str(state.status))
     if not state.is_unseen(rounds):
         return state
-    # nobody has seen the last step: one look, a quarter of a pass
+    # check the last step, which takes a quarter of a pass
     look = asked(matrix=False)
     return judged(state, {name: v for answer in look for name, v in answer.log_likelihoods.items()})

@@ -1,8 +1,8 @@
-"""Local fits kept in a folder, so that a run that was interrupted goes on where it stopped.
+"""Local fits kept in a folder, so that an interrupted run can be resumed.
 
-A fit is found again by what it is a fit of: the bytes of its files, how they are read, the options,
-where the fit began, and the version of otmoe. A file holds one fit: the shard's message, as JSON,
-and arrays; nothing is pickled.
+A fit is identified by its inputs: the bytes of its files, how they are read, the options, the start
+of the fit, and the version of otmoe. A file holds one fit: the shard's message, as JSON, and
+arrays; nothing is pickled.
 
 Shards that are added to those of an earlier run begin where these began, and have the same share of
 the ridge, so that fits need not be made again because there are others.
@@ -154,7 +154,7 @@ class SavedFits:
         content = self.contents.get(task.shard.name)
         if content is None:
             return None
-        # a seed hangs on the place among all shards, and any will do
+        # the seed depends on the position among all shards; any will do
         others = [f.name for f in fields(task) if f.name not in ("shard", "seed", "again")]
         return self._key(content, {name: getattr(task, name) for name in others})
 

@@ -1,4 +1,4 @@
-"""Whether a run is worth processes of its own (`python -m benchmarks latency`)."""
+"""Whether a run is large enough for several processes (`python -m benchmarks latency`)."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def n_parameters_of(shard: Shard, n_experts: int) -> int:
 
 
 def estimated_rows(shard: Shard) -> int:
-    """Return the rows of a shard, estimated from the size of its files where nobody counted."""
+    """Return the rows of a shard, estimated from the size of its files if they were not counted."""
     try:
         if shard.n_rows is not None or not isinstance(shard, FileShard):
             return shard.n_rows or 0
@@ -55,6 +55,6 @@ def estimated_rows(shard: Shard) -> int:
             system, inner = locate(path)
             size = system.get_file_info(inner).size or 0
             total += size * (_PACKED if path.endswith(".gz") else 1)
-    except (OSError, ShardError):  # whoever reads it says what is wrong
+    except (OSError, ShardError):  # reading it will raise the error
         return 0
     return int(total // (_BYTES * (len(shard.features.names) + 1)))

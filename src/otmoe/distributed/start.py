@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from otmoe.aggregation.disagreement import THRESHOLD, likelihood_deviations
-from otmoe.arrays.numerics import Floats
 from otmoe.data.shards import Shard
 from otmoe.distributed.task import LocalFit, Task, rows_of
 from otmoe.likelihood.fit import Fit, em
 from otmoe.likelihood.rows import Rows
+from otmoe.likelihood.stage import some_groups
 from otmoe.likelihood.starts import plan_for
 from otmoe.model.target import Target
 from otmoe.workers.gather import Workers, gather
@@ -45,16 +45,18 @@ class Sample:
     again: bool = False
 
 
-def sample_local(task: Sample) -> tuple[Floats, Floats, Floats, Floats | None]:
-    """Read one shard and return some of its rows: X, y, weights that stand for all, offset."""
+def sample_local(task: Sample) -> Rows:
+    """Read one shard and return some of its rows, with weights that stand for all."""
     rows = rows_of(task.shard, task.target, keep=task.again)
-    n = len(rows)
+    n, rng = len(rows), np.random.default_rng(task.seed)
     index = np.arange(n)
-    if n > task.n_rows:
-        index = np.sort(np.random.default_rng(task.seed).choice(n, task.n_rows, replace=False))
+    if rows.groups is not None:
+        index = some_groups(rows.groups, index, task.n_rows, rng)
+    elif n > task.n_rows:
+        index = np.sort(rng.choice(n, task.n_rows, replace=False))
     some: Rows = rows.take(index)
     weight = np.ones(len(index)) if some.weight is None else np.asarray(some.weight)
-    return some.X, some.y, weight * (n / len(index)), some.offset
+    return replace(some, weight=weight * (n / len(index)))
 
 
 def shared_start(
@@ -88,19 +90,20 @@ def shared_start(
     tasks = [Sample(shard, target, wanted, int(rng.integers(2**31)), again) for shard in some]
     found, _ = gather(sample_local, tasks, [shard.name for shard in some], workers)
     parts = [part for part in found if part is not None]
-    if sum(len(part[1]) for part in parts) < n_experts:
+    if sum(len(part) for part in parts) < n_experts:
         return None
-    weight = np.concatenate([part[2] for part in parts])
-    offsets = [np.zeros(len(part[1])) if part[3] is None else part[3] for part in parts]
+    rows = Rows.joined(parts)
+    weight = np.asarray(rows.weight)
     return em(
-        np.concatenate([part[0] for part in parts]),
-        np.concatenate([part[1] for part in parts]),
+        rows.X,
+        rows.y,
         n_experts,
-        family=target.family,
+        family=target.kind,
         n_classes=target.n_classes,
         sample_weight=weight / weight.mean(),
-        offset=None if all(part[3] is None for part in parts) else np.concatenate(offsets),
+        offset=rows.offset,
         random_state=rng,
+        groups=rows.groups,
         **options,
     )
 

@@ -17,9 +17,10 @@ from otmoe.documents.message import LocalModel
 from otmoe.likelihood.fit import em
 from otmoe.likelihood.grams import Grams
 from otmoe.likelihood.rows import Rows, take_rows
+from otmoe.likelihood.sharing import group_codes, group_order, sharing
 from otmoe.model.mixture import MoE
-from otmoe.model.target import Target
-from otmoe.text.errors import OtmoeError, ShardError
+from otmoe.model.target import Target, as_whole
+from otmoe.text.errors import InvalidInput, OtmoeError, ShardError
 from otmoe.text.sentences import Error, Status
 from otmoe.workers.gather import HERE, TasksFailed, Workers, gather, passes
 
@@ -39,7 +40,7 @@ class Task:
     feature_names : tuple of str, optional
         By default those of the shard's specification.
     n_support : int
-        Rows of X to bring back as support points, at most.
+        Maximum number of rows of X to return as support points.
     options : dict
         Of :func:`otmoe.likelihood.fit.em`.
     grams : bool
@@ -127,7 +128,7 @@ def fit_rows(task: Task) -> RowsFit:
     """Read one shard and fit it; return its rows as well."""
     begin = perf_counter()
     shard, target = task.shard, task.target
-    found = read(shard, keep=task.again)
+    found = by_group(read(shard, keep=task.again), target)
     n_rows = int(found.X.shape[0])
     if n_rows == 0 and not found.dropped:
         raise ShardError(Error.NO_ROWS, where=shard.name)
@@ -145,17 +146,18 @@ def fit_rows(task: Task) -> RowsFit:
             )
         raise ShardError(Error.SHARD_TOO_SMALL, where=shard.name, rows=n_rows, experts=wanted)
     try:
-        rows = Rows(found.X, target.numbers(found.y), found.weight, found.offset)
+        rows = _rows(found, target)
         known = {} if task.start is None else {"init": task.start}
         fit = em(
             rows.X,
             rows.y,
             task.n_experts,
-            family=target.family,
+            family=target.kind,
             n_classes=target.n_classes,
             sample_weight=rows.weight,
             offset=rows.offset,
             random_state=task.seed,
+            groups=rows.groups,
             **{**task.options, **known},
         )
         if known:
@@ -207,14 +209,56 @@ def rows_in(found: ShardRows, target: Target, name: str) -> Rows:
     if not found.X.shape[0]:
         raise ShardError(Error.NO_ROWS, where=name)
     try:
-        return Rows(found.X, target.numbers(found.y), found.weight, found.offset)
+        return _rows(by_group(found, target), target)
     except OtmoeError as error:
         raise error.about(name, ShardError) from error
+
+
+def _rows(found: ShardRows, target: Target) -> Rows:
+    target.check_names(found.response_names)
+    rows = Rows(found.X, target.numbers(found.y), found.weight, found.offset)
+    if target.expert_per == "row":
+        return rows
+    if found.groups is None:
+        raise InvalidInput(Error.SHARING_NEEDS_GROUPS)
+    return sharing(rows, found.groups, ())  # the fit has seen to the features of the gate
+
+
+def by_group(found: ShardRows, target: Target) -> ShardRows:
+    """Return what was read with the rows of a group together, where they share their expert."""
+    if target.expert_per == "row" or found.groups is None:
+        return found
+    order = group_order(group_codes(found.groups))
+    if order is None:
+        return found
+    names = ("X", "y", "weight", "offset", "groups", "ids")
+    arrays: dict[str, Any] = {name: getattr(found, name) for name in names}
+    ordered: dict[str, Any] = {n: None if a is None else a[order] for n, a in arrays.items()}
+    return replace(found, **ordered)
 
 
 def labels_of(shard: Shard) -> Floats:
     """Return the class labels that occur in a shard, sorted."""
     return np.unique(read(shard).y)
+
+
+def groups_of(shard: Shard) -> Floats:
+    """Return the labels of groups that occur in a shard."""
+    groups = read(shard).groups
+    if groups is None:
+        raise ShardError(Error.SHARING_NEEDS_GROUPS, where=shard.name)
+    return np.fromiter(dict.fromkeys(groups.tolist()), object)
+
+
+def check_apart(shards: Sequence[Shard], workers: Workers = HERE) -> None:
+    """Refuse groups whose rows lie in two shards: their experts could not be shared."""
+    found, _ = gather(groups_of, shards, [shard.name for shard in shards], workers)
+    home: dict[Any, str] = {}
+    for shard, labels in zip(shards, found, strict=True):
+        for label in () if labels is None else labels:  # one that cannot be read says so itself
+            if home.setdefault(label, shard.name) != shard.name:
+                names = {"first": home[label], "second": shard.name}
+                raise InvalidInput(Error.GROUP_IN_TWO_SHARDS, group=repr(label), **names)
 
 
 def classes_of(
@@ -225,11 +269,11 @@ def classes_of(
     seen = [labels for labels in found if labels is not None]
     if failures and (on_error == "raise" or not seen):
         raise TasksFailed(failures)
-    return np.unique(np.concatenate(seen))
+    return as_whole(np.unique(np.concatenate(seen)))
 
 
 def read(shard: Shard, *, keep: bool = False) -> ShardRows:
-    """Read a shard, again if the network or the disk had a weak moment; rows may be held here.
+    """Read a shard, with retries for transient errors; rows may be cached here.
 
     With `keep`, they are held for the next pass, if memory allows it.
     """

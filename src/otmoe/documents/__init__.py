@@ -1,1 +1,1 @@
-"""Every document that crosses a site's border, a file each."""
+"""Every document that enters or leaves a site, one module each."""

@@ -32,7 +32,7 @@ Size = Annotated[float, Field(ge=0, le=LARGEST)]
 
 
 class SentRecord(Record):
-    """Bytes of a message by part; `about` is all that has no field of its own here."""
+    """Bytes of a message by part; `about` is everything else."""
 
     about: Count = 0
     model: Count = 0
@@ -44,7 +44,7 @@ class SentRecord(Record):
 
 
 class ContributionRecord(Record):
-    """The part of one site."""
+    """The contribution of one site."""
 
     site: Site
     n_samples: Positive
@@ -73,7 +73,7 @@ class CandidateRecord(Record):
 
 
 class AlternativeRecord(Record):
-    """A way of merging, and what it is expected to lose: on average, and at the median site."""
+    """A merging method and its expected loss: on average, and at the median site."""
 
     method: Line
     lost: Number | None = None
@@ -81,7 +81,7 @@ class AlternativeRecord(Record):
 
 
 class CovariatesRecord(Record):
-    """Where the support points lie, feature by feature: moments and the middle 95 %."""
+    """Distribution of the support points, feature by feature: moments and the middle 95 %."""
 
     mean: Row
     sd: List[Size]
@@ -116,17 +116,25 @@ class RefinementRecord(Record):
     missing: List[MissedRecord] = []
 
 
+class JointRecord(Record):
+    """Covariance of the coefficients of a term, in one expert or row of the gate."""
+
+    at: List[Count]
+    covariance: Row
+
+
 class InferenceRecord(Record):
     """Standard errors of the free parameters, null where the rows do not determine one."""
 
     kind: Literal["information", "sandwich", "clustered"]
     n_groups: Count | None = None
     standard_errors: List[Size | None]
+    joint: List[JointRecord] = []
     warnings: List[Told] = []
 
 
 class AggregationRecord(Record):
-    """How a model came out of many."""
+    """How a model was merged from many."""
 
     method: Line
     cost: Size | None = None
@@ -194,6 +202,8 @@ def check_aggregation(
     if record.inference is not None:
         errors = record.inference.standard_errors
         _check_length(errors, n_parameters, "inference.standard_errors", source)
+        for i, joint in enumerate(record.inference.joint):
+            _check_joint(joint, n_parameters, f"inference.joint[{i}]", source)
 
 
 def _check_mass(
@@ -208,6 +218,16 @@ def _check_mass(
     total = sum(map(sum, mass))
     if not adds_up(total, 1.0):
         fail(source, path, Error.SUM_NOT_ONE, total=total)
+
+
+def _check_joint(joint: JointRecord, n_parameters: int, name: str, source: str) -> None:
+    m = len(joint.at)
+    _check_length(joint.covariance, m * (m + 1) // 2, f"{name}.covariance", source)
+    for place in joint.at:
+        if place >= n_parameters:
+            facts = {"parameter": place, "last": n_parameters - 1}
+            fail(source, f"aggregation.{name}.at", Error.PARAMETER_INDEX, **facts)
+    check_distinct([str(place) for place in joint.at], f"aggregation.{name}.at", source)
 
 
 def _check_length(values: Sequence[float | None], size: int, name: str, source: str) -> None:

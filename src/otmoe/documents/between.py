@@ -50,7 +50,7 @@ AtLeastOne = Annotated[float, Field(ge=1, le=LARGEST)]
 
 
 class PriorRecord(Record):
-    """What the next site needs: the sites' mean, and their deviation from it by block."""
+    """What a new site needs: the mean of the sites, and the deviation from it by block."""
 
     centre: ModelRecord
     scaling: ScalingRecord
@@ -80,7 +80,7 @@ class SpreadRecord(AgreementRecord):
 
 
 class ComparisonRecord(Record):
-    """Mean log density of rows that were held out, by model; null where there is no such model."""
+    """Mean log density of held-out rows, by model; null if there is no such model."""
 
     own: Number | None = None
     common: Number | None = None
@@ -89,7 +89,7 @@ class ComparisonRecord(Record):
 
 
 class SiteEffectRecord(Record):
-    """What one site says by itself and after shrinkage; an infinite error is null."""
+    """Estimates of one site, on its own and after shrinkage; an infinite error is null."""
 
     site: Site
     n_samples: Positive
@@ -105,8 +105,8 @@ class SiteEffectRecord(Record):
 class BetweenRecord(Record):
     """How sites differ.
 
-    The common model is the one that they have replied about. Lists have a number for each free
-    parameter: slopes as they are, intercepts at the average of the features.
+    The common model is the one that the sites replied about. Lists have a number for each free
+    parameter: slopes in original units, intercepts at the average of the features.
     """
 
     prior: PriorRecord

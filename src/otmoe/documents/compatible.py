@@ -1,4 +1,4 @@
-"""Whether models are about the same thing: one check for merging and for refining."""
+"""Whether models are compatible: one check for merging and for refining."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def check_compatible(
     reference_features: FeatureSpec | None,
     other: str,
 ) -> None:
-    """Refuse a model of another family, of other features or of other classes than a reference.
+    """Refuse a model whose family, features or classes differ from those of a reference.
 
     Parameters
     ----------
@@ -37,6 +37,8 @@ def check_compatible(
     names: dict[str, Any] = {"who": who, "other": other}
     if (mine := model.experts.family) != (theirs := reference.experts.family):
         raise InvalidInput(Error.FAMILY_DIFFERS, family=mine, wanted=theirs, **names)
+    if (own := model.experts.responses) != (others := reference.experts.responses):
+        raise InvalidInput(Error.RESPONSES_DIFFER, responses=own, wanted=others, **names)
     if model.n_features != reference.n_features:
         names |= {"features": model.n_features, "wanted": reference.n_features}
         raise InvalidInput(Error.N_FEATURES_DIFFER, **names)
@@ -44,10 +46,13 @@ def check_compatible(
     ours, wanted = _spec(model, features), _spec(reference, reference_features)
     if ours != wanted:
         raise InvalidInput(Error.ENCODING_DIFFERS, what=_difference(ours, wanted), **names)
-    classes, others = _labels(model), _labels(reference)
-    if classes != others or model.experts.coef.shape[1:] != reference.experts.coef.shape[1:]:
-        names |= {"classes": brief(classes), "wanted": brief(others)}
+    classes, known = _labels(model), _labels(reference)
+    if classes != known or model.experts.coef.shape[1:] != reference.experts.coef.shape[1:]:
+        names |= {"classes": brief(classes), "wanted": brief(known)}
         raise InvalidInput(Error.CLASSES_DIFFER, **names)
+    if model.expert_per != reference.expert_per:
+        kinds = {"own": model.expert_per, "wanted": reference.expert_per}
+        raise InvalidInput(Error.SHARING_DIFFERS, **kinds, who=who, other=other)
     if model.structure != reference.structure:
         what = _restriction(model.structure, reference.structure)
         raise InvalidInput(Error.STRUCTURE_DIFFERS, what=what, who=who, other=other)
@@ -82,21 +87,21 @@ def _difference(ours: FeatureSpec | None, wanted: FeatureSpec | None) -> str:
     if ours is None or wanted is None or ours.base == wanted.base:
         terms = [{term.name: term for term in spec.terms} for spec in (ours, wanted) if spec]
         differ = [name for name in terms[0] if terms[0][name] != terms[-1].get(name)]
-        return f"term {differ[0]!r} with other knots" if differ else "another set of terms"
+        return f"term {differ[0]!r} with different knots" if differ else "a different set of terms"
     if ours.columns == wanted.columns:
-        return "another word on unknown levels"
+        return "a different rule for unknown levels"
     pairs = zip(ours.columns, wanted.columns, strict=False)
-    return f"column {next(a.name for a, b in pairs if a != b)!r} encoded otherwise"
+    return f"column {next(a.name for a, b in pairs if a != b)!r} encoded differently"
 
 
 def _restriction(ours: Structure | None, wanted: Structure | None) -> str:
     """Return what two structures say differently."""
     ours, wanted = ours or Structure(), wanted or Structure()
     if ours.columns != wanted.columns or ours.names != wanted.names:
-        return "experts see other columns"
+        return "experts see different columns"
     if ours.common != wanted.common:
-        return "other coefficients in common"
-    return "a common variance at one of them"
+        return "different common coefficients"
+    return "a common variance in only one of them"
 
 
 def _labels(model: MoE) -> list[Any]:

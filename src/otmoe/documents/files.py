@@ -1,4 +1,4 @@
-"""Files of any kind: read and checked once, whatever is wanted of them."""
+"""Files of any kind: read and checked once, whatever is needed from them."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def load_model_file(
 
 
 def load_model(path: str | os.PathLike[str], limits: Limits = LIMITS) -> MoE:
-    """Read a model from a file that :func:`save_model` or :meth:`LocalModel.save` has written.
+    """Read a model from a file written by :func:`save_model` or :meth:`LocalModel.save`.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ def load_features(path: str | os.PathLike[str], limits: Limits = LIMITS) -> Feat
     Returns
     -------
     FeatureSpec or None
-        None where the model takes plain numbers.
+        None if the model takes plain numbers.
     """
     found = open_document(path, limits).value
     if isinstance(found, FeatureSpec):
@@ -138,6 +138,6 @@ def load_between(path: str | os.PathLike[str], limits: Limits = LIMITS) -> Betwe
     Returns
     -------
     Between or None
-        None where the file says nothing about it: the sites were not asked.
+        None if the file does not contain it: the sites were not asked.
     """
     return ModelFile.load(path, limits).between

@@ -90,7 +90,7 @@ def is_semidefinite(matrix: Floats, size: Floats) -> bool:
     ----------
     matrix : ndarray of shape (p, p)
     size : ndarray of shape (p,)
-        Squares of the units of its rows and columns; 1 where it is no positive number.
+        Squares of the units of its rows and columns; 1 if it is not a positive number.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         scale = np.sqrt(np.where(size > 0, size, 1.0))

@@ -1,4 +1,4 @@
-"""The JSON Schema of every kind of file, made of the records that check it.
+"""The JSON Schema of every kind of file, generated from the records that validate it.
 
 ``python -m otmoe.documents.json_schema docs/schema`` writes them for the documentation.
 """
@@ -46,8 +46,8 @@ class _Untitled(GenerateJsonSchema):
 def json_schema(kind: str) -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of a kind of file.
 
-    What it refuses, otmoe refuses. The reverse does not hold: that the parts of a model agree in
-    their sizes, for example, a JSON Schema cannot say.
+    Whatever it refuses, otmoe refuses. The converse does not hold: for example, a JSON Schema
+    cannot express that the parts of a model agree in size.
 
     Parameters
     ----------
@@ -67,16 +67,18 @@ def json_schema(kind: str) -> dict[str, Any]:
     schema["title"] = f"otmoe {kind}, schema version {SCHEMA_VERSION}"
     model = schema.get("$defs", {}).get("ModelRecord")
     if model is not None:
-        model["properties"]["family"] = {"enum": list(FAMILIES)}
-        model["allOf"] = [_of_family(family) for family in FAMILIES]
+        several = {"type": "string", "pattern": r"^[a-z_]+(\+[a-z_]+)+$"}  # of as many responses
+        model["properties"]["family"] = {"anyOf": [{"enum": list(FAMILIES)}, several]}
+        model["allOf"] = [_of_family(family, {"const": family}) for family in FAMILIES]
+        model["allOf"].append(_of_family("gaussian+gaussian", several))
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
-def _of_family(family: str) -> dict[str, Any]:
-    """Return the rule that a model of this family has its parameters."""
+def _of_family(family: str, name: dict[str, Any]) -> dict[str, Any]:
+    """Return the rule that a model whose family has such a name has its parameters."""
     experts = experts_record(family).model_json_schema(schema_generator=_Untitled)
     return {
-        "if": {"properties": {"family": {"const": family}}},
+        "if": {"properties": {"family": name}},
         "then": {"properties": {"experts": experts}},
     }
 

@@ -28,9 +28,9 @@ _LINE = 360  # integers in a line of text, which then has 7,680 characters
 
 
 class MaskedReplyRecord(Record):
-    """What a site answers, so that only the sum over all sites of the roster means anything.
+    """A site's masked answer, of which only the sum over all sites of the roster can be read.
 
-    The numbers are integers of 16 bytes, little-endian, in base64, 360 in a line.
+    The numbers are 16-byte integers, little-endian, in base64, 360 per line.
     """
 
     otmoe: Literal["masked reply"]

@@ -1,4 +1,4 @@
-"""What a site sends: JSON that people can read and any language can write.
+"""What a site sends: human-readable JSON that any language can write.
 
 ``docs/message.md`` describes the file field by field.
 """
@@ -51,9 +51,9 @@ PARTS = ("model", "features", "constant_features", "grams", "sketch", "support")
 
 @dataclass(frozen=True)
 class LocalModel(Document):
-    """All that a site sends: its model, and how it came about.
+    """Everything that a site sends: its model, and how it was fitted.
 
-    A local model is checked when it is made, whether by a fit, by hand or from a file.
+    A local model is validated when it is created, whether from a fit, manually or from a file.
 
     Attributes
     ----------
@@ -66,16 +66,16 @@ class LocalModel(Document):
         Of the site's rows, without the penalty.
     converged : bool
     status : Notice
-        How the fit ended; a bare sentence will do.
+        How the fit ended; a plain string is accepted.
     warnings : tuple of Notice
-        What one should know about the fit.
+        Warnings about the fit.
     constant : dict
-        Features that had one and the same value in every row, so that their coefficients could not
-        be estimated, by name (``model.terms[1:]``), and that value.
+        Features with the same value in every row, so that their coefficients could not be
+        estimated, by name (``model.terms[1:]``), and that value.
     versions : dict
         Of otmoe, Python and NumPy, by name.
     overrides : dict
-        Rules of the site's policy that it has set aside for this message, and why.
+        Rules of the site's policy that were overridden for this message, and why.
     features : FeatureSpec, optional
         How the site's columns became the model's features; None for plain numbers.
     grams : Grams, optional
@@ -183,7 +183,7 @@ class LocalModel(Document):
         sample_weight: Any = None,
         random_state: Any = 0,
     ) -> Self:
-        """Return the message with what the site likes to say about its covariates.
+        """Return the message with what the site chooses to reveal about its covariates.
 
         Parameters
         ----------
@@ -193,7 +193,7 @@ class LocalModel(Document):
             Whether to send a :class:`~otmoe.data.sketch.Sketch` of them, or of how many components
             at most.
         share : int
-            Number of rows to send as they are, drawn at random; all of them if there are fewer.
+            Number of rows to send unchanged, drawn at random; all of them if there are fewer.
         sample_weight : array-like of shape (n,), optional
             For the sketch.
         random_state : int, Generator or None
@@ -268,7 +268,7 @@ class LocalModel(Document):
 
     @property
     def sizes(self) -> dict[str, int]:
-        """Bytes of the message by part; `about` is all that is no part of its own."""
+        """Bytes of the message by part; `about` is everything else."""
         document = self.document()
         found = sizes_of(document)
         parts = {name: found.pop(name) for name in PARTS if document.get(name)}

@@ -84,10 +84,9 @@ def checked_record(document: dict[str, Any], source: str, limits: Limits) -> Loc
 
 
 def _check_grams(grams: GramsRecord, record: LocalModelRecord, source: str) -> None:
-    shape = np.shape(record.model.experts["coef"])
-    size = shape[-1] * (shape[1] - 1 if len(shape) == 3 else 1)
-    check_grams(grams, shape[0], size, record.n_samples, source)
     experts = model_of(record.model).experts
+    shape = experts.coef.shape
+    check_grams(grams, shape[0], shape[-1] * experts.n_linear, record.n_samples, source)
     most = experts.curvature_bound * (1.0 if experts.dispersion is None else experts.dispersion)
     exact = experts.dispersion is not None  # then every row counts one, and no less
     for k, (matrix, count) in enumerate(zip(grams_of(grams).matrices, grams.counts, strict=True)):

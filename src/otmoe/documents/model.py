@@ -1,7 +1,7 @@
 """The model inside every other document: its fields, the checks on them, both conversions.
 
-Pydantic sees to types; then the fields have to agree with each other. What is wrong is said in one
-sentence, which names its place by a path such as ``model.experts.var[2]``.
+Pydantic checks types; then the fields have to agree with each other. An error is one sentence,
+which names the place by a path such as ``model.experts.var[2]``.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import platform
 from dataclasses import fields
-from functools import cache
+from functools import lru_cache
 from importlib.metadata import version
 from typing import Annotated, Any
 
@@ -27,7 +27,7 @@ from otmoe.documents.structure import (
 )
 from otmoe.model.experts import FAMILIES, Experts
 from otmoe.model.gate import SoftmaxGate
-from otmoe.model.mixture import MoE
+from otmoe.model.mixture import ExpertPer, MoE
 from otmoe.text.errors import MessageError, fail
 from otmoe.text.records import (
     LONGEST_NAME,
@@ -68,9 +68,11 @@ class ModelRecord(Record):
     family: Annotated[str, AfterValidator(_family)]
     feature_names: List[Name] | None = None
     classes: List[Label] | None = None
+    response_names: List[Name] | None = None
     gate: GateRecord
     experts: dict[str, Any]
     structure: StructureRecord | None = None
+    expert_per: ExpertPer = "row"
 
 
 def experts_record(family: str) -> type[Record]:
@@ -78,13 +80,15 @@ def experts_record(family: str) -> type[Record]:
     return _experts_record(FAMILIES[family])
 
 
-@cache
+@lru_cache(maxsize=1024)
 def _experts_record(family: type[Experts]) -> type[Record]:
     blank = family.blank(1, 1)
     by_dimension: dict[int, Any] = {1: List[Positive], 2: Matrix, 3: List[Matrix]}
     types: dict[str, Any] = {
         field.name: (by_dimension[getattr(blank, field.name).ndim], ...) for field in fields(blank)
     }
+    if "scales" in types:  # of several responses
+        types["scales"] = (List[List[Positive]], ...)
     return create_model("ExpertsRecord", __base__=Record, **types)
 
 
@@ -112,15 +116,18 @@ def _check_parts(model: ModelRecord, source: str, limits: Limits | None, at: str
     """Check that the parts of a model agree; the shape is that of the experts' coefficients."""
     coef, gate = model.experts["coef"], model.gate
     shape = _shape(coef, f"{at}.experts.coef", source)
-    K, p = shape[0], shape[-1]
+    K, p, family = shape[0], shape[-1], FAMILIES[model.family]
+    n_classes = family.n_classes_of(shape)
     if limits is not None:
         limits.check("experts", K, source)
         limits.check("features", p - 1, source)
         limits.check("classes", shape[1] if len(shape) == 3 else 0, source)
+    blank = family.blank(K, p, n_classes or 2)
     for name, value in model.experts.items():
-        _check_shape(value, shape if name == "coef" else (K,), f"{at}.experts.{name}", source)
+        wanted = shape if n_classes and name == "coef" else np.shape(getattr(blank, name))
+        _check_shape(value, wanted, f"{at}.experts.{name}", source)
     _check_shape(gate.coef, (K, p), f"{at}.gate.coef", source)
-    if len(shape) == 3:
+    if n_classes and len(shape) == 3:
         if shape[1] < 2:
             fail(source, f"{at}.experts.coef[0]", Error.ONE_CLASS)
         reference = np.arange(shape[1])[:, None] == shape[1] - 1
@@ -128,6 +135,8 @@ def _check_parts(model: ModelRecord, source: str, limits: Limits | None, at: str
         _check_zero(np.array(coef), reference, f"{at}.experts.coef", reason, source)
     if gate.columns is not None:
         check_columns(gate.columns, p, f"{at}.gate.columns", source)
+        if 0 not in gate.columns:
+            fail(source, f"{at}.gate.columns", Error.GATE_WITHOUT_INTERCEPT)
     reference = np.arange(K)[:, None] == K - 1
     reason = "the last expert is the reference"
     _check_zero(np.array(gate.coef), reference, f"{at}.gate.coef", reason, source)
@@ -136,7 +145,7 @@ def _check_parts(model: ModelRecord, source: str, limits: Limits | None, at: str
         reason = f"`{at}.gate.columns` leaves this column out"
         _check_zero(np.array(gate.coef), unused, f"{at}.gate.coef", reason, source)
     if model.structure is not None:
-        check_structure(model.structure, model.experts, p, at, source)
+        check_structure(model.structure, FAMILIES[model.family], model.experts, p, at, source)
     names = model.feature_names
     if names is not None:
         if len(names) != p - 1:
@@ -148,9 +157,17 @@ def _check_parts(model: ModelRecord, source: str, limits: Limits | None, at: str
                 wanted=p - 1,
             )
         check_distinct(names, f"{at}.feature_names", source)
+    if model.response_names is not None:
+        _check_responses(model.response_names, family, f"{at}.response_names", source)
     if model.classes is not None:
-        n_classes = FAMILIES[model.family].n_classes_of(shape)
         _check_classes(model.classes, n_classes, f"{at}.classes", source)
+
+
+def _check_responses(names: list[str], family: type[Experts], path: str, source: str) -> None:
+    wanted = len(getattr(family, "kinds", ()))
+    if len(names) != wanted:
+        fail(source, path, Error.LENGTH_OF_RESPONSES, length=len(names), wanted=wanted)
+    check_distinct(names, path, source)
 
 
 def _shape(value: Any, path: str, source: str) -> tuple[int, ...]:
@@ -217,16 +234,19 @@ def model_document(model: MoE) -> dict[str, Any]:
     gate, experts = model.gate, model.experts
     if not isinstance(gate, SoftmaxGate):
         raise MessageError(Error.GATE_WITHOUT_FILE, where="model", kind=type(gate).__name__)
+    labels = getattr(experts, "labels", ())
     return {
         "family": experts.family,
         "feature_names": None if model.feature_names is None else list(model.feature_names),
         "classes": None if model.classes is None else np.asarray(model.classes).tolist(),
+        **({"response_names": list(labels)} if labels else {}),
         "gate": {
             "coef": np.asarray(gate.coef).tolist(),
             "columns": None if gate.columns is None else [int(j) for j in gate.columns],
         },
         "experts": {f.name: np.asarray(getattr(experts, f.name)).tolist() for f in fields(experts)},
         **({} if model.structure is None else {"structure": structure_document(model.structure)}),
+        **({} if model.expert_per == "row" else {"expert_per": model.expert_per}),
     }
 
 
@@ -238,10 +258,11 @@ def model_of(record: ModelRecord) -> MoE:
         SoftmaxGate(
             np.array(record.gate.coef, np.float64), None if columns is None else tuple(columns)
         ),
-        FAMILIES[record.family](**parameters),
+        FAMILIES[record.family].called(record.response_names or ())(**parameters),
         None if record.feature_names is None else tuple(record.feature_names),
         None if record.classes is None else np.array(record.classes),
         structure_of(record.structure),
+        record.expert_per,
     )
 
 

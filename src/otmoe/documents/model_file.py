@@ -1,4 +1,4 @@
-"""Model files: a model, what its author says about it, how it was merged, how sites differ."""
+"""Model files: a model, its author's notes, how it was merged, how sites differ."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from otmoe.text.strict_json import UNLIMITED, Limits, to_text
 
 
 class ModelFileRecord(Record):
-    """A model, what its author wanted to say about it, how it was merged, how sites differ."""
+    """A model, its author's notes, how it was merged, how sites differ."""
 
     otmoe: Literal["model"]
     schema_version: Version
@@ -56,7 +56,7 @@ class ModelFile(Document):
     aggregation : AggregationRecord, optional
         How the model was merged.
     between : Between, optional
-        How the sites differ, and the prior for one more.
+        How the sites differ, and the prior for a new one.
     """
 
     kind: ClassVar[str] = "model"
@@ -112,8 +112,8 @@ def save_model(
     path : str or path
         Its folder has to exist.
     about : dict, optional
-        What else the file should say: text, numbers or booleans by name. It is there for readers
-        of the file; :func:`load_model` does not return it.
+        Further entries for the file: text, numbers or booleans by name. They are for readers of the
+        file; :func:`load_model` does not return them.
     features : FeatureSpec, optional
         How columns become the model's features; :func:`load_features` returns it.
     aggregation : dict, optional

@@ -32,8 +32,8 @@ from otmoe.text.strict_json import UNLIMITED, Limits, shown
 class ReplyRecord(InformationRecord):
     """What a site answers; means and variances of the features once, if they are asked for.
 
-    And the scatter of the scores, if it is asked for and the site agrees; how coarse it all is, if
-    the site rounds; and the rules of its policy that the site has set aside for this once, and why.
+    And the scatter of the scores, if it is asked for and the site agrees; the rounding, if the site
+    rounds; and the rules of its policy that the site has overridden this once, and why.
     """
 
     otmoe: Literal["refine reply"]
@@ -60,7 +60,7 @@ class RefineReply(Document):
         Of the request.
     content : SiteInformation
     overrides : dict of str
-        Rules of its policy that the site has set aside for this once, and why.
+        Rules of its policy that the site has overridden this once, and why.
     source : str
         The file it was read from, for errors.
     """

@@ -29,7 +29,7 @@ from otmoe.text.strict_json import Limits, to_text
 
 
 class RequestRecord(Record):
-    """What the server asks: how likely are your rows under this model, and where to go from it."""
+    """What the server asks: log-likelihood, score and information of the rows at this model."""
 
     otmoe: Literal["refine request"]
     schema_version: Version
@@ -72,9 +72,9 @@ class RefineRequest(Document):
     sandwich : bool
         Whether the scatter of the scores is asked for, of sites that agree to send it.
     between : bool
-        Whether it shall also say how sites differ.
+        Whether it is also used to estimate how sites differ.
     roster : Roster, optional
-        The sites whose replies are to be masked, so that the server learns their sum alone.
+        The sites whose replies are masked, so that the server learns only their sum.
     """
 
     kind: ClassVar[str] = "refine request"

@@ -39,7 +39,7 @@ Nonce = Annotated[str, *_digits(32)]
 
 
 class RosterRecord(Record):
-    """Who takes part in a secure sum: the public key of each site, and what makes masks new."""
+    """Who takes part in a secure sum: the public key of each site, and a nonce for the masks."""
 
     nonce: Nonce
     sites: Map[Site, PublicKey]
@@ -54,7 +54,7 @@ class Roster:
     keys : dict of str
         The public key (X25519, 64 hexadecimal digits) of each site, by its name.
     nonce : str
-        32 hexadecimal digits, other ones for every roster, so that no mask is used twice.
+        32 hexadecimal digits, different for every roster, so that no mask is used twice.
     """
 
     keys: Mapping[str, str] = field(repr=False)
@@ -84,7 +84,7 @@ class Roster:
     def fingerprint(self) -> str:
         """A short hash of names and keys, for people at different sites to compare.
 
-        32 hexadecimal digits in groups of four, so that nobody finds two rosters that share them.
+        32 hexadecimal digits in groups of four, so that collisions cannot be found.
         The nonce has no part in it.
         """
         text = to_text({site: self.keys[site] for site in self.sites})

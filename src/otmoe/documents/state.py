@@ -1,4 +1,4 @@
-"""Where the server of refine rounds stands; with the replies to come it is all that it needs."""
+"""State of the server between refine rounds; with the next replies it is all that is needed."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ Rounds = Annotated[Whole, Field(ge=0, le=1_000_000)]
 
 
 class BestRecord(InformationRecord):
-    """The best model so far: its parameters, what the sites said in all, and each of them."""
+    """The best model so far: its parameters, the summed replies, log-likelihoods by site."""
 
     theta: Row
     sites: Map[Site, Number]
@@ -87,7 +87,7 @@ class MissingRecord(Record):
 
 
 class StateRecord(Record):
-    """Where the server stands; with the replies to come it is all that it needs to go on."""
+    """State of the server; with the next replies it is all that is needed to continue."""
 
     otmoe: Literal["refine state"]
     schema_version: Version
@@ -176,12 +176,12 @@ class RefineState(Document):
     sites : dict of float
         The sites that are asked, and the rows that each has (the sum of their weights).
     rounds : int or "auto"
-        How many rounds there shall be; "auto" for as many as it takes.
+        Number of rounds; "auto" for as many as needed.
     features : FeatureSpec, optional
     aggregation : AggregationRecord, optional
-        How the model was merged that the rounds began with, for the file of the last one.
+        How the initial model was merged, for the file of the final one.
     between : {"auto", "gate", "intercepts"}, optional
-        What may differ between sites; none if nobody wants to know how they do.
+        What may differ between sites; None if differences are not estimated.
     roster : Roster, optional
         Of the same sites, if their replies are masked: then what is known of the best model is
         known of all sites in sum, under the name of the roster.
@@ -222,7 +222,7 @@ class RefineState(Document):
 
     @property
     def looking(self) -> bool:
-        """Whether sites are asked for the last time, if the last step was a good one."""
+        """Whether sites are asked for the last time, to check the last step."""
         return self.refinement.is_unseen(self.rounds)
 
     @property

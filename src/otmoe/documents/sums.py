@@ -47,7 +47,7 @@ class InformationRecord(Record):
 
 
 class RoundingRecord(Record):
-    """How coarse a reply is: a coefficient, in standard errors, and the log-likelihood."""
+    """Rounding of a reply: of coefficients, in standard errors, and of the log-likelihood."""
 
     digits: NotNegative
     log_likelihood: NotNegative

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -16,15 +16,17 @@ from otmoe.arrays.threads import threads
 from otmoe.data.features import FeatureSpec
 from otmoe.data.formula import Formula
 from otmoe.data.identifiers import shared_ids
+from otmoe.data.responses import columns_of, labels_of, read_responses, responses_of
 from otmoe.data.shards import shards_from
-from otmoe.data.tables import array, as_arrow
+from otmoe.data.tables import array, as_arrow, names_of, numbers, texts
 from otmoe.estimators.columns import Columns
 from otmoe.estimators.fitted import FittedMoE
 from otmoe.estimators.frames import encoded, has_words
 from otmoe.federation.policy.figures import Figures, figures_of
 from otmoe.likelihood.fit import Fit, em
 from otmoe.likelihood.rows import Rows
-from otmoe.model.mixture import MoE
+from otmoe.likelihood.sharing import rows_for
+from otmoe.model.mixture import ExpertPer, MoE
 from otmoe.model.structure import Structure
 from otmoe.model.target import Target
 from otmoe.text.arguments import (
@@ -42,7 +44,7 @@ from otmoe.text.sentences import Error, Warn
 
 
 class FitWarning(OtmoeWarning, ConvergenceWarning):
-    """What one should know about a fit; `notices` has it with codes."""
+    """A warning about a fit; `notices` has it with codes."""
 
 
 class BaseMoE(FittedMoE):
@@ -51,10 +53,19 @@ class BaseMoE(FittedMoE):
     _shared_ids: tuple[Notice, ...] = ()
     _encoded_by: FeatureSpec | None = None  # what made the X of the next fit
 
-    def _fit(self, X: Array, y: Array, sample_weight: Any, offset: Any, target: Target) -> Self:
+    def _fit(
+        self,
+        X: Array,
+        y: Array,
+        sample_weight: Any,
+        offset: Any,
+        target: Target,
+        groups: Any = None,
+    ) -> Self:
         """Fit to validated X and encoded y."""
+        self._check_groups(groups)
         columns, structure = self._gate_columns(), self._structure(target)
-        weight = check_weight(sample_weight, X)
+        weight, offset = check_weight(sample_weight, X), check_offset(offset, X)
         self._check_enough(X, weight)
         totals = {"starts": self.n_init, "em": self.max_iter, "newton": self.max_iter}
         with fit_progress(self.verbose > 0, totals) as progress:
@@ -62,7 +73,7 @@ class BaseMoE(FittedMoE):
                 X,
                 y,
                 self.n_experts,
-                family=target.family,
+                family=target.kind,
                 n_classes=target.n_classes,
                 init=self._warm_model(target, columns, structure),
                 gate_columns=columns,
@@ -73,19 +84,26 @@ class BaseMoE(FittedMoE):
                 max_iter=self.max_iter,
                 tol=self.tol,
                 sample_weight=weight,
-                offset=check_offset(offset, X),
+                offset=offset,
                 random_state=generator(self.random_state),
                 n_jobs=self.n_jobs,
                 feature_names=getattr(self, "feature_names_in_", None),
                 smaller=getattr(self, "_smaller", None),
                 progress=progress,
+                groups=groups,
             )
-        self._figures = self._looked_at(X, y, weight, check_offset(offset, X), fit)
+        self._figures = self._looked_at(X, y, weight, offset, fit, groups)
         self._keep(fit)
         return self
 
     def _looked_at(
-        self, X: Array, y: Array, weight: Array | None, offset: Array | None, fit: Fit
+        self,
+        X: Array,
+        y: Array,
+        weight: Array | None,
+        offset: Array | None,
+        fit: Fit,
+        groups: Any = None,
     ) -> Figures | None:
         """Return what the parameters rest on, while the rows are here: a message is held to it.
 
@@ -95,7 +113,8 @@ class BaseMoE(FittedMoE):
         if not isinstance(X, np.ndarray):
             return None
         with threads(self.n_jobs) as pool:
-            return figures_of(fit.model, Rows(X, y, weight, offset, pool=pool))
+            rows = rows_for(fit.model, Rows(X, y, weight, offset, pool=pool), groups)
+            return figures_of(fit.model, rows)
 
     def _keep(self, fit: Fit) -> None:
         """Store a fit and say, in one warning, what the user should know about it."""
@@ -119,12 +138,23 @@ class BaseMoE(FittedMoE):
         for name in ("n_experts", "n_init", "max_iter"):
             if name != "n_init" or self.n_init is not None:
                 check_whole(name, getattr(self, name))
+        if self.expert_per not in get_args(ExpertPer):
+            choices = sorted(get_args(ExpertPer))
+            facts: dict[str, Any] = {"value": self.expert_per, "choices": choices}
+            raise InvalidInput(Error.NOT_ONE_OF, name="expert_per", **facts)
         for name in ("alpha", "expert_alpha", "tol"):
             value = getattr(self, name)
             if value is None and name != "tol":
                 continue
             if not np.isscalar(value) or not np.isreal(value) or not 0 <= value < np.inf:  # type: ignore[operator]
                 raise InvalidInput(Error.NEGATIVE, name=name, value=value)
+
+    def _check_groups(self, groups: Any) -> None:
+        """Refuse groups that would be overlooked, and rows that share experts with nobody."""
+        if self.expert_per == "group" and groups is None:
+            raise InvalidInput(Error.SHARING_NEEDS_GROUPS)
+        if self.expert_per == "row" and groups is not None:
+            raise InvalidInput(Error.GROUPS_NOT_SHARED)
 
     def _check_enough(self, X: Array, weight: Array | None) -> int:
         """Return the number of rows of positive weight, if there is one for every expert."""
@@ -167,7 +197,8 @@ class BaseMoE(FittedMoE):
 
     def _structure(self, target: Target) -> Structure | None:
         """Translate `expert_features`, `common` and `common_variance`."""
-        asked = self.expert_features, self.common, self.common_variance
+        zero = getattr(self, "zero_expert", False)  # classes have none
+        asked = self.expert_features, self.common, self.common_variance, zero
         return self._columns().structure(target.kind, self.n_experts, *asked)
 
     def _warm_model(
@@ -181,7 +212,7 @@ class BaseMoE(FittedMoE):
         same = type(model.experts) is type(blank) and model.experts.coef.shape == blank.coef.shape
         if not same:
             return None
-        model = replace(model, structure=structure).tidied()
+        model = replace(model, structure=structure, expert_per=self.expert_per).tidied()
         if model.gate.columns == columns:
             return model
         keep = np.arange(model.gate.coef.shape[1])
@@ -197,24 +228,28 @@ class BaseMoE(FittedMoE):
         *,
         sample_weight: Any = None,
         missing: Literal["error", "drop", "indicator"] = "error",
+        groups: str | None = None,
         **options: Any,
     ) -> Self:
-        """Return an estimator fitted to a table, with features and gate as a formula has them.
+        """Return an estimator fitted to a table, with the features and gate of a formula.
 
-        `features_` says how columns became features, and predictions take tables with the same
-        columns. The formula does no more than that: see :class:`~otmoe.data.formula.Formula`.
+        `features_` records how columns became features, and predictions take tables with the same
+        columns. See :class:`~otmoe.data.formula.Formula`.
 
         Parameters
         ----------
         formula : str
-            Such as ``"late ~ spline(hour, 5) + month + hour:origin | month"``: the response, what
-            experts see, and after the bar what the gate sees.
+            Such as ``"late ~ spline(hour, 5) + month + hour:origin | month"``: the response, the
+            features of the experts, and after the bar those of the gate. ``"deaths/total ~ arm"``
+            has successes and trials, for the binomial family.
         data : pyarrow Table or RecordBatch, pandas or polars frame, or mapping of n values by name
         n_experts : int
         sample_weight : array-like of shape (n,), optional
         missing : {"error", "drop", "indicator"}
-            What becomes of missing values: an error, rows left out, or means and levels of their
-            own, with features that say so.
+            How missing values are handled: an error, dropped rows, or imputed means (for
+            categories, a separate level) with indicator features.
+        groups : str, optional
+            With ``expert_per="group"``: column with the label of the group of each row.
         **options
             Of the estimator.
 
@@ -234,15 +269,27 @@ class BaseMoE(FittedMoE):
         if parsed.target is None:
             raise InvalidInput(Error.FORMULA_NO_TARGET)
         spec = parsed.features(data, missing="indicator" if missing == "indicator" else "error")
-        column = array(as_arrow(data, [parsed.target]).column(parsed.target), parsed.target)
+        responses = responses_of(parsed.target, names_of(data))
+        named = columns_of(responses)
+        table = as_arrow(data, named)
+        column: Any = array(table.column(named[0]), named[0])
+        whole = pa.types.is_integer(column.type)
+        if len(named) > 1:
+            column = read_responses(responses, lambda name: numbers(table.column(name), name))
         given = (data, column) if sample_weight is None else (data, column, sample_weight)
         gaps: Literal["error", "drop"] = "drop" if missing == "drop" else "error"
-        rows = shards_from(given, features=spec, missing=gaps)[0].read()
-        y = rows.y.astype(int) if pa.types.is_integer(column.type) else rows.y
+        shard: Any = shards_from(given, features=spec, missing=gaps)[0]
+        if groups is not None:
+            labels = texts(array(as_arrow(data, [groups]).column(groups), groups), groups)
+            shard = replace(shard, beside={groups: labels}, groups=groups)
+        rows = shard.read()
+        y = rows.y.astype(int) if whole else rows.y
         options.setdefault("expert_features", parsed.expert_features(spec))
         estimator = cls(n_experts, gate_features=parsed.gate_features(spec), **options)
         estimator._encoded_by = spec
-        return estimator.fit(rows.X, y, sample_weight=rows.weight)
+        estimator._response_names = labels_of(responses)
+        beside = {} if groups is None else {"groups": rows.groups}
+        return estimator.fit(rows.X, y, sample_weight=rows.weight, **beside)
 
     def _set_model(self, model: MoE) -> Self:
         """Become a fitted estimator around a model that came from elsewhere."""

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d
 from otmoe.arrays.numerics import Array, Floats, namespace, to_numpy
 from otmoe.estimators.base import BaseMoE
 from otmoe.likelihood.fit import MAX_ITER, TOL
-from otmoe.model.mixture import MoE
+from otmoe.model.mixture import ExpertPer, MoE
 from otmoe.model.target import Target
 from otmoe.text.arguments import check_offset, generator
 from otmoe.text.errors import InvalidInput
@@ -25,38 +25,40 @@ from otmoe.text.sentences import Error
 class MoEClassifier(ClassifierMixin, BaseMoE):
     """Mixture of classifiers with a softmax gate.
 
-    Each expert is a logistic regression (two classes) or a multinomial one (more); the gate says,
-    from the same features, which expert answers where. Fitted as :class:`MoERegressor` is.
+    Each expert is a logistic regression (two classes) or a multinomial one (more); the gate gives,
+    from the same features, the probability of each expert. Fitted like :class:`MoERegressor`.
 
     Parameters
     ----------
     n_experts : int, default=2
         Number of experts, K.
     classes : array-like of shape (C,), optional
-        All classes, declared where the training rows may lack some. None: those seen in y.
+        All classes, to be declared if the training rows may lack some. None: those that occur in y.
     gate_features : None, "intercept" or list of str or int, default=None
-        Features the gate sees: all, none (constant gate), or some by name or index.
+        Features of the gate: all, none (constant gate), or some by name or index.
     expert_features : None, "intercept", list of str or int, or one for each expert, default=None
-        Features the experts see: all, none (experts that are constants), some for all experts, or,
-        as a list of lists or a mapping of names, those of each expert. Then experts stay in that
-        order.
+        Features of the experts: all, none (constant experts), some for all experts, or, as a list
+        of lists or a mapping by name, those of each expert; experts then stay in that order.
     common : list of str or int, optional
-        Features whose coefficient is the same in every expert that sees them; "intercept" among
-        them is the intercept.
+        Features whose coefficient is the same in every expert that uses them; may include
+        "intercept".
     common_variance : bool, default=False
-        Classes have no variance: not for classifiers.
+        Not applicable to classifiers, since classes have no variance.
+    expert_per : {"row", "group"}, default="row"
+        Whether every row has its own expert, or all rows of a group (a person, a centre) share
+        one. With "group", `fit` takes `groups`, and gate features must be constant within a group.
     alpha : float, optional
-        Centred ridge on the gate, ``alpha / 2 * sum_k |A_k - mean A|^2``, taken from the summed
-        log-likelihood on standardised features; it keeps a separated gate finite. 0 for plain
-        maximum likelihood; by default 1 for two classes and 0.3 for more.
+        Centred ridge on the gate, ``alpha / 2 * sum_k |A_k - mean A|^2``, subtracted from the
+        summed log-likelihood on standardised features; it keeps a separated gate finite. 0 for
+        plain maximum likelihood; by default 1 for two classes and 0.3 for more.
     expert_alpha : float, optional
-        Ridge on the slopes of the experts, in the same way; it keeps their coefficients finite
-        where x separates the classes. 0 for plain maximum likelihood; by default 3 for two classes
-        and 0.3 for more.
+        Ridge on the slopes of the experts, in the same way; it keeps their coefficients finite if x
+        separates the classes. 0 for plain maximum likelihood; by default 3 for two classes and 0.3
+        for more.
     n_init : int, optional
-        Number of independent searches for the maximum; by default 3, and 6 where rows are few.
+        Number of independent searches for the maximum; by default 3, or 6 with few rows.
     max_iter : int
-        Largest number of passes over the rows.
+        Maximum number of passes over the rows.
     tol : float
         A fit has converged when its squared distance to the maximum is below this, in standard
         errors.
@@ -105,6 +107,7 @@ class MoEClassifier(ClassifierMixin, BaseMoE):
         expert_features: Any = None,
         common: Any = None,
         common_variance: bool = False,
+        expert_per: ExpertPer = "row",
         alpha: float | None = None,
         expert_alpha: float | None = None,
         n_init: int | None = None,
@@ -121,6 +124,7 @@ class MoEClassifier(ClassifierMixin, BaseMoE):
         self.expert_features = expert_features
         self.common = common
         self.common_variance = common_variance
+        self.expert_per = expert_per
         self.alpha = alpha
         self.expert_alpha = expert_alpha
         self.n_init = n_init
@@ -131,7 +135,9 @@ class MoEClassifier(ClassifierMixin, BaseMoE):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None) -> Self:
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None, *, groups: Any = None
+    ) -> Self:
         """Fit the model by maximum likelihood.
 
         Parameters
@@ -144,6 +150,8 @@ class MoEClassifier(ClassifierMixin, BaseMoE):
             Case weights: weight 2 counts as the row twice.
         offset : array-like of shape (n,), optional
             Known part of the experts' log-odds, of two classes.
+        groups : array-like of shape (n,), optional
+            With ``expert_per="group"``: label of the group of each row, of any hashable kind.
 
         Returns
         -------
@@ -153,8 +161,8 @@ class MoEClassifier(ClassifierMixin, BaseMoE):
         check_classification_targets(y)
         self.classes_ = self._all_classes(to_numpy(y))
         target = Target.of_classes(self.classes_)
-        coded = replace(target, coded=True)
-        return self._fit(X, target.numbers_like(y, X), sample_weight, offset, coded)
+        coded = replace(target, coded=True, expert_per=self.expert_per)
+        return self._fit(X, target.numbers_like(y, X), sample_weight, offset, coded, groups)
 
     def _all_classes(self, y: Floats) -> Floats:
         if self.classes is not None:
@@ -174,7 +182,7 @@ class MoEClassifier(ClassifierMixin, BaseMoE):
 
     @classmethod
     def from_model(cls, model: MoE) -> Self:
-        """Return a fitted estimator around a model that came from elsewhere.
+        """Return a fitted estimator with an existing model.
 
         Parameters
         ----------
@@ -183,7 +191,8 @@ class MoEClassifier(ClassifierMixin, BaseMoE):
         """
         if model.classes is None:
             raise InvalidInput(Error.NOT_A_CLASSIFIER)
-        estimator = cls(n_experts=model.n_experts)._set_model(model)
+        how: Any = {"n_experts": model.n_experts, "expert_per": model.expert_per}
+        estimator = cls(**how)._set_model(model)
         estimator.classes_ = np.asarray(model.classes)
         return estimator
 
@@ -223,7 +232,7 @@ class MoEClassifier(ClassifierMixin, BaseMoE):
         return xp.stack([self.model_.log_density(X, y + c, known) for c in classes]).T
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None) -> float:
-        """Return the share of rows whose class is predicted right.
+        """Return the share of rows whose class is predicted correctly.
 
         Parameters
         ----------

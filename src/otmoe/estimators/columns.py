@@ -10,9 +10,14 @@ import numpy as np
 
 from otmoe.data.features import FeatureSpec
 from otmoe.model.experts import Experts
-from otmoe.model.structure import Structure
+from otmoe.model.structure import Structure, takes_zeros
 from otmoe.text.errors import InvalidInput
 from otmoe.text.sentences import Error
+
+WITHOUT = "-intercept"
+"""What stands among the features of an expert whose intercept is fixed at 0."""
+
+_EXPERTS = "expert_features"
 
 
 @dataclass(frozen=True)
@@ -23,7 +28,7 @@ class Columns:
     ----------
     n_features : int
     names : sequence of str
-        Empty where X came without names.
+        Empty if X has no column names.
     spec : FeatureSpec, optional
         How columns became features: the name of a column or a term stands for all of its features.
     """
@@ -38,6 +43,7 @@ class Columns:
         Parameters
         ----------
         features : None, "intercept" or list of str or int
+            "-intercept" among those of experts leaves the intercept out.
         argument : str
             What errors call it.
         """
@@ -49,8 +55,18 @@ class Columns:
             raise InvalidInput(Error.GATE_FEATURES_TEXT, argument=argument, value=features)
         columns = {0}
         for feature in features:
-            columns.update(self._places(feature, argument))
+            if not self._is_without(feature, argument):
+                columns.update(self._places(feature, argument))
+        if any(self._is_without(feature, argument) for feature in features):
+            columns.remove(0)
+        if not columns:
+            raise InvalidInput(Error.EXPERT_WITHOUT_COLUMNS, argument=argument)
         return tuple(sorted(columns))
+
+    def _is_without(self, feature: Any, argument: str) -> bool:
+        """Say whether this is no feature but the word that an expert has no intercept."""
+        word = isinstance(feature, str) and feature == WITHOUT
+        return word and argument == _EXPERTS and WITHOUT not in self.names
 
     def _places(self, feature: Any, argument: str) -> list[int]:
         """Return the columns of one feature, or of the column or term it was made of."""
@@ -83,6 +99,7 @@ class Columns:
         expert_features: Any = None,
         common: Any = None,
         common_variance: bool = False,
+        zero_expert: bool = False,
     ) -> Structure | None:
         """Return what experts see and what they share; None where every coefficient is free.
 
@@ -92,26 +109,26 @@ class Columns:
             The family.
         n_experts : int
         expert_features : None, "intercept", list of str or int; or one of these for each expert
-            A mapping has the names of the experts, a list of lists has none.
+            A mapping has the names of the experts, a list of lists has none. For several responses,
+            a mapping by response has any of these forms for each.
         common : list of str or int, optional
             "intercept" among them is the intercept.
         common_variance : bool
+        zero_expert : bool
+            Whether the last expert is always 0; the features are then those of the others.
         """
+        if zero_expert and not takes_zeros(kind):
+            raise InvalidInput(Error.ZERO_OF_COUNTS, family=kind.family)
+        if zero_expert and n_experts < 2:
+            raise InvalidInput(Error.ZERO_ALONE)
+        n_seeing = n_experts - bool(zero_expert)
         if common_variance and not kind.dispersions:
             raise InvalidInput(Error.NO_COMMON_VARIANCE, family=kind.family)
-        names, argument = None, "expert_features"
-        if isinstance(expert_features, Mapping):
-            names = tuple(map(str, expert_features))
-            expert_features = list(expert_features.values())
-        if names is not None or _one_for_each(expert_features):
-            if len(expert_features) != n_experts:
-                facts: dict[str, Any] = {"sets": len(expert_features), "experts": n_experts}
-                raise InvalidInput(Error.EXPERT_FEATURES_COUNT, **facts)
-            everything = tuple(range(self.n_features + 1))
-            columns: Any = tuple(self.of(own, argument) or everything for own in expert_features)
-        else:
-            one = self.of(expert_features, argument)
-            columns = None if one is None else (one,)
+        columns, names = self._seen(kind, n_seeing, expert_features)
+        if zero_expert:
+            columns = columns or (tuple(range(self.n_features + 1)),)
+            columns = (*(columns * n_seeing if len(columns) < n_seeing else columns), ())
+            names = None if names is None else (*names, "zero")
         shared: set[int] = set()
         if isinstance(common, str):
             raise InvalidInput(Error.COMMON_TEXT, value=common)
@@ -123,7 +140,52 @@ class Columns:
             raise InvalidInput(Error.COMMON_UNSEEN, name=self._name(min(unseen)))
         return found if found.restricts(self.n_features + 1) else None
 
+    def _seen(
+        self, kind: type[Experts], n_experts: int, features: Any
+    ) -> tuple[Any, tuple[str, ...] | None]:
+        """Return columns by expert, and by response where these differ; and names of experts."""
+        each = self._by_response(kind, features)
+        if each is None:
+            return self._by_expert(n_experts, features)
+        found = [self._by_expert(n_experts, own) for own in each]
+        called = {names for _, names in found if names is not None}
+        if len(called) > 1:
+            raise InvalidInput(Error.EXPERT_NAMES_DIFFER, names=sorted(map(list, called)))
+        everything = (tuple(range(self.n_features + 1)),)
+        sets = [everything if columns is None else columns for columns, _ in found]
+        most = max(map(len, sets))
+        sets = [columns * most if len(columns) == 1 else columns for columns in sets]
+        return tuple(zip(*sets, strict=True)), min(called, default=None)
+
+    def _by_response(self, kind: type[Experts], features: Any) -> list[Any] | None:
+        """Return the features of each response, if that is how they are given."""
+        names = kind.blank(1, 1).responses
+        places = {f"y{r}": r for r in range(len(names))} | {n: r for r, n in enumerate(names)}
+        if not isinstance(features, Mapping) or not set(features) & set(places):
+            return None
+        unknown = sorted(set(map(str, features)) - set(places))
+        if unknown:
+            raise InvalidInput(Error.RESPONSE_UNKNOWN, name=unknown[0], responses=names)
+        given = {places[name]: own for name, own in features.items()}
+        return [given.get(r) for r in range(len(names))]
+
+    def _by_expert(self, n_experts: int, features: Any) -> tuple[Any, tuple[str, ...] | None]:
+        """Return columns of each expert, or one entry for all; and the names of experts, if any."""
+        names = None
+        if isinstance(features, Mapping):
+            names, features = tuple(map(str, features)), list(features.values())
+        if names is None and not _one_for_each(features):
+            one = self.of(features, _EXPERTS)
+            return (None if one is None else (one,)), None
+        if len(features) != n_experts:
+            facts: dict[str, Any] = {"sets": len(features), "experts": n_experts}
+            raise InvalidInput(Error.EXPERT_FEATURES_COUNT, **facts)
+        everything = tuple(range(self.n_features + 1))
+        return tuple(self.of(own, _EXPERTS) or everything for own in features), names
+
     def _name(self, column: int) -> str | int:
+        if column == 0:
+            return "intercept"
         return self.names[column - 1] if self.names else column - 1
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -14,6 +15,7 @@ from otmoe.distributed.task import classes_of
 from otmoe.estimators.classifier import MoEClassifier
 from otmoe.estimators.shards import DistributedMoE
 from otmoe.likelihood.fit import MAX_ITER, TOL
+from otmoe.model.mixture import ExpertPer
 from otmoe.model.target import Target
 from otmoe.workers.gather import Workers
 
@@ -21,36 +23,39 @@ from otmoe.workers.gather import Workers
 class DistributedMoEClassifier(DistributedMoE, MoEClassifier):
     """Mixture of classifiers fitted to shards of the rows and merged into one model.
 
-    The rows are split at random, each shard is fitted by itself as :class:`MoEClassifier` does it,
-    and the local models are merged by :func:`otmoe.aggregate`. A shard that landed in a bad local
-    optimum is fitted again, and left out if that does not help.
+    The rows are split at random, each shard is fitted separately, as in :class:`MoEClassifier`, and
+    the local models are merged by :func:`otmoe.aggregate`. A shard that ended in a bad local
+    optimum is refitted, and left out if that does not help.
 
     Parameters
     ----------
     n_experts : int, default=2
         Number of experts, K.
     n_shards : int, default=16
-        Number of shards, M; fewer are made where rows are few.
+        Number of shards, M; fewer if there are few rows.
     method : str, default="auto"
-        How local models are merged; see :func:`otmoe.aggregate`. "em" goes on from the reduction
-        by EM over all rows, a pass each iteration, to the answer of one machine.
+        How local models are merged; see :func:`otmoe.aggregate`. "em" continues from the reduction
+        by EM over all rows, one pass per iteration, to the fit of pooled rows.
     refine : int or "auto", default=0
-        Rounds, each one pass over the rows, in which the merged model comes closer to the
-        maximum-likelihood answer of all rows; "auto" for as many as it takes to get there.
+        Refine rounds, each one pass over the rows, towards the maximum-likelihood estimate from all
+        rows; "auto" for as many as needed.
     personal : {"auto", "gate", "intercepts"}, optional
-        Whether to fit a model for every shard or site too, drawn to the mean of all as far as sites
-        are alike, and what may differ: everything, the gate, or intercepts alone. The common model
-        is then refined to the maximum first.
+        Whether to fit a personal model for every shard or site too, shrunk towards the mean of all,
+        and what may differ: everything, the gate, or only the intercepts. The common model is then
+        refined to the maximum first.
     site_weight : sequence or mapping of float, or "covariate", optional
-        How much a shard counts in the merging; see :func:`otmoe.aggregate`.
+        Weights of the shards in merging; see :func:`otmoe.aggregate`.
     n_support : int
         Rows of X at which local models are compared.
     executor : concurrent.futures.Executor or callable, optional
         Runs the local fits: an executor, or a function without arguments that makes one, so that
-        one whose worker died can be replaced. By default `n_jobs` processes, or this one if that
-        is 1. Clones share it, saved estimators lack it.
+        one whose worker died can be replaced. By default `n_jobs` processes, or this one if that is
+        1. Clones share it; saved estimators do not include it.
     classes, gate_features, expert_features, common, common_variance : object
         As in :class:`MoEClassifier`.
+    expert_per : {"row", "group"}, default="row"
+        Whether every row has an expert of its own, or all rows of a group share one, as in
+        :class:`MoEClassifier`. Groups lie in one shard each.
     alpha, expert_alpha, n_init, max_iter, tol, random_state, verbose
         As in :class:`MoEClassifier`.
     n_jobs : int, optional
@@ -120,6 +125,7 @@ class DistributedMoEClassifier(DistributedMoE, MoEClassifier):
         expert_features: Any = None,
         common: Any = None,
         common_variance: bool = False,
+        expert_per: ExpertPer = "row",
         alpha: float | None = None,
         expert_alpha: float | None = None,
         n_init: int | None = None,
@@ -142,6 +148,7 @@ class DistributedMoEClassifier(DistributedMoE, MoEClassifier):
         self.expert_features = expert_features
         self.common = common
         self.common_variance = common_variance
+        self.expert_per = expert_per
         self.alpha = alpha
         self.expert_alpha = expert_alpha
         self.n_init = n_init
@@ -152,7 +159,14 @@ class DistributedMoEClassifier(DistributedMoE, MoEClassifier):
         self.verbose = verbose
 
     def fit(
-        self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None, site: Any = None
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        offset: Any = None,
+        site: Any = None,
+        *,
+        groups: Any = None,
     ) -> Self:
         """Fit shards of the rows and merge the local models.
 
@@ -168,6 +182,8 @@ class DistributedMoEClassifier(DistributedMoE, MoEClassifier):
             Known part of the experts' log-odds, of two classes.
         site : array-like of shape (n,), optional
             The site of each row; a site is a shard. By default rows are split at random.
+        groups : array-like of shape (n,), optional
+            With ``expert_per="group"``: label of the group of each row, of any hashable kind.
 
         Returns
         -------
@@ -175,7 +191,7 @@ class DistributedMoEClassifier(DistributedMoE, MoEClassifier):
         """
         self._sites = site
         try:
-            return super().fit(X, y, sample_weight, offset)
+            return super().fit(X, y, sample_weight, offset, groups=groups)
         finally:
             del self._sites
 
@@ -188,8 +204,8 @@ class DistributedMoEClassifier(DistributedMoE, MoEClassifier):
         offset : array-like of shape (n,), optional
             As in :meth:`fit`.
         site : str or array-like of shape (n,), optional
-            With `personal`: predict by the model of this site, or of the site of each row. By
-            default the common model predicts.
+            With `personal`: predict with the model of this site, or of the site of each row. By
+            default the common model is used.
 
         Returns
         -------
@@ -235,4 +251,4 @@ class DistributedMoEClassifier(DistributedMoE, MoEClassifier):
     ) -> Target:
         labels = np.array([]) if self.classes is not None else classes_of(shards, workers, on_error)
         self.classes_ = self._all_classes(labels)
-        return Target.of_classes(self.classes_)
+        return replace(Target.of_classes(self.classes_), expert_per=self.expert_per)

@@ -11,6 +11,7 @@ from otmoe.data.shards import Shard
 from otmoe.estimators.regressor import MoERegressor
 from otmoe.estimators.shards import DistributedMoE
 from otmoe.likelihood.fit import MAX_ITER, TOL
+from otmoe.model.mixture import ExpertPer
 from otmoe.model.target import Target
 from otmoe.workers.gather import Workers
 
@@ -18,12 +19,12 @@ from otmoe.workers.gather import Workers
 class DistributedMoERegressor(DistributedMoE, MoERegressor):
     """Mixture of regressions fitted to shards of the rows and merged into one model.
 
-    The rows are split at random, each shard is fitted by itself from a start that a search on rows
-    of many shards has found, and the local models are merged by :func:`otmoe.aggregate`. A shard
-    that landed in a bad local optimum is fitted again, and left out if that does not help.
+    The rows are split at random, each shard is fitted separately, from a start found by a search on
+    rows of many shards, and the local models are merged by :func:`otmoe.aggregate`. A shard that
+    ended in a bad local optimum is refitted, and left out if that does not help.
 
-    This is for rows that are elsewhere (:meth:`fit_shards`), or for so many that processes side by
-    side pay. For rows in memory and one process, :class:`MoERegressor` is the better choice: it
+    Use it for rows that are elsewhere (:meth:`fit_shards`), or for so many that parallel processes
+    pay off. For rows in memory and one process, :class:`MoERegressor` is the better choice: it
     takes no longer, and finds the maximum of the likelihood itself.
 
     Parameters
@@ -31,27 +32,32 @@ class DistributedMoERegressor(DistributedMoE, MoERegressor):
     n_experts : int, default=2
         Number of experts, K.
     n_shards : int, default=16
-        Number of shards, M; fewer are made where rows are few.
+        Number of shards, M; fewer if there are few rows.
     method : str, default="auto"
-        How local models are merged; see :func:`otmoe.aggregate`. "em" goes on from the reduction
-        by EM over all rows, a pass each iteration, to the answer of one machine.
+        How local models are merged; see :func:`otmoe.aggregate`. "em" continues from the reduction
+        by EM over all rows, one pass per iteration, to the fit of pooled rows.
     refine : int or "auto", default=0
-        Rounds, each one pass over the rows, in which the merged model comes closer to the
-        maximum-likelihood answer of all rows; "auto" for as many as it takes to get there.
+        Refine rounds, each one pass over the rows, towards the maximum-likelihood estimate from all
+        rows; "auto" for as many as needed.
     personal : {"auto", "gate", "intercepts"}, optional
-        Whether to fit a model for every shard or site too, drawn to the mean of all as far as sites
-        are alike, and what may differ: everything, the gate, or intercepts alone. The common model
-        is then refined to the maximum first.
+        Whether to fit a personal model for every shard or site too, shrunk towards the mean of all,
+        and what may differ: everything, the gate, or only the intercepts. The common model is then
+        refined to the maximum first.
     site_weight : sequence or mapping of float, or "covariate", optional
-        How much a shard counts in the merging; see :func:`otmoe.aggregate`.
+        Weights of the shards in merging; see :func:`otmoe.aggregate`.
     n_support : int
         Rows of X at which local models are compared.
     executor : concurrent.futures.Executor or callable, optional
         Runs the local fits: an executor, or a function without arguments that makes one, so that
-        one whose worker died can be replaced. By default `n_jobs` processes, or this one if that
-        is 1. Clones share it, saved estimators lack it.
+        one whose worker died can be replaced. By default `n_jobs` processes, or this one if that is
+        1. Clones share it; saved estimators do not include it.
     family, gate_features, expert_features, common, common_variance : object
         As in :class:`MoERegressor`.
+    zero_expert : bool, default=False
+        Whether the last expert is always 0, as in :class:`MoERegressor`.
+    expert_per : {"row", "group"}, default="row"
+        Whether every row has an expert of its own, or all rows of a group share one, as in
+        :class:`MoERegressor`. Groups lie in one shard each.
     alpha, expert_alpha, n_init, max_iter, tol, random_state, verbose
         As in :class:`MoERegressor`.
     n_jobs : int, optional
@@ -118,11 +124,13 @@ class DistributedMoERegressor(DistributedMoE, MoERegressor):
         site_weight: Any = None,
         n_support: int = N_SUPPORT,
         executor: Any = None,
-        family: str = "gaussian",
+        family: str | Sequence[str] = "gaussian",
         gate_features: Any = None,
         expert_features: Any = None,
         common: Any = None,
         common_variance: bool = False,
+        zero_expert: bool = False,
+        expert_per: ExpertPer = "row",
         alpha: float | None = None,
         expert_alpha: float | None = None,
         n_init: int | None = None,
@@ -145,6 +153,8 @@ class DistributedMoERegressor(DistributedMoE, MoERegressor):
         self.expert_features = expert_features
         self.common = common
         self.common_variance = common_variance
+        self.zero_expert = zero_expert
+        self.expert_per = expert_per
         self.alpha = alpha
         self.expert_alpha = expert_alpha
         self.n_init = n_init
@@ -155,7 +165,14 @@ class DistributedMoERegressor(DistributedMoE, MoERegressor):
         self.verbose = verbose
 
     def fit(
-        self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None, site: Any = None
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        offset: Any = None,
+        site: Any = None,
+        *,
+        groups: Any = None,
     ) -> Self:
         """Fit shards of the rows and merge the local models.
 
@@ -171,6 +188,8 @@ class DistributedMoERegressor(DistributedMoE, MoERegressor):
             Known part of the experts' linear predictors; for counts, the log of the exposure.
         site : array-like of shape (n,), optional
             The site of each row; a site is a shard. By default rows are split at random.
+        groups : array-like of shape (n,), optional
+            With ``expert_per="group"``: label of the group of each row, of any hashable kind.
 
         Returns
         -------
@@ -178,7 +197,7 @@ class DistributedMoERegressor(DistributedMoE, MoERegressor):
         """
         self._sites = site
         try:
-            return super().fit(X, y, sample_weight, offset)
+            return super().fit(X, y, sample_weight, offset, groups=groups)
         finally:
             del self._sites
 
@@ -191,8 +210,8 @@ class DistributedMoERegressor(DistributedMoE, MoERegressor):
         offset : array-like of shape (n,), optional
             As in :meth:`fit`.
         site : str or array-like of shape (n,), optional
-            With `personal`: predict by the model of this site, or of the site of each row. By
-            default the common model predicts.
+            With `personal`: predict with the model of this site, or of the site of each row. By
+            default the common model is used.
 
         Returns
         -------
@@ -206,4 +225,5 @@ class DistributedMoERegressor(DistributedMoE, MoERegressor):
         self, shards: Sequence[Shard], workers: Workers, on_error: Literal["raise", "skip"]
     ) -> Target:
         self._check_family()
-        return Target(self.family)
+        responses = getattr(shards[0], "response_names", ())
+        return Target(self._family, expert_per=self.expert_per, responses=responses)

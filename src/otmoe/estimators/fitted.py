@@ -1,4 +1,5 @@
-"""What fitted estimators say: densities, standard errors, messages, tables."""
+# Long because it is one class: all that a fitted estimator is asked.
+"""Methods of fitted estimators: densities, standard errors, messages, tables."""
 
 from __future__ import annotations
 
@@ -33,8 +34,18 @@ from otmoe.inference import (
 )
 from otmoe.likelihood.fit import Fit
 from otmoe.likelihood.grams import Grams
+from otmoe.likelihood.grouped import as_labels
+from otmoe.likelihood.information import observed_information
 from otmoe.likelihood.rows import Rows
+from otmoe.likelihood.sharing import (
+    group_codes,
+    group_density,
+    group_order,
+    group_responsibilities,
+    rows_for,
+)
 from otmoe.model.mixture import MoE
+from otmoe.model.target import Target
 from otmoe.text.arguments import as_table, check_offset, check_weight, explained, float_types
 from otmoe.text.errors import InferenceError, InvalidInput
 from otmoe.text.records import adds_up
@@ -45,7 +56,7 @@ if TYPE_CHECKING:
 
 
 class FittedMoE(BaseEstimator):
-    """An estimator with a model: all that does not fit it."""
+    """An estimator with a model: everything except fitting."""
 
     model_: MoE
     fit_: Fit
@@ -67,8 +78,8 @@ class FittedMoE(BaseEstimator):
 
     # -- using --------------------------------------------------------------------------------
 
-    def log_density(self, X: Any, y: Any, offset: Any = None) -> Array:
-        """Return log f(y | x).
+    def log_density(self, X: Any, y: Any, offset: Any = None, groups: Any = None) -> Array:
+        """Return log f(y | x), of every row or of every group.
 
         Parameters
         ----------
@@ -76,58 +87,78 @@ class FittedMoE(BaseEstimator):
         y : array-like of shape (n,)
         offset : array-like of shape (n,), optional
             Known part of the experts' linear predictors, such as the log of an exposure.
+        groups : array-like of shape (n,), optional
+            Where rows of a group share their expert: label of the group of each row. Without it,
+            each row is looked at alone, as the first of a new group.
 
         Returns
         -------
-        ndarray of shape (n,)
+        ndarray of shape (n,), or (G,)
+            With groups, in the order of their first rows.
         """
+        if groups is not None:
+            return group_density(self.model_, self._rows(X, y, None, offset, groups))
         X = self._check_rows(X)
         return self.model_.log_density(X, self._check_target(y, X), check_offset(offset, X))
 
-    def predict_expert_proba(self, X: Any, y: Any = None, offset: Any = None) -> Array:
-        """Return the probability of each expert: the gate's, or the posterior where y is known.
+    def predict_expert_proba(
+        self, X: Any, y: Any = None, offset: Any = None, groups: Any = None
+    ) -> Array:
+        """Return the probability of each expert: from the gate, or the posterior if y is given.
 
         Parameters
         ----------
         X : array-like of shape (n, d)
         y : array-like of shape (n,), optional
-        offset : array-like of shape (n,), optional
-            As in :meth:`log_density`.
+        offset, groups : array-like of shape (n,), optional
+            As in :meth:`log_density`; given groups and y, every row has the posterior of its group.
 
         Returns
         -------
         ndarray of shape (n, K)
         """
+        if y is not None and groups is not None:
+            rows = self._plain_rows(X, y, None, offset, groups)
+            return group_responsibilities(self.model_, rows, groups)
         X = self._check_rows(X)
         if y is None:
             return self.model_.gate_prob(X)
         return self.model_.responsibilities(X, self._check_target(y, X), check_offset(offset, X))
 
-    def predict_expert(self, X: Any, y: Any = None, offset: Any = None) -> Array:
-        """Return the most probable expert: by the gate, or by the posterior where y is known.
+    def predict_expert(
+        self, X: Any, y: Any = None, offset: Any = None, groups: Any = None
+    ) -> Array:
+        """Return the most probable expert: by the gate, or by the posterior if y is given.
 
         Parameters
         ----------
         X : array-like of shape (n, d)
         y : array-like of shape (n,), optional
-        offset : array-like of shape (n,), optional
-            As in :meth:`log_density`.
+        offset, groups : array-like of shape (n,), optional
+            As in :meth:`predict_expert_proba`.
 
         Returns
         -------
         ndarray of int of shape (n,)
         """
-        prob = self.predict_expert_proba(X, y, offset)
+        prob = self.predict_expert_proba(X, y, offset, groups)
         return namespace(prob).argmax(prob, axis=1)
 
-    def aic(self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None) -> float:
+    def aic(
+        self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None, groups: Any = None
+    ) -> float:
         """Return Akaike's information criterion on these rows (lower is better)."""
-        log_likelihood, _ = self._log_likelihood(X, y, sample_weight, offset)
+        log_likelihood, _ = self._log_likelihood(X, y, sample_weight, offset, groups)
         return -2 * log_likelihood + 2 * self._rank()
 
-    def bic(self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None) -> float:
-        """Return the Bayesian information criterion on these rows (lower is better)."""
-        log_likelihood, n = self._log_likelihood(X, y, sample_weight, offset)
+    def bic(
+        self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None, groups: Any = None
+    ) -> float:
+        """Return the Bayesian information criterion on these rows (lower is better).
+
+        It counts rows, also where those of a group share their expert.
+        """
+        log_likelihood, n = self._log_likelihood(X, y, sample_weight, offset, groups)
         return -2 * log_likelihood + float(np.log(n)) * self._rank()
 
     def _rank(self) -> int:
@@ -136,9 +167,14 @@ class FittedMoE(BaseEstimator):
         return self.model_.n_free if fit is None else int(fit.rank)
 
     def _log_likelihood(
-        self, X: Any, y: Any, sample_weight: Any, offset: Any
+        self, X: Any, y: Any, sample_weight: Any, offset: Any, groups: Any
     ) -> tuple[float, float]:
         """Return the log-likelihood of some rows and their total weight."""
+        check_is_fitted(self)
+        if self.model_.expert_per == "group" or groups is not None:
+            rows = self._rows(X, y, sample_weight, offset, groups)
+            there = observed_information(self.model_, rows, matrix=False).log_likelihood
+            return there + rows.log_base(self.model_.experts), rows.total_weight
         log_density = to_numpy(self.log_density(X, y, offset))
         weight = check_weight(sample_weight, log_density[:, None])
         if weight is None:
@@ -159,9 +195,9 @@ class FittedMoE(BaseEstimator):
     ) -> Inference:
         """Return standard errors, tests and intervals.
 
-        Without rows they come from the last step of the fit. With the rows that were fitted it is
-        one pass over them; other rows, and a model that was merged in one round and is not at the
-        maximum of their likelihood, are refused.
+        Without rows they come from the last step of the fit. With the rows that were fitted they
+        take one pass over them. Other rows are refused, and so is a model that was merged in one
+        round and is not at the maximum of their likelihood.
 
         Parameters
         ----------
@@ -171,19 +207,21 @@ class FittedMoE(BaseEstimator):
         offset : array-like of shape (n,), optional
             As in :meth:`log_density`.
         kind : {"information", "sandwich", "clustered"}, optional
-            From the observed information; or robust to a model that is not quite right, which
-            needs the rows; or robust to rows that depend on each other, which needs groups. By
-            default "clustered" with groups and "information" without.
+            From the observed information; or robust to misspecification of the model, which needs
+            the rows; or robust to dependent rows, which needs groups. By default "clustered" with
+            groups and "information" without.
         groups : array-like of shape (n,), optional
-            Label of the group that each row belongs to, of any hashable kind: the person it is
-            about, say. Rows of different groups are independent, those of one need not be.
+            Label of the group of each row, such as the person, of any hashable type. Rows of
+            different groups are independent; rows of the same group need not be. If rows of a
+            group share their expert, groups are part of the likelihood: standard errors come from
+            the information by default, and the sandwich uses the scores of groups.
 
         Returns
         -------
         Inference
         """
         check_is_fitted(self)
-        kind = check_kind(kind, groups is not None)
+        kind = check_kind(kind, groups is not None, self.model_.expert_per)
         if X is None:
             if kind != "information":
                 raise InferenceError(Error.ROWS_FOR_SANDWICH)
@@ -242,16 +280,17 @@ class FittedMoE(BaseEstimator):
         grams: bool = False,
         sample_weight: Any = None,
         offset: Any = None,
+        groups: Any = None,
         ids: Any = None,
         policy: Policy | None = None,
         overrides: Mapping[str, str] | None = None,
         random_state: Any = 0,
         secure: str | os.PathLike[str] | None = None,
     ) -> LocalModel:
-        """Return all that this site sends, to be saved or merged with others.
+        """Return the message of this site, to be saved or merged with others.
 
-        What the site's policy does not let leave is refused, with the rule, the figure and what to
-        do about it; what leaves is rounded.
+        Numbers are rounded. A message that breaks the site's policy is refused, with the rule, the
+        figure and what to do.
 
         Parameters
         ----------
@@ -260,29 +299,29 @@ class FittedMoE(BaseEstimator):
         X : array-like of shape (n, d), optional
             The rows of the fit, which are not kept after it; for a sketch or for sharing.
         y : array-like of shape (n,), optional
-            Their response, where people are to be counted, or the rows were on a device.
+            Their response, needed if people are counted or the rows were on a device.
         sketch : bool or int
-            Whether to send a :class:`~otmoe.data.sketch.Sketch` of X, from which points can be
-            drawn at which models are compared; or of how many components at most, instead of four.
+            Whether to send a :class:`~otmoe.data.sketch.Sketch` of X, from which support points can
+            be drawn; or its maximum number of components, instead of four.
         share : int
             Number of rows of X to send for the same purpose, drawn at random.
         grams : bool
             Whether to send sums of products of covariates, for ``method="gram"``; needs X and y.
         sample_weight : array-like of shape (n,), optional
             The weights of the fit.
-        offset : array-like of shape (n,), optional
-            That of the fit, if y is given.
+        offset, groups : array-like of shape (n,), optional
+            Those of the fit, if y is given.
         ids : array-like of shape (n,), optional
-            Whose each row is: people are counted in place of rows; needs X and y.
+            The person of each row, to count people instead of rows; needs X and y.
         policy : Policy, optional
-            What may leave; by default that of OTMOE_POLICY or of ``policy.json``, or what is built
-            in. ``Policy.off()`` refuses and rounds nothing: for rows that are nobody's.
+            What may leave; by default as in OTMOE_POLICY or ``policy.json``, or the built-in
+            policy. ``Policy.off()`` refuses and rounds nothing: for public rows.
         overrides : dict of str, optional
-            Rules to set aside for this once, by name, and why; the message says so.
+            Rules to override this once, by name, and why; recorded in the message.
         random_state : int, Generator or None
         secure : str or path, optional
-            File of the site's private key, which is made if there is none: the message holds the
-            public one, so that the site can take part in secure sums. It needs `otmoe[secure]`.
+            File of the site's private key, created if it does not exist: the message contains the
+            public one, so that the site can take part in secure sums. Needs `otmoe[secure]`.
 
         Returns
         -------
@@ -299,7 +338,7 @@ class FittedMoE(BaseEstimator):
         if grams:
             if y is None:
                 raise InvalidInput(Error.Y_MISSING)
-            rows = self._rows(X, y, sample_weight, offset)
+            rows = self._rows(X, y, sample_weight, offset, groups)
             message = replace(message, grams=Grams.of(self.fit_.model, rows))
         if sketch or share:
             message = message.with_support(
@@ -314,27 +353,39 @@ class FittedMoE(BaseEstimator):
             return message
         if policy.id and ids is None:
             raise InvalidInput(Error.IDS_FOR_POLICY, column=policy.id)
-        figures, aside = self._rest_on(X, y, sample_weight, offset, ids), overrides_of(overrides)
-        made = release(message, figures, policy, columns=model.terms[1:], overrides=aside)
+        figures = self._rest_on(X, y, sample_weight, offset, groups, ids)
+        aside = overrides_of(overrides)
+        columns = [*model.terms[1:], *Target.of(model).responses]
+        made = release(message, figures, policy, columns=columns, overrides=aside)
         check(made.verdict)
         return made.message
 
-    def _rows(self, X: Any, y: Any, sample_weight: Any, offset: Any) -> Rows:
-        """Return the rows of the fit, checked, on the user's scale."""
+    def _rows(self, X: Any, y: Any, sample_weight: Any, offset: Any, groups: Any = None) -> Rows:
+        """Return the rows of the fit, checked, on the user's scale; those of a group together."""
+        return rows_for(self.model_, self._plain_rows(X, y, sample_weight, offset, groups), groups)
+
+    def _plain_rows(self, X: Any, y: Any, sample_weight: Any, offset: Any, groups: Any) -> Rows:
         X = self._check_rows(X)
+        if groups is not None and self.model_.expert_per == "row":
+            raise InvalidInput(Error.GROUPS_NOT_SHARED)
         target, weight = self._check_target(y, X), check_weight(sample_weight, X)
         return Rows(X, target, weight, check_offset(offset, X))
 
-    def _rest_on(self, X: Any, y: Any, sample_weight: Any, offset: Any, ids: Any) -> Figures:
+    def _rest_on(
+        self, X: Any, y: Any, sample_weight: Any, offset: Any, groups: Any, ids: Any
+    ) -> Figures:
         """Return what the parameters rest on: from the rows, if they are given, or from the fit."""
         if X is None or y is None:
             found: Figures | None = getattr(self, "_figures", None)
             if ids is not None or found is None:
                 raise InvalidInput(Error.ROWS_FOR_POLICY)
             return found
-        rows = self._rows(X, y, sample_weight, offset)
+        rows = self._rows(X, y, sample_weight, offset, groups)
         if not adds_up(rows.total_weight, float(self.fit_.n_samples)):
             raise InvalidInput(Error.OTHER_ROWS, rows=rows.total_weight, fitted=self.fit_.n_samples)
+        if ids is not None and rows.groups is not None:  # whose rows are in the order of groups
+            order = group_order(group_codes(as_labels(groups, len(rows))))
+            ids = ids if order is None else as_labels(ids, len(rows))[order]
         return figures_of(self.model_, rows, ids=ids)
 
     # -- reading ------------------------------------------------------------------------------
@@ -342,7 +393,7 @@ class FittedMoE(BaseEstimator):
     def expert_table(self) -> pd.DataFrame:
         """Return the experts' coefficients and dispersions, a column per expert. Needs pandas."""
         check_is_fitted(self)
-        return as_table(self.model_.experts.named_parameters(self.model_.terms))
+        return as_table(self.model_.coefficients["experts"])
 
     def gate_table(self) -> pd.DataFrame:
         """Return the gate's coefficients, a column per expert. Needs pandas."""

@@ -1,4 +1,4 @@
-"""Frames with columns of words: what estimators make of them, and a transformer for pipelines."""
+"""Data frames with text columns: encoding in estimators, and a transformer for pipelines."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from otmoe.data.tables import as_arrow, check_names, is_number, is_table, names_
 
 
 class FeatureEncoder(TransformerMixin, BaseEstimator):
-    """The columns of a frame as features, in pipelines of scikit-learn.
+    """Encode the columns of a data frame as features, in scikit-learn pipelines.
 
-    Estimators encode a frame with text or categories by themselves; this is for pipelines, and for
-    a specification that was agreed on with others.
+    Estimators encode data frames with text or categories automatically; this is for pipelines, and
+    for a specification agreed on with others.
 
     Parameters
     ----------
     spec : FeatureSpec, optional
-        How columns become features; by default as suits the rows of the fit.
+        How columns become features; by default derived from the rows of the fit.
     center : bool
-        Whether to centre and scale numbers, where there is no specification.
+        Whether to centre and scale numbers, if there is no specification.
     max_levels : int
-        A category with more is refused, where there is no specification.
+        A category with more levels is refused, if there is no specification.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
         self.max_levels = max_levels
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Look up how the columns become features, or check that they are there.
+        """Determine how the columns become features, or check that they exist.
 
         Parameters
         ----------
@@ -78,7 +78,7 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
         return self
 
     def transform(self, X: Any) -> Any:
-        """Return the features of some rows, (n, d): a frame of pandas for one of pandas."""
+        """Return the features of some rows, (n, d): a pandas frame for a pandas frame."""
         check_is_fitted(self)
         return encoded(X, self.spec_)
 
@@ -89,7 +89,7 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
 
 
 def encoded(X: Any, spec: FeatureSpec) -> Any:
-    """Return the features of a frame, as a frame of pandas where that is what came."""
+    """Return the features of a data frame, as a pandas frame if it is one."""
     features = spec.encode(X)
     if not hasattr(X, "iloc"):
         return features
@@ -99,7 +99,7 @@ def encoded(X: Any, spec: FeatureSpec) -> Any:
 
 
 def has_words(X: Any) -> bool:
-    """Say whether a frame has columns that are no numbers: text, categories, dates."""
+    """Say whether a frame has non-numeric columns: text, categories, dates."""
     if not _is_frame(X):
         return False
     names = names_of(X)

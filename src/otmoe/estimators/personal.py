@@ -1,4 +1,4 @@
-"""Models for single sites: fitted beside the common one, and for a site that comes later."""
+"""Personal models: fitted along with the common one, and for a new site."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from otmoe.workers.gather import Workers
 
 
 class PersonalMoE(FittedMoE):
-    """An estimator that knows sites: how they differ, and a model for each of them.
+    """An estimator with sites: how they differ, and a personal model for each of them.
 
     Attributes
     ----------
@@ -38,8 +38,8 @@ class PersonalMoE(FittedMoE):
     personal_ : dict
         A fitted estimator for every site.
     forecasts_ : dict of Forecast
-        How well the site's own, the common and the personal model predict rows of the site that
-        they have not seen, and which is best.
+        How well the site's own, the common and the personal model predict held-out rows of the
+        site, and which is best.
     """
 
     between_: Between
@@ -122,10 +122,10 @@ class PersonalMoE(FittedMoE):
         *,
         restrict: str = "auto",
     ) -> FittedMoE:
-        """Return an estimator for a site that comes later, drawn to the mean of the others.
+        """Return an estimator for a new site, shrunk towards the mean of the others.
 
-        With few rows it is close to the mean over sites; the more rows, the more it is the site's
-        own (maths 18). The rows stay where they are.
+        With few rows it is close to the mean over sites; with many rows it approaches the site's
+        own fit (maths 18). The rows are not sent anywhere.
 
         Parameters
         ----------

@@ -10,55 +10,66 @@ from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_array, check_consistent_length, column_or_1d
 
-from otmoe.arrays.numerics import Array, Floats
+from otmoe.arrays.numerics import Array, Floats, to_numpy
+from otmoe.data.tables import is_table, names_of
 from otmoe.estimators.base import BaseMoE
 from otmoe.likelihood.fit import MAX_ITER, TOL
 from otmoe.model.experts import FAMILIES
-from otmoe.model.mixture import MoE
+from otmoe.model.mixture import ExpertPer, MoE
 from otmoe.model.target import Target
 from otmoe.text.arguments import check_numbers, check_offset, generator
-from otmoe.text.errors import InvalidInput
+from otmoe.text.errors import InvalidInput, InvalidType
 from otmoe.text.sentences import Error
 
 
 class MoERegressor(RegressorMixin, BaseMoE):
     """Mixture of regression experts with a softmax gate.
 
-    Each expert is a linear or a Poisson regression; the gate says, from the same features, which
-    expert answers where. Parameters are fitted by (penalised) maximum likelihood: starts are
-    screened on a subsample, EM improves the best on all rows, Newton's method finishes.
+    Each expert is a regression; the gate gives, from the same features, the probability of each
+    expert. Parameters are fitted by (penalised) maximum likelihood: starts are compared on a
+    subsample, EM improves the best one on all rows, and Newton's method finishes.
 
     Parameters
     ----------
     n_experts : int, default=2
         Number of experts, K.
-    family : str, default="gaussian"
+    family : str or list of str, default="gaussian"
         Distribution of y under an expert: "gaussian" for a number, "student_t" for one with
-        outliers, "poisson" for a count, "negative_binomial" for one that varies more, "gamma" for a
-        positive number, or any other in :data:`otmoe.model.experts.FAMILIES`.
+        outliers, "poisson" for a count, "negative_binomial" for an overdispersed one, "binomial"
+        for successes in trials, "gamma" for a positive number, or any other in
+        :data:`otmoe.model.experts.FAMILIES`. A list has one for each of several responses, which
+        share gate and responsibilities: given its expert, the responses of a row are independent.
     gate_features : None, "intercept" or list of str or int, default=None
-        Features the gate sees: all, none (constant gate), or some by name or index.
+        Features of the gate: all, none (constant gate), or some by name or index.
     expert_features : None, "intercept", list of str or int, or one for each expert, default=None
-        Features the experts see: all, none (experts that are constants), some for all experts, or,
-        as a list of lists or a mapping of names, those of each expert. Then experts stay in that
-        order.
+        Features of the experts: all, none (constant experts), some for all experts, or, as a list
+        of lists or a mapping by name, those of each expert; experts then stay in that order.
+        "-intercept" among them fixes the intercept at 0. For several responses, a mapping by
+        response ("y0", "y1", or the columns of a frame) has any of these for each of them.
     common : list of str or int, optional
-        Features whose coefficient is the same in every expert that sees them; "intercept" among
-        them is the intercept.
+        Features whose coefficient is the same in every expert that uses them; may include
+        "intercept".
     common_variance : bool, default=False
         Whether Gaussian experts share their variance.
+    zero_expert : bool, default=False
+        Whether the last of the `n_experts` is always 0, for counts with more zeros than the others
+        explain (zero inflation); the gate gives its probability.
+    expert_per : {"row", "group"}, default="row"
+        Whether every row has an expert of its own, or all rows of a group (a person, a centre)
+        share one: then `fit` takes `groups`, and the features of the gate must not vary within a
+        group.
     alpha : float, optional
-        Centred ridge on the gate, ``alpha / 2 * sum_k |A_k - mean A|^2``, taken from the summed
-        log-likelihood on standardised features; it keeps a separated gate finite. 0 for plain
-        maximum likelihood; by default 0.03.
+        Centred ridge on the gate, ``alpha / 2 * sum_k |A_k - mean A|^2``, subtracted from the
+        summed log-likelihood on standardised features; it keeps a separated gate finite. 0 for
+        plain maximum likelihood; by default 0.03.
     expert_alpha : float, optional
-        Ridge on the slopes of the experts, in the same way; it keeps slopes finite where an expert
-        has few events. 0 for plain maximum likelihood; by default 0.3 for counts. Gaussian experts
-        need none.
+        Ridge on the slopes of the experts, in the same way; it keeps slopes finite if an expert has
+        few events. 0 for plain maximum likelihood; by default 0.3 for counts. Gaussian experts need
+        none.
     n_init : int, optional
-        Number of independent searches for the maximum; by default 3, and 6 where rows are few.
+        Number of independent searches for the maximum; by default 3, or 6 with few rows.
     max_iter : int
-        Largest number of passes over the rows.
+        Maximum number of passes over the rows.
     tol : float
         A fit has converged when its squared distance to the maximum is below this, in standard
         errors.
@@ -101,11 +112,13 @@ class MoERegressor(RegressorMixin, BaseMoE):
         self,
         n_experts: int = 2,
         *,
-        family: str = "gaussian",
+        family: str | Sequence[str] = "gaussian",
         gate_features: Any = None,
         expert_features: Any = None,
         common: Any = None,
         common_variance: bool = False,
+        zero_expert: bool = False,
+        expert_per: ExpertPer = "row",
         alpha: float | None = None,
         expert_alpha: float | None = None,
         n_init: int | None = None,
@@ -122,6 +135,8 @@ class MoERegressor(RegressorMixin, BaseMoE):
         self.expert_features = expert_features
         self.common = common
         self.common_variance = common_variance
+        self.zero_expert = zero_expert
+        self.expert_per = expert_per
         self.alpha = alpha
         self.expert_alpha = expert_alpha
         self.n_init = n_init
@@ -132,19 +147,24 @@ class MoERegressor(RegressorMixin, BaseMoE):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None) -> Self:
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None, *, groups: Any = None
+    ) -> Self:
         """Fit the model by maximum likelihood.
 
         Parameters
         ----------
         X : array-like of shape (n, d)
             Features, without a column of ones.
-        y : array-like of shape (n,)
-            Target.
+        y : array-like of shape (n,), or (n, C) where families take several columns
+            Target; for the binomial family successes and failures, as in R and statsmodels, or
+            outcomes 0 and 1 of one trial each; for a list of families their columns, in its order.
         sample_weight : array-like of shape (n,), optional
             Case weights: weight 2 counts as the row twice.
         offset : array-like of shape (n,), optional
             Known part of the experts' linear predictors; for counts, the log of the exposure.
+        groups : array-like of shape (n,), optional
+            With ``expert_per="group"``: label of the group of each row, of any hashable kind.
 
         Returns
         -------
@@ -152,38 +172,51 @@ class MoERegressor(RegressorMixin, BaseMoE):
         """
         self._check_family()
         check_numbers(y)
-        X, y = self._check_training(X, y, y_numeric=True)
-        target = Target(self.family)
-        return self._fit(X, target.numbers_like(y, X), sample_weight, offset, target)
+        columns = FAMILIES[self._family].n_responses
+        responses = self.__dict__.pop("_response_names", ()) or _responses(y, self._family)
+        X, y = self._check_training(X, y, y_numeric=True, multi_output=columns > 1)
+        target = Target(self._family, expert_per=self.expert_per, responses=responses)
+        return self._fit(X, target.numbers_like(y, X), sample_weight, offset, target, groups)
+
+    @property
+    def _family(self) -> str:
+        """The family by its name; those of several responses have a plus in between."""
+        return self.family if isinstance(self.family, str) else "+".join(map(str, self.family))
 
     def _check_family(self) -> None:
         known = [name for name, family in FAMILIES.items() if not family.classifies]
-        if self.family not in known:
+        if self._family not in FAMILIES or FAMILIES[self._family].classifies:
             raise InvalidInput(Error.NOT_ONE_OF, name="family", value=self.family, choices=known)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        family = FAMILIES.get(self.family)
+        family = FAMILIES[self._family] if self._family in FAMILIES else None
         tags.target_tags.positive_only = family is not None and family.lowest >= 0
+        tags.target_tags.multi_output = family is not None and family.n_responses > 1
         return tags
 
     def _check_target(self, y: Any, X: Array) -> Array:
-        y = column_or_1d(check_array(y, ensure_2d=False, input_name="y"), warn=True)
+        y = check_array(y, ensure_2d=False, input_name="y")
+        if FAMILIES[self._family].n_responses == 1:
+            y = column_or_1d(y, warn=True)
         check_consistent_length(X, y)
-        return Target(self.family).numbers_like(y, X)
+        return Target(self._family).numbers_like(y, X)
 
     @classmethod
     def from_model(cls, model: MoE) -> Self:
-        """Return a fitted estimator around a model that came from elsewhere.
+        """Return a fitted estimator with an existing model.
 
         Parameters
         ----------
         model : MoE
         """
-        return cls(n_experts=model.n_experts, family=model.experts.family)._set_model(model)
+        how: Any = {"family": model.experts.family, "expert_per": model.expert_per}
+        return cls(n_experts=model.n_experts, **how)._set_model(model)
 
     def predict(self, X: Any, offset: Any = None) -> Array:
         """Return the mean of y given x, averaged over experts by the gate.
+
+        For the binomial family it is the expected share of successes.
 
         Parameters
         ----------
@@ -193,7 +226,7 @@ class MoERegressor(RegressorMixin, BaseMoE):
 
         Returns
         -------
-        ndarray of shape (n,)
+        ndarray of shape (n,), or (n, R) for R responses
         """
         X = self._check_rows(X)
         return self.model_.predict(X, check_offset(offset, X))
@@ -201,14 +234,25 @@ class MoERegressor(RegressorMixin, BaseMoE):
     def score(self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None) -> float:
         """Return R squared, the share of the variance of y that the predictions explain.
 
+        For the binomial family y are shares, and rows count as often as they have trials. For
+        several responses it is the mean of theirs.
+
         Parameters
         ----------
         X : array-like of shape (n, d)
-        y : array-like of shape (n,)
+        y : array-like of shape (n,), or (n, 2)
+            As in :meth:`fit`.
         sample_weight : array-like of shape (n,), optional
         offset : array-like of shape (n,), optional
             As in :meth:`fit`.
         """
+        if FAMILIES[self._family].n_responses > 1:
+            seen = self.model_.experts.observe(self._check_target(y, self._check_rows(X)))
+            y = to_numpy(seen.mean)[:, 0]
+            if y.ndim == 1:
+                trials = to_numpy(seen.trials)[:, 0]
+                given = 1.0 if sample_weight is None else np.asarray(sample_weight)
+                sample_weight = trials * given
         return float(r2_score(y, self.predict(X, offset), sample_weight=sample_weight))
 
     def sample(self, X: Any, random_state: Any = None, offset: Any = None) -> Floats:
@@ -245,13 +289,15 @@ class MoERegressor(RegressorMixin, BaseMoE):
         ndarray of shape (n, Q)
         """
         X = self._check_rows(X)
+        if self._family == "binomial":
+            raise InvalidType(Error.NO_QUANTILES, family=self._family)
         offset = check_offset(offset, X)
         return np.column_stack([self.model_.quantile(X, level, offset) for level in levels])
 
     def predict_interval(self, X: Any, coverage: float = 0.95, offset: Any = None) -> Floats:
-        """Return the central interval that holds y with the given probability.
+        """Return the central interval that contains y with the given probability.
 
-        It takes the parameters as known: their estimation error is not included.
+        The parameters are treated as known: their estimation error is not included.
 
         Parameters
         ----------
@@ -267,3 +313,14 @@ class MoERegressor(RegressorMixin, BaseMoE):
         if not 0 < coverage < 1:
             raise InvalidInput(Error.NOT_A_LEVEL, name="coverage", value=coverage)
         return self.predict_quantile(X, ((1 - coverage) / 2, (1 + coverage) / 2), offset)
+
+
+def _responses(y: Any, family: str) -> tuple[str, ...]:
+    """Return the names of several responses, where y is a table with names for its columns."""
+    kinds = getattr(FAMILIES[family], "kinds", ())
+    if not kinds or not is_table(y):
+        return ()
+    names, first = names_of(y), np.cumsum([0, *(kind.n_responses for kind in kinds)])
+    if len(set(names)) < first[-1] or not all(isinstance(name, str) for name in names):
+        return ()
+    return tuple(names[i] for i in first[:-1])

@@ -1,11 +1,12 @@
-"""What estimators share that fit shards of the rows and merge the local models."""
+# Long because fitting shards, in memory or elsewhere, has many arguments to hand on.
+"""What estimators that fit shards and merge the local models share."""
 
 from __future__ import annotations
 
 import os
 import warnings
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from time import perf_counter
 from typing import Any, Literal, Self
@@ -18,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from otmoe.aggregation import Aggregation
 from otmoe.arrays.numerics import Array, to_numpy
 from otmoe.data.identifiers import ids_among
-from otmoe.data.shards import RowsShard, Shard, split
+from otmoe.data.shards import RowsShard, Shard, grouped_by, split
 from otmoe.data.shards.memory import checked, numbered
 from otmoe.distributed.arguments import METHODS_OF_SHARDS
 from otmoe.distributed.fit import fit_shards
@@ -30,6 +31,7 @@ from otmoe.estimators.personal import PersonalMoE
 from otmoe.inference import Inference, Kind
 from otmoe.likelihood.grouped import as_labels
 from otmoe.likelihood.prior import check_restriction
+from otmoe.likelihood.sharing import group_codes
 from otmoe.model.gate import SoftmaxGate
 from otmoe.model.mixture import MoE
 from otmoe.model.ridge import Ridge
@@ -62,6 +64,8 @@ class DistributedMoE(PersonalMoE, BaseMoE):
             )
         if self.personal is not None:
             check_restriction(self.personal, "personal")
+            if self.expert_per == "group":
+                raise InvalidInput(Error.PERSONAL_SHARED)
 
     def _structure(self, target: Target) -> Structure | None:
         found = super()._structure(target)
@@ -80,7 +84,16 @@ class DistributedMoE(PersonalMoE, BaseMoE):
         # Nor can it be saved: it stays behind.
         return {**super().__getstate__(), "executor": None}
 
-    def _fit(self, X: Array, y: Array, sample_weight: Any, offset: Any, target: Target) -> Self:
+    def _fit(
+        self,
+        X: Array,
+        y: Array,
+        sample_weight: Any,
+        offset: Any,
+        target: Target,
+        groups: Any = None,
+    ) -> Self:
+        self._check_groups(groups)
         columns, structure = self._gate_columns(), self._structure(target)
         weight, offset = check_weight(sample_weight, X), check_offset(offset, X)
         n_rows = self._check_enough(X, weight)
@@ -92,8 +105,12 @@ class DistributedMoE(PersonalMoE, BaseMoE):
             structure=structure,
         )
         rows = np.arange(X.shape[0]) if weight is None else np.flatnonzero(to_numpy(weight) > 0)
+        people = codes = None
+        if groups is not None:
+            people = as_labels(groups, X.shape[0])
+            codes = group_codes(people[rows])
         if self._sites is None:
-            parts = split(n_rows, self.n_shards, blank.n_free, rng)
+            parts = split(n_rows, self.n_shards, blank.n_free, rng, codes)
             names = numbered(len(parts))
         else:
             labels = as_labels(self._sites, X.shape[0])[rows]
@@ -101,7 +118,7 @@ class DistributedMoE(PersonalMoE, BaseMoE):
             parts = [np.flatnonzero(labels == label) for label in known]
             names = [checked(str(label)) for label in known]
         shards = [
-            RowsShard(name, X, y, weight, offset, rows[part])
+            RowsShard(name, X, y, weight, offset, rows[part], people)
             for name, part in zip(names, parts, strict=True)
         ]
         with kept(self._workers(len(shards))) as workers:
@@ -197,38 +214,59 @@ class DistributedMoE(PersonalMoE, BaseMoE):
     ) -> Self:
         """Fit rows that are elsewhere: every shard is read and fitted by a worker.
 
-        The rows never come here: a worker sends its local model, and some rows of X as support
-        points.
+        The rows are not collected here: a worker sends its local model, and some rows of X as
+        support points.
 
         Parameters
         ----------
         shards : sequence of Shard
             From :func:`otmoe.shards_from`.
         retries : int
-            Further attempts at a shard whose worker died or whose file could not be reached.
+            Retries for a shard whose worker died or whose file could not be reached.
         timeout : float, optional
-            Seconds without any shard ending after which those that run are given up.
+            Give up the running shards if none finishes within this many seconds.
         on_error : {"raise", "skip"}
-            Raise an error that names the shards that failed and why, or go on without them and
+            Raise an error that names the shards that failed and why, or continue without them and
             name them in `failures_`.
         progress : callable, optional
-            Called as progress(shards done, shards in all, name of the one that has just ended).
+            Called as progress(shards done, total number of shards, name of the last one).
         groups : str, optional
-            For `personal`: column with the label of the group of each row, where rows of a group
-            are not independent, such as those of an hour.
+            Column with the label of the group of each row. For `personal`: of rows that are not
+            independent, such as those of an hour. For ``expert_per="group"``: of rows that share
+            their expert; a group lies in one shard.
         keep_fits : path, optional
-            Folder that keeps the local fits. A second call, with the same options and integer
-            `random_state`, fits only shards that are not there, or whose rows have changed.
+            Folder in which to keep the local fits. A second call, with the same options and integer
+            `random_state`, fits only shards that are missing there or whose rows have changed.
 
         Returns
         -------
         self
         """
+        fit, said = self._fit_elsewhere(
+            shards, retries, timeout, on_error, progress, groups, keep_fits
+        )
+        self._keep_distributed(fit, said, stacklevel=3)
+        return self
+
+    def _fit_elsewhere(
+        self,
+        shards: Iterable[Shard],
+        retries: int,
+        timeout: float | None,
+        on_error: Literal["raise", "skip"],
+        progress: Progress | None,
+        groups: str | None = None,
+        keep_fits: str | os.PathLike[str] | None = None,
+    ) -> tuple[DistributedFit, list[Notice]]:
+        """Return what :meth:`fit_shards` stores, and what one should know about it."""
         self._check_parameters()
         shards = list(shards)
         if not shards:
             raise InvalidInput(Error.NO_SHARDS)
         self._names_from(shards[0])
+        if self.expert_per == "group":
+            self._check_groups(groups)
+            shards = [grouped_by(shard, str(groups)) for shard in shards]
         with kept(self._workers(len(shards), retries, timeout)) as workers:
             target = self._target_of(shards, workers, on_error)
             columns, rng = self._gate_columns(), generator(self.random_state)
@@ -236,8 +274,7 @@ class DistributedMoE(PersonalMoE, BaseMoE):
                 shards, target, columns, rng, workers, progress, on_error, keep_fits
             )
             fit, said = self._personal_of(shards, fit, target, workers, groups)
-        self._keep_distributed(fit, [*ids_among(shards[0].features), *said], stacklevel=3)
-        return self
+        return fit, [*ids_among(shards[0].features), *said]
 
     def inference_shards(
         self,
@@ -250,7 +287,7 @@ class DistributedMoE(PersonalMoE, BaseMoE):
     ) -> Inference:
         """Return standard errors, tests and intervals from rows that are elsewhere.
 
-        Two passes over the rows, three for a sandwich; none of them moves. A model that is not at
+        Two passes over the rows, three for a sandwich; no rows are moved. A model that is not at
         the maximum of their likelihood is refused: fit with `refine` or ``method="em"``.
 
         Parameters
@@ -261,8 +298,8 @@ class DistributedMoE(PersonalMoE, BaseMoE):
             As in :meth:`inference`.
         groups : str, optional
             Column with the label of the group that each row belongs to, as text or whole numbers; a
-            group may lie in several shards. Every shard sends the labels that occur in it, with a
-            sum of scores for each.
+            group may have rows in several shards. Every shard sends the labels that occur in it,
+            with a sum of scores for each.
         retries, timeout
             As in :meth:`fit_shards`.
 
@@ -329,5 +366,5 @@ class DistributedMoE(PersonalMoE, BaseMoE):
             warnings.warn(FitWarning(type(self).__name__, found), stacklevel=stacklevel)
 
     def to_message(self, site: str, *args: Any, **kwargs: Any) -> LocalModel:
-        """Refuse: a merged model is no local one."""
+        """Refuse: a merged model is not a local one."""
         raise InvalidType(Error.MERGED_NOT_LOCAL)

@@ -1,1 +1,1 @@
-"""How good a model is, and what it predicts."""
+"""Evaluation and prediction."""

@@ -1,6 +1,6 @@
-"""How good a model is: errors of prediction, of clustering, of parameters.
+"""Metrics: errors of predictions, of clusterings and of parameters.
 
-Everything comes back as a plain number. Targets and labels may be arrays of any library.
+All are plain numbers. Targets and labels may be arrays of any library.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def relative_prediction_error(y: Any, prediction: Any) -> float:
     Parameters
     ----------
     y, prediction : array-like of shape (n,)
-        NaN comes back if y is zero throughout.
+        The result is NaN if y is zero throughout.
 
     Examples
     --------
@@ -73,12 +73,12 @@ def mean_absolute_error(y: Any, prediction: Any) -> float:
 def scatter_index(y: Any, prediction: Any) -> float:
     """Return the root mean squared error as a share of the mean of y (maths 10).
 
-    It has a meaning only for responses whose zero has one, such as counts and durations.
+    It is meaningful only for responses on a ratio scale, such as counts and durations.
 
     Parameters
     ----------
     y, prediction : array-like of shape (n,)
-        NaN comes back if the mean of y is zero.
+        The result is NaN if the mean of y is zero.
 
     Examples
     --------
@@ -96,7 +96,7 @@ def log_likelihood(model: MoE, X: Array, y: Any) -> float:
     model : MoE
     X : array of shape (n, d)
     y : array-like of shape (n,)
-        Labels where the model has `classes`, class numbers where it has none.
+        Labels if the model has `classes`, otherwise class numbers.
 
     Examples
     --------
@@ -106,7 +106,7 @@ def log_likelihood(model: MoE, X: Array, y: Any) -> float:
     -2.0
     """
     codes = Target.of(model).numbers(np.asarray(to_numpy(y)))
-    _columns(X=X[:, 0], y=codes)
+    _columns(X=X[:, 0], y=codes if codes.ndim == 1 else codes[:, 0])
     return float(to_numpy(model.log_density(X, codes)).mean())
 
 
@@ -116,7 +116,7 @@ def log_likelihood(model: MoE, X: Array, y: Any) -> float:
 def adjusted_rand_index(z: Any, labels: Any) -> float:
     """Return the share of pairs of rows that two clusterings agree on, corrected for chance.
 
-    1 for the same clustering whatever the labels are called, about 0 for one drawn at random.
+    1 for the same clustering up to the names of labels, about 0 for a random one.
     This is :func:`sklearn.metrics.adjusted_rand_score`.
 
     Parameters
@@ -132,9 +132,9 @@ def adjusted_rand_index(z: Any, labels: Any) -> float:
 
 
 def clustering_error(z: Any, labels: Any) -> float:
-    """Return the share of rows in the wrong cluster, under the kindest naming (maths 10).
+    """Return the share of rows in the wrong cluster, under the best matching (maths 10).
 
-    Clusters are matched one to one; those without a partner, if their numbers differ, are wrong.
+    Clusters are matched one to one; if their numbers differ, unmatched clusters count as wrong.
 
     Parameters
     ----------
@@ -153,21 +153,21 @@ def clustering_error(z: Any, labels: Any) -> float:
 
 
 def parameter_errors(model: MoE, truth: MoE, X: Array) -> dict[str, float]:
-    """Return mean squared errors of the parameters of a model, its experts aligned (maths 10).
+    """Return mean squared errors of the parameters, after aligning the experts (maths 10).
 
     Parameters
     ----------
     model, truth : MoE
-        Of one family, with the same number of experts.
+        Of the same family, with the same number of experts.
     X : array of shape (n, d)
-        Rows over which experts are compared in order to pair them.
+        Rows on which experts are compared to match them.
 
     Returns
     -------
     dict of str to float
-        ``gate``, ``coef``, ``var`` (Gaussian experts only), and ``total`` over all their entries
-        together. Coefficients of the gate, and of classes, are those less their mean over experts,
-        or over classes: they do not depend on the reference.
+        ``gate``, ``coef``, ``var`` (families with a dispersion), and ``total`` over all entries.
+        Coefficients of the gate and of classes are centred over experts and over classes, so that
+        they do not depend on the reference.
 
     Examples
     --------
@@ -184,9 +184,9 @@ def parameter_errors(model: MoE, truth: MoE, X: Array) -> dict[str, float]:
 
 
 def _parameters(model: MoE) -> dict[str, Floats]:
-    """Return the parameters that can be compared once experts are aligned."""
+    """Return the parameters that are compared after aligning the experts."""
     coef = model.experts.coef
-    if coef.ndim == 3:  # (K, C, p)
+    if model.experts.classifies and coef.ndim == 3:  # (K, C, p)
         coef = coef - coef.mean(axis=1, keepdims=True)
     parameters = {"gate": model.gate.centred, "coef": coef}
     if model.experts.dispersion is not None:
@@ -200,28 +200,28 @@ def _parameters(model: MoE) -> dict[str, Floats]:
 def evaluate(
     model: MoE, X: Array, y: Any, z: Any = None, truth: MoE | None = None
 ) -> dict[str, float]:
-    """Return all that can be said about a model on some rows (maths 10).
+    """Return all metrics of a model on some rows (maths 10).
 
     Parameters
     ----------
     model : MoE
     X : array of shape (n, d)
-        Best rows that the model was not fitted to.
-    y : array-like of shape (n,)
-        Labels where the model has `classes`, class numbers where it has none.
+        Preferably rows that the model was not fitted to.
+    y : array-like of shape (n,), or (n, C) where families take several columns
+        Labels if the model has `classes`, otherwise class numbers.
     z : array-like of shape (n,), optional
-        The expert that produced each row, where it is known.
+        The expert that produced each row, if known.
     truth : MoE, optional
-        The model that produced the rows, where it is known.
+        The model that produced the rows, if known.
 
     Returns
     -------
     dict of str to float
         ``log_likelihood``, mean per row. For numbers and counts ``rpe``, ``rmse``, ``mae``, ``si``;
-        for classes ``accuracy``. With `z`: ``ari``, ``clustering_error``, of the expert that the
-        gate finds most probable at x, y unseen. With `truth`: ``transport``, T_c(truth, model)
-        with KL costs, and, if the two have equally many experts, ``mse_gate``, ``mse_coef``,
-        ``mse_var``, ``mse_total``.
+        for classes ``accuracy``; for several responses those of each, as in ``y0: rmse``. With `z`:
+        ``ari`` and ``clustering_error`` of the most probable expert under the gate, without using
+        y. With `truth`: ``transport``, T_c(truth, model) with KL costs and, if both have the same
+        number of experts, ``mse_gate``, ``mse_coef``, ``mse_var``, ``mse_total``.
 
     Examples
     --------
@@ -236,7 +236,14 @@ def evaluate(
     if model.experts.classifies:
         codes = Target.of(model).numbers(np.asarray(to_numpy(y)))
         report["accuracy"] = float(model.experts.scores(codes, prediction)["accuracy"].mean())
+    elif model.margins:
+        columns = model.experts.split(np.asarray(to_numpy(y)))
+        for (name, alone), column in zip(model.margins.items(), columns, strict=True):
+            own = evaluate(alone, X, column)
+            report |= {f"{name}: {measure}": value for measure, value in own.items()}
     else:
+        y = np.asarray(to_numpy(y))
+        y = y if y.ndim == 1 else model.experts.observe(y).mean[:, 0]
         report |= {
             "rpe": relative_prediction_error(y, prediction),
             "rmse": root_mean_squared_error(y, prediction),
@@ -262,7 +269,7 @@ def _ratio(a: Any, b: Any) -> float:
 
 
 def _columns(**named: Any) -> list[Floats]:
-    """Return two columns of the same length, at least one row; refuse others by name."""
+    """Return two columns of the same length with at least one row, or raise an error."""
     arrays = {name: np.asarray(to_numpy(a)) for name, a in named.items()}
     for name, array in arrays.items():
         if array.ndim != 1:

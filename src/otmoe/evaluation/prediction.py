@@ -19,13 +19,13 @@ from otmoe.data.shards.writing import write_batches
 from otmoe.data.tally import Tally
 from otmoe.estimators import MoEClassifier, MoERegressor
 from otmoe.model.mixture import MoE
-from otmoe.text.errors import InvalidInput
+from otmoe.text.errors import InvalidInput, InvalidType
 from otmoe.text.sentences import Error
 from otmoe.workers.gather import Progress
 
 
 def spec_of(model: MoE, features: FeatureSpec | None) -> FeatureSpec:
-    """Return how columns become the features of a model; plain numbers if nothing is said."""
+    """Return how columns are encoded as features of a model; as plain numbers by default."""
     spec = features or FeatureSpec.of_names(model.terms[1:])
     if spec.feature_names != model.terms[1:]:
         raise InvalidInput(Error.OTHER_FEATURES)
@@ -34,29 +34,29 @@ def spec_of(model: MoE, features: FeatureSpec | None) -> FeatureSpec:
 
 @dataclass(frozen=True)
 class Predictor:
-    """What to predict, and which columns to take along.
+    """What to predict, and which columns to keep.
 
     Attributes
     ----------
     model : MoE
     features : FeatureSpec, optional
-        How columns become features; by default the columns ``model.terms[1:]`` are numbers.
+        How columns are encoded; by default the columns ``model.terms[1:]``, as numbers.
     quantiles : sequence of float
-        Levels between 0 and 1, for regressions.
+        Levels between 0 and 1, for regressors.
     expert : bool
-        Whether to tell which expert is the most probable, from 0.
+        Whether to give the most probable expert, numbered from 0.
     proba : bool
         Whether to give the probability of every class, for classifiers.
     keep : sequence of str
-        Columns of the data to take along. From CSV they are text, as they stand in the file,
-        unless they are numbers among the features.
+        Columns of the data to copy to the output. From CSV they are copied as text, unless they
+        are numeric features.
     missing : {"error", "keep"}
-        What to do about rows in which a feature is missing: refuse, or leave their prediction
-        empty.
+        Whether to raise an error for rows in which a feature is missing, or to leave their
+        prediction empty.
     offset : str, optional
-        Column of the known part of the linear predictors, if the model was fitted with one.
+        Column with the offset of the linear predictors, if the model was fitted with one.
     sep : str, optional
-        What separates columns of CSV files; by default as their headers have it.
+        Separator of CSV files; by default inferred from the header.
 
     Examples
     --------
@@ -64,6 +64,8 @@ class Predictor:
     >>> truth = simulate(10, 2, 3, random_state=0).truth
     >>> Predictor(truth, quantiles=(0.05, 0.95), expert=True).columns
     ('prediction', 'q0.05', 'q0.95', 'expert')
+
+    Several responses have a column each, as in ``prediction(y0)``.
     """
 
     model: MoE
@@ -78,6 +80,8 @@ class Predictor:
 
     def __post_init__(self) -> None:
         labelled = self.model.classes is not None
+        if self.model.experts.responses and len(self.quantiles):
+            raise InvalidType(Error.JOINT_NO_QUANTILES)
         if labelled and len(self.quantiles):
             raise InvalidInput(Error.QUANTILES_OF_CLASSES)
         if self.proba and not labelled:
@@ -97,22 +101,23 @@ class Predictor:
 
     @property
     def spec(self) -> FeatureSpec:
-        """How columns become features."""
+        """How columns are encoded as features."""
         return spec_of(self.model, self.features)
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Names of the columns that are predicted."""
+        """Names of the predicted columns."""
         classes = () if self.model.classes is None or not self.proba else self.model.classes
+        responses = [f"prediction({name})" for name in self.model.experts.responses]
         return (
-            "prediction",
+            *(responses or ["prediction"]),
             *(f"q{level:g}" for level in self.quantiles),
             *(f"p({label})" for label in np.asarray(classes).tolist()),
             *(("expert",) if self.expert else ()),
         )
 
     def predict(self, X: Floats, offset: Floats | None = None) -> dict[str, Floats]:
-        """Return what is predicted at rows without gaps, by column.
+        """Return the predictions for rows without missing values, by column.
 
         Parameters
         ----------
@@ -127,7 +132,8 @@ class Predictor:
                 found += list(classifier.predict_proba(X, offset=offset).T)
         else:
             regressor = MoERegressor.from_model(model)
-            found = [regressor.predict(X, offset=offset)]
+            mean = regressor.predict(X, offset=offset)
+            found = [mean] if mean.ndim == 1 else list(mean.T)
             if len(self.quantiles):
                 found += list(regressor.predict_quantile(X, self.quantiles, offset=offset).T)
         if self.expert:
@@ -137,19 +143,19 @@ class Predictor:
     def write(
         self, data: Any, path: str | os.PathLike[str], progress: Progress | None = None
     ) -> int:
-        """Predict all rows of some files, write them in their order, and return their number.
+        """Write predictions for all rows of some files, in order, and return their number.
 
-        Memory does not grow with the rows. If anything fails, nothing is left behind, and an older
-        file stays as it was.
+        Memory does not grow with the rows. If anything fails, no partial file remains and an
+        existing file is unchanged.
 
         Parameters
         ----------
         data : path, or sequence of paths
             As in :func:`otmoe.shards_from`.
         path : str or path
-            Parquet or CSV, by its name.
+            Parquet or CSV, by its extension.
         progress : callable, optional
-            Called as progress(files done, files in all, name of the one that has just ended).
+            Called as progress(files done, total number of files, name of the file just read).
         """
         files = find(data)
         names = names_for(files)
@@ -195,7 +201,7 @@ class Predictor:
             if self.offset is not None:
                 offset = tallied(batch.column(self.offset), self.offset, tally)
             wrong = wrong or not self._fine(tally)
-            if not wrong:  # else the rest is only counted, for the error
+            if not wrong:  # otherwise the rest is only counted, for the error
                 yield self._predicted(batch, X, offset, schema)
         tally.check(self.missing, spec.unknown)
 
@@ -225,5 +231,5 @@ class Predictor:
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:
-    """Return the type of the values of a dictionary, which CSV cannot write; others as they are."""
+    """Return the value type of a dictionary type, which CSV cannot write; others unchanged."""
     return kind.value_type if pa.types.is_dictionary(kind) else kind

@@ -1,21 +1,23 @@
-"""What rows say about a model, in sums that add up, beside the null model (maths 10)."""
+"""Scores of a model and of the null model, as sums that add up (maths 10)."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from otmoe.arrays.numerics import Floats
+from otmoe.evaluation.values import Values
+from otmoe.likelihood.rows import Rows
+from otmoe.likelihood.sharing import GroupSums
 from otmoe.model.experts import FAMILIES
-from otmoe.model.experts.values import Response
 from otmoe.model.mixture import MoE
 from otmoe.model.target import Target
 
 LOG_LIKELIHOOD, NULL, EXPLAINED = "log-likelihood", "null log-likelihood", "share explained"
-"""What a model file may say in `about` of the rows of the fit."""
+"""Names under which a model file may keep measures of fit in `about`."""
 
-_BINS = 2**14  # of probabilities, for the area under the curve
+_BINS = 2**14  # bins of probabilities, for the area under the ROC curve
 
 
 def _none() -> Floats:
@@ -24,7 +26,7 @@ def _none() -> Floats:
 
 @dataclass(frozen=True)
 class Score:
-    """What some rows say about a model: sums, so that scores of different rows add up.
+    """The score of a model on some rows, as sums: scores of different rows add up.
 
     Attributes
     ----------
@@ -32,7 +34,7 @@ class Score:
     weight : float
         Sum of the case weights.
     sums : dict of float
-        Weighted sums of what is measured row by row.
+        Weighted sums of measures computed row by row.
     mean, spread : float
         Weighted mean of the response, and weighted sum of squares around it.
     family : str
@@ -40,8 +42,12 @@ class Score:
     classes : ndarray of shape (C,)
         Weight of each class; empty for numbers and counts.
     ranks : ndarray of shape (2, B)
-        Where there are two classes: weight of either by the probability of the second one, which
-        is rounded down to one of B values; else empty.
+        For two classes, the weight of each by the predicted probability of the second class, in B
+        bins; otherwise empty.
+    responses : dict of Score
+        Of each of several responses by itself, whatever the others are; empty where there is one.
+    values : Values
+        Of y, for families whose null model needs them; otherwise empty.
     """
 
     n_rows: int
@@ -52,6 +58,8 @@ class Score:
     family: str = "gaussian"
     classes: Floats = field(default_factory=_none, repr=False)
     ranks: Floats = field(default_factory=_none, repr=False)
+    responses: dict[str, Score] = field(default_factory=dict)
+    values: Values = field(default=Values(), repr=False)
 
     def __add__(self, other: Score) -> Score:
         weight = self.weight + other.weight
@@ -66,23 +74,26 @@ class Score:
             self.family,
             self.classes + other.classes,
             self.ranks + other.ranks,
+            {name: score + other.responses[name] for name, score in self.responses.items()},
+            self.values + other.values,
         )
 
     @property
     def measures(self) -> dict[str, float]:
-        """Means over the rows: ``log_likelihood``, and what suits the response (maths 10).
+        """Means over the rows: ``log_likelihood``, and measures for its type (maths 10).
 
         For numbers and counts ``rmse``, ``mae`` and ``r2``, the share of the variance explained;
-        for counts ``deviance`` as well; for classes ``accuracy``, ``log_loss`` and ``brier``, and
-        ``auc`` where there are two. NaN where there is no weight, or no variance to explain.
+        for counts and shares of trials also ``deviance``; for classes ``accuracy``, ``log_loss``
+        and ``brier``, and ``auc`` if there are two. NaN if there is no weight, or no variance to
+        explain. Several responses have their joint log-likelihood; the rest is in `responses`.
         """
         found = self._means()
         found.pop("base")
         if "squared" in found:
             squared = found.pop("squared")
             found |= {"rmse": float(np.sqrt(squared)), "r2": 1 - squared / self._variance}
-        if "saturated" in found:
-            found.pop("saturated")
+        for name in ("saturated", "successes", "trials", "logarithm"):  # for the null model
+            found.pop(name, None)
         if "accuracy" in found:
             found["log_loss"] = -found["log_likelihood"]
         if self.ranks.size:
@@ -91,12 +102,16 @@ class Score:
 
     @property
     def null(self) -> dict[str, float]:
-        """The measures of the null model: the best one of the same rows that knows no covariate.
+        """The measures of the null model: the best model of the same rows without covariates.
 
-        Names are those of `measures`; what it has no value of is left out.
+        Names are those of `measures`; measures that are undefined for it are left out. Several
+        responses are independent under it.
         """
         if not self.weight > 0:
             return {}
+        if self.responses:
+            each = [score.null.get("log_likelihood", np.nan) for score in self.responses.values()]
+            return {"log_likelihood": sum(each)} if np.isfinite(sum(each)) else {}
         if self.classes.size:
             share = self.classes / (self.weight or np.nan)
             entropy = -float(np.sum(share[share > 0] * np.log(share[share > 0])))
@@ -107,29 +122,31 @@ class Score:
         if not self._variance > 0:
             return {}
         means, family = self._means(), FAMILIES[self.family]
-        found = {}
-        if family.by_moments:  # else more would have to be known of y
-            response = Response(np.array([[self.mean]]), np.array([[self._variance]]))
-            one = np.ones((1, 1))
-            expert = family.blank(1, 1).fit(one, response, one)
-            log_prob = expert.expected_log_prob(expert.predictor(one), response)
-            found["log_likelihood"] = float(log_prob[0, 0]) + means["base"]
+        found, mean, trials = {}, self.mean, means.get("trials", 1.0)
+        if "trials" in means:
+            mean = means["successes"] / trials if trials > 0 else np.nan
+        if family.null_by_values:
+            log_prob = family.best_constant(self.values.y, self.values.weight)
+        else:
+            log_prob = family.null_log_prob(mean, self._variance, means)
+        if np.isfinite(log_prob):
+            found["log_likelihood"] = log_prob + means["base"]
         found |= {"rmse": float(np.sqrt(self._variance)), "r2": 0.0}
         if "saturated" in means:
-            found["deviance"] = 2 * (means["saturated"] - family.saturated(self.mean))
+            found["deviance"] = 2 * (means["saturated"] - trials * family.saturated(mean))
         return found
 
     @property
     def explained(self) -> float:
-        """Share of the null model's deviance that the model takes away; NaN if there is none.
+        """Share of the null model's deviance that the model explains; NaN if there is none.
 
-        For numbers this is R², for counts the deviance of Poisson variables, for classes twice the
-        log loss.
+        For numbers this is R², for counts it refers to the Poisson deviance, for classes to twice
+        the log loss.
         """
         mine, null = self.measures, self.null
         name = next((name for name in ("log_loss", "deviance") if name in mine), None)
         if name is None:
-            return mine["r2"]
+            return mine.get("r2", np.nan)
         return 1 - mine[name] / null[name] if null.get(name, 0.0) > 0 else np.nan
 
     def _means(self) -> dict[str, float]:
@@ -141,7 +158,7 @@ class Score:
         return self.spread / (self.weight or np.nan) if self.spread > 0 else np.nan
 
     def _auc(self) -> float:
-        """Return how often a row of the second class has the higher probability of the two."""
+        """Return how often a row of the second class ranks above one of the first."""
         negative, positive = self.ranks
         total = negative.sum() * positive.sum()
         below = np.cumsum(negative) - negative
@@ -149,7 +166,7 @@ class Score:
 
 
 def goodness(score: Score) -> dict[str, float]:
-    """Return how good a model is on the rows of its fit, as a model file keeps it in `about`."""
+    """Return the measures of fit on the training rows that a model file keeps in `about`."""
     weight, null = score.weight, score.null.get("log_likelihood", np.nan)
     found = {
         LOG_LIKELIHOOD: weight * score.measures["log_likelihood"],
@@ -165,17 +182,21 @@ def score_rows(
     y: Floats,
     weight: Floats | None = None,
     offset: Floats | None = None,
+    groups: Floats | None = None,
 ) -> Score:
-    """Return what some rows say about a model.
+    """Return the score of a model on some rows.
 
     Parameters
     ----------
     model : MoE
     X : ndarray of shape (n, d)
-    y : ndarray of shape (n,)
-        Labels where the model has `classes`, class numbers where it has none.
+    y : ndarray of shape (n,), or (n, C) for successes and failures or several responses
+        Labels if the model has `classes`, otherwise class numbers.
     weight, offset : ndarray of shape (n,), optional
-        The null model knows no offset.
+        The null model ignores the offset.
+    groups : ndarray of shape (n,), optional
+        If rows of a group share their expert: the log-likelihood is then that of groups, and
+        otherwise that of single rows.
 
     Examples
     --------
@@ -194,11 +215,19 @@ def score_rows(
     experts = model.experts
     found = {"log_likelihood": model.log_density(X, y, offset), **experts.scores(y, prediction)}
     sums = {name: float(w @ values) for name, values in found.items()}
-    sums["base"] = float(w @ np.broadcast_to(np.asarray(experts.log_base(y)), y.shape))
+    if groups is not None and model.expert_per == "group":
+        there = GroupSums.of(model, Rows(X, y, weight, offset), groups)
+        sums["log_likelihood"] = there.log_likelihood
+    sums["base"] = float(w @ np.broadcast_to(np.asarray(experts.log_base(y)), w.shape))
     if not experts.classifies:
+        if experts.responses:
+            score = Score(len(y), total, sums, family=experts.family)
+            return replace(score, responses=_each(model, X, y, weight, groups))
+        y = y if y.ndim == 1 else np.asarray(experts.observe(y).mean)[:, 0]
         mean = float(w @ y) / total if total else 0.0
         spread = float(w @ (y - mean) ** 2)
-        return Score(len(y), total, sums, mean, spread, experts.family)
+        values = Values.of(y, w) if experts.null_by_values else Values()
+        return Score(len(y), total, sums, mean, spread, experts.family, values=values)
     codes, size = y.astype(int), experts.n_classes_of(experts.coef.shape)
     classes = np.bincount(codes, weights=w, minlength=size)
     ranks = _none()
@@ -207,3 +236,14 @@ def score_rows(
         bins = np.minimum((second * _BINS).astype(int), _BINS - 1)
         ranks = np.bincount(codes * _BINS + bins, weights=w, minlength=2 * _BINS).reshape(2, -1)
     return Score(len(y), total, sums, 0.0, 0.0, experts.family, classes, ranks)
+
+
+def _each(
+    model: MoE, X: Floats, y: Floats, weight: Floats | None, groups: Floats | None
+) -> dict[str, Score]:
+    """Return the score of each response: of the model without the others, its margin."""
+    columns = model.experts.split(y)
+    return {
+        name: score_rows(alone, X, column, weight, groups=groups)
+        for (name, alone), column in zip(model.margins.items(), columns, strict=True)
+    }

@@ -1,4 +1,4 @@
-"""How good a model is on rows that lie in shards, measured where they are."""
+"""Evaluation on shards, where their rows are."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from otmoe.workers.gather import HERE, TasksFailed, Workers, gather
 
 @dataclass(frozen=True)
 class Scoring:
-    """A shard that is asked about a model; it travels to where the rows are.
+    """A shard and the model to score on it; sent to where the rows are.
 
     Attributes
     ----------
@@ -29,13 +29,13 @@ class Scoring:
 
 
 def score_local(task: Scoring) -> Score:
-    """Read one shard and return what its rows say about the model."""
+    """Read one shard and return the score of the model on its rows."""
     rows = read(task.shard)
-    return score_rows(task.model, rows.X, rows.y, rows.weight, rows.offset)
+    return score_rows(task.model, rows.X, rows.y, rows.weight, rows.offset, rows.groups)
 
 
 def score_shards(model: MoE, shards: Sequence[Shard], workers: Workers = HERE) -> Score:
-    """Return what the rows of all shards say about a model, in one pass; no row moves.
+    """Return the score of a model on all shards, in one pass; rows stay where they are.
 
     Parameters
     ----------

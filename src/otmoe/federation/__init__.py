@@ -1,1 +1,1 @@
-"""Sites that exchange files, by hand or by Flower."""
+"""Sites that exchange files, manually or with Flower."""

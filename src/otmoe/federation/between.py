@@ -13,6 +13,7 @@ from otmoe.documents.state import RefineState
 from otmoe.federation.rounds import request_of
 from otmoe.inference.between import Between, between_sites
 from otmoe.text.errors import InvalidInput, MessageError
+from otmoe.text.notices import listed
 from otmoe.text.sentences import Error, Warn
 from otmoe.text.strict_json import UNLIMITED
 
@@ -52,7 +53,7 @@ def differences(
     except InvalidInput:  # says what to do already
         raise
     except (ValueError, MessageError) as error:
-        names = ", ".join(sorted(reply.site for reply in replies))
+        names = listed(sorted(reply.site for reply in replies))
         reason = " ".join(str(error).split())[:200].rstrip(".")
         raise InvalidInput(Error.NO_DIFFERENCES, sites=names, reason=reason) from error
     if not known.converged:

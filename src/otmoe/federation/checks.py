@@ -1,24 +1,23 @@
-"""Whether the replies of sites can be right: by themselves, and beside each other (maths 14).
+"""Whether the replies of sites can be right: on their own, and compared with others (maths 14).
 
-No row is seen here. What a site replies has bounds all the same: its rows hold only so much
-information, its log-likelihood bounds its residuals and these its score, and from one round to the
-next likelihood, score and information have to agree with each other.
+The rows are not available here, but replies are bounded nevertheless: the information that a number
+of rows can provide is limited, the log-likelihood bounds the residuals and these the score, and
+likelihood, score and information must be consistent from one round to the next.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy import linalg
 
 from otmoe.arrays.numerics import Floats
-from otmoe.documents.reply import RefineReply
-from otmoe.documents.state import RefineState
 from otmoe.inference.parameters import parameters
 from otmoe.likelihood.answers import LastReply, SiteInformation
-from otmoe.likelihood.information import predictors_of
+from otmoe.likelihood.predictors import predictors_of
 from otmoe.likelihood.rounds import Refinement
 from otmoe.likelihood.rows import Scaling
 from otmoe.model.mixture import MoE
@@ -26,8 +25,8 @@ from otmoe.text.errors import MessageError
 from otmoe.text.notices import Notice
 from otmoe.text.records import LARGEST
 from otmoe.text.sentences import Error, Finding
-from otmoe.text.strict_json import shown
 
+# Halved and doubled by `python -m benchmarks constants`; docs/benchmarks.md has the table.
 TIMES = 1e3
 """Times the median site's information per row that a site may have, where no bound is known."""
 
@@ -123,26 +122,6 @@ def odd_replies(
     return odd | apart | _inconsistent(state, here, asked)
 
 
-def without_odd(
-    state: RefineState, replies: Sequence[RefineReply], odd: str
-) -> tuple[Refinement, list[SiteInformation], dict[str, Notice]]:
-    """Return what is known without replies that cannot be right, the others, and who sent them."""
-    answers, known = [reply.content for reply in replies], state.refinement
-    found = odd_replies(known, answers, state.last)
-    for reply in replies:
-        if odd == "raise" and reply.site in found:
-            why, site = found[reply.site], shown(reply.site)
-            raise MessageError(Error.REPLY_ODD, where=reply.name, site=site, why=why)
-    if len(found) == len(answers):
-        reasons = "; ".join(f"{site}: {why}" for site, why in found.items())
-        raise MessageError(Error.REPLIES_ODD, round=known.rounds + 1, reasons=reasons)
-    if known.best is not None and found.keys() & known.best.log_likelihood.keys():
-        # the best model rests on them as well: begin again here, from those who are left
-        known = replace(known, best=None, radius=np.inf, decrement=np.inf, trace=())
-    left = [answer for answer in answers if answer.site not in found]
-    return known, left, found
-
-
 @dataclass(frozen=True)
 class _Asked:
     """What a site says about a model, and what bounds it."""
@@ -175,26 +154,18 @@ class _Asked:
     def impossible(self) -> Notice | None:
         """Return why no rows at all could have led to this reply, or None."""
         found, n, model = self.answer.information, self.answer.n_samples, self.model
-        experts, K = model.experts, model.n_experts
+        experts = model.experts
         digits, nats = self.coarse
         loose = _ROUNDING + 4 * digits / np.sqrt(n)  # relative, of sums over rows
         unsure = nats + loose * (n + abs(found.log_likelihood))
         square = experts.score_square_bound(found.log_likelihood - unsure, found.mass)  # (K,)
-        if np.any(square < 0):
+        if np.any(square < 0) or (experts.discrete and found.log_likelihood > 0):
             return Finding.TOO_LIKELY(value=found.log_likelihood, rows=n)
         sums = n * np.concatenate([[1.0], self.squares]) * (1 + loose) + 1e-9 * n  # (p,)
-        columns = slice(None) if model.gate.columns is None else list(model.gate.columns)
-        gate, Q = sums[columns], experts.n_linear
         curvature, rest = experts.curvature_bound, square / (2 * experts.curvature_bound)
-        E = experts.n_constant
         # 1) what all rows together can hold
-        most = np.concatenate(
-            [
-                np.tile(0.25 * gate, K - 1),
-                np.outer(np.repeat(curvature, Q), sums).ravel(),
-                np.tile(rest * (1 + loose) + loose * n, E),
-            ]
-        ) * (1 + loose)
+        held = np.outer(curvature, sums), rest * (1 + loose) + loose * n
+        most = _for_each(model, 0.25 * sums, *held) * (1 + loose)
         own = np.diagonal(found.matrix)
         names = parameters(model)
         if np.any(over := own > most):
@@ -208,17 +179,8 @@ class _Asked:
             times = abs(found.matrix[i, j]) / limit[i, j]
             return Finding.TOO_INFORMED(parameter=f"{names[i]} and {names[j]}", times=times, rows=n)
         # 2) what these residuals can sum up to; by Cauchy and Schwarz
-        reach = (
-            np.concatenate(
-                [
-                    np.tile(np.sqrt(n * gate), K - 1),
-                    np.sqrt(np.outer(np.repeat(square, Q), sums)).ravel(),
-                    np.tile(rest + n, E),
-                ]
-            )
-            * (1 + _ROUNDING)
-            + 1e-9 * n
-        )
+        summed = np.sqrt(np.outer(square, sums)), rest + n
+        reach = _for_each(model, np.sqrt(n * sums), *summed) * (1 + _ROUNDING) + 1e-9 * n
         if np.any(over := np.abs(found.score) > reach):
             j = int(np.argmax(np.where(over, np.abs(found.score) / reach, 0)))
             return Finding.TOO_STEEP(parameter=names[j], times=abs(found.score[j]) / reach[j])
@@ -230,27 +192,26 @@ def _apart(model: MoE, asked: Sequence[_Asked]) -> dict[str, Notice]:
     odd: dict[str, Notice] = {}
     if len(asked) < 2:
         return odd
-    n = np.array([reply.answer.n_samples for reply in asked])
-    found = [reply.answer.information for reply in asked]
-    names, owner = parameters(model), predictors_of(model)
-    # 1) information per row; that of the predictor's first column where most sites have none
-    each = np.array([np.abs(np.diagonal(one.matrix)) for one in found]) / n[:, None]
-    usual = _lower_median(each)
-    first = np.array([np.flatnonzero(owner == predictor)[0] for predictor in owner])
-    usual = np.maximum(usual, usual[first])
-    # 2) what a site alone would gain by its score
-    gain = (np.array([one.score for one in found]) / n[:, None]) ** 2 / usual
-    most = PROMISE * max(float(_lower_median(gain.max(axis=1))), 1.0)
-    # 3) features, and log-likelihood
+    names = parameters(model)
     squares = np.array([reply.squares for reply in asked])
     level = np.maximum(_lower_median(np.where(np.isfinite(squares), squares, 0.0)), 1.0)
-    likely = np.array([one.log_likelihood for one in found]) / n
+    usual = _usual_information(model, asked, squares, level)
+    usual[:, model.held] = 1.0  # nobody has any
+    # what a site alone would gain by its score, in nats per row
+    n = np.array([reply.answer.n_samples for reply in asked])
+    gain = np.array([reply.answer.information.score for reply in asked]) ** 2 / usual / n[:, None]
+    gain[:, model.held] = 0.0  # no step goes there
+    most = PROMISE * max(float(_lower_median(gain.max(axis=1))), 1.0)
+    likely = np.array([reply.answer.information.log_likelihood for reply in asked]) / n
     below = -_lower_median(-likely) - likely
     for i, reply in enumerate(asked):
         why = None
-        if np.any(over := each[i] > TIMES * usual):
-            j = int(np.argmax(np.where(over, each[i] / usual, 0)))
-            why = Finding.MORE_INFORMED(parameter=names[j], times=each[i, j] / usual[j])
+        root = np.sqrt(usual[i])
+        times = np.abs(reply.answer.information.matrix) / np.outer(root, root)
+        if np.any(over := times > TIMES):
+            at = np.unravel_index(np.argmax(np.where(over, times, 0)), over.shape)
+            which = " and ".join(dict.fromkeys(str(names[j]) for j in at))
+            why = Finding.MORE_INFORMED(parameter=which, times=times[at])
         elif np.any(np.isfinite(squares[i]) & (squares[i] > FAR**2 * level)):
             j = int(np.argmax(squares[i] / level))
             why = Finding.FAR_FEATURES(
@@ -264,6 +225,62 @@ def _apart(model: MoE, asked: Sequence[_Asked]) -> dict[str, Notice]:
         if why is not None:
             odd[reply.site] = why
     return odd
+
+
+def _usual_information(
+    model: MoE, asked: Sequence[_Asked], squares: Floats, level: Floats
+) -> Floats:
+    """Return the information that each site might have about each parameter, (M, P).
+
+    What its rows can hold at most, where the family has a bound. Else as much as the median site
+    has for each row of the expert: an expert may have all its rows at one site.
+    Infinite where too few sites have any.
+
+    Parameters
+    ----------
+    model : MoE
+    asked : sequence of M _Asked
+    squares : ndarray of shape (M, d)
+        Mean squares of the features; infinite where they are not known.
+    level : ndarray of shape (d,)
+        The usual ones.
+    """
+    found = [reply.answer.information for reply in asked]
+    own = np.abs([np.diagonal(one.matrix) for one in found])
+    most, mass = np.empty(own.shape), np.empty(own.shape)
+    for i, one in enumerate(found):
+        far = np.where(np.isfinite(squares[i]), np.maximum(squares[i], level), level)
+        x, none = np.concatenate([[1.0], far]), np.full(model.n_experts, np.inf)
+        bound = np.outer(model.experts.curvature_bound, x)
+        most[i] = asked[i].answer.n_samples * _for_each(model, 0.25 * x, bound, none)
+        mass[i] = _for_each(model, np.ones(len(x)), np.outer(one.mass, np.ones(len(x))), one.mass)
+    there = np.where(mass >= 1, own / np.maximum(mass, 1.0), np.inf)  # sorted behind the others
+    count = np.sum(np.isfinite(there), axis=0)
+    middle = np.sort(there, axis=0)[np.maximum(count - 1, 0) // 2, np.arange(len(count))]
+    middle[count < min(len(asked), _COMPARED)] = np.inf
+    owner = predictors_of(model)
+    first = np.array([np.flatnonzero(owner == predictor)[0] for predictor in owner])
+    middle = np.maximum(middle, middle[first])  # a feature may vary at one site alone
+    return np.where(np.isfinite(most), most, middle * np.maximum(mass, 1.0))
+
+
+def _for_each(model: MoE, gate: Floats, linear: Floats, rest: Floats) -> Floats:
+    """Return a number for each free parameter, (P,).
+
+    Parameters
+    ----------
+    model : MoE
+    gate : ndarray of shape (p,)
+        For the columns of the gate.
+    linear : ndarray of shape (K, p)
+        For those of the experts' predictors.
+    rest : ndarray of shape (K,)
+        For their dispersions.
+    """
+    columns = slice(None) if model.gate.columns is None else list(model.gate.columns)
+    of_gate = np.tile(gate[columns], model.n_experts - 1)
+    of_experts = np.repeat(linear, model.experts.n_linear, axis=0).ravel()
+    return np.concatenate([of_gate, of_experts, np.tile(rest, model.experts.n_constant)])
 
 
 def _inconsistent(state: Refinement, here: MoE, asked: Sequence[_Asked]) -> dict[str, Notice]:
@@ -299,8 +316,8 @@ def _inconsistent(state: Refinement, here: MoE, asked: Sequence[_Asked]) -> dict
             bent.append(np.nan)
             continue
         parts = (found.score - before.score, 0.5 * before.turn, 0.5 * turn)
-        lengths = [float(np.linalg.norm(part / unit)) for part in parts]
-        missed = float(np.linalg.norm(sum(parts) / unit))
+        lengths = [float(linalg.norm(part / unit, check_finite=False)) for part in parts]
+        missed = float(linalg.norm(sum(parts) / unit, check_finite=False))  # no square overflows
         unseen = 1e-6 * np.sqrt(reply.answer.n_samples) + 2 * digits * len(step)
         bent.append(missed / (sum(lengths) + unseen))
     for i, reply in enumerate(asked):

@@ -23,6 +23,7 @@ from otmoe.documents.roster import Hash, Roster
 from otmoe.federation.masking import added, negated
 from otmoe.text.document import Document
 from otmoe.text.errors import InvalidInput, MessageError, MissingPackage, NotThere
+from otmoe.text.notices import listed
 from otmoe.text.records import Line, List, Map, Record, Version, typed
 from otmoe.text.sentences import Error
 from otmoe.text.strict_json import Limits, named, shown
@@ -200,7 +201,7 @@ class Answered(Document):
             raise MessageError(
                 Error.ROSTER_CHANGED,
                 roster=roster.fingerprint,
-                names=", ".join(roster.sites),
+                names=listed(list(roster.sites)),
                 before=self.rosters[-1],
             )
 

@@ -11,7 +11,8 @@ from otmoe.documents.request import RefineRequest
 from otmoe.documents.sketch import symmetric
 from otmoe.likelihood.answers import FeatureMoments, SiteInformation
 from otmoe.likelihood.grouped import Scatter
-from otmoe.likelihood.information import Information, predictors_of
+from otmoe.likelihood.information import Information
+from otmoe.likelihood.predictors import predictors_of
 
 _CONSTANT = 1e-12  # a variance below this share of the mean square is rounding
 

@@ -54,10 +54,10 @@ def frozen(values: Any, n_sites: int) -> Words:
 
 
 def thawed(words: Words) -> Floats:
-    """Return integers (n, 2) as the numbers that they stand for, (n,)."""
+    """Return integers (n, 2) as the numbers that they stand for, rounded once, (n,)."""
     negative = words[:, 1] >> np.uint64(63) == 1
     size = np.where(negative[:, None], negated(words), words)
-    found = size[:, 1].astype(np.float64) + size[:, 0].astype(np.float64) / _POINT
+    found = np.array([((high << 64) + low) / 2**64 for low, high in size.tolist()], np.float64)
     return np.where(negative, -found, found)
 
 

@@ -1,4 +1,4 @@
-"""What a site brings, and what may leave it, whatever a server asks for."""
+"""What a site offers, and what may leave it, whatever a server asks for."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ from pydantic import Field
 
 from otmoe.federation.policy.border import Border
 from otmoe.federation.policy.rules import in_force
+from otmoe.text.errors import InvalidInput
 from otmoe.text.records import Name, Record, Site, Whole, typed
+from otmoe.text.sentences import Error
 
 Count = Annotated[Whole, Field(ge=0)]
 
 
 class Offer(Record):
-    """What a site brings, and what may leave it, whatever the server asks for.
+    """What a site offers, and what may leave it, whatever the server asks for.
 
     Attributes
     ----------
@@ -29,22 +31,25 @@ class Offer(Record):
     share : int
         How many rows of x may leave.
     refine : bool
-        Whether the site answers rounds: sums over its rows, again and again, or a second message.
+        Whether the site answers rounds (sums over its rows, repeatedly) or sends a second message.
     sandwich : bool
         Whether the scatter of the rows' scores may be in these answers.
     groups : str, optional
         Column with the label of the group of each row: the scatter of the groups' scores may be.
     secure : str, optional
-        File of the private key, made if there is none: rounds are answered for secure sums alone.
+        File of the private key, created if it does not exist: rounds are then answered only for
+        secure sums.
     new_roster : bool
-        Whether it answers for another roster than before, too: the difference tells of one site.
+        Whether it also answers for a different roster than before: the difference reveals single
+        sites.
     explain : bool
-        Whether the server is told the code of an error and the columns it is about; no value is.
+        Whether the server gets the code of an error and the columns concerned; it never gets
+        values.
     policy : str, optional
         File with the site's policy; by default the one that OTMOE_POLICY names, or policy.json in
         the folder where the node runs, or what is built in.
     ledger : str, optional
-        File in which the site keeps what it has answered, by default beside the data.
+        File in which the site records what it has answered, by default beside the data.
     """
 
     site: Site
@@ -73,4 +78,6 @@ class Offer(Record):
     def from_config(cls, config: Mapping[str, Any], source: str) -> Offer:
         """Read what is ours of a configuration; a hyphen may stand for an underscore."""
         given = {key.replace("-", "_"): value for key, value in config.items()}
+        if "rows_per_parameter" in given:  # who relies on it would be left without protection
+            raise InvalidInput(Error.ROWS_PER_PARAMETER, where=source)
         return typed(cls, {k: v for k, v in given.items() if k in cls.model_fields}, source)

@@ -1,4 +1,4 @@
-"""What a server asks of a site, what the site allows, and its answer; whoever carries them."""
+"""What a server asks of a site, what the site allows, and its answer; independent of transport."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from otmoe.federation.offers import Offer
 from otmoe.federation.policy.border import release_message, release_reply
 from otmoe.federation.policy.verdict import check
 from otmoe.federation.secure import check_roster, masked, unmasked
-from otmoe.model.target import CLASSES, Target, regression_families
+from otmoe.model.target import CLASSES, Target, as_whole, regression_families
 from otmoe.text.errors import InvalidInput
 from otmoe.text.records import List, Name, Record, Whole, problem, typed
 from otmoe.text.sentences import Error
@@ -49,10 +49,11 @@ Rounds = Annotated[Any, AfterValidator(_rounds)]
 
 
 def _family(name: str) -> str:
-    known = regression_families()
-    if name not in known:
-        raise problem(Error.FAMILY_UNKNOWN, name=shown(name), known=", ".join(known))
-    return name
+    known, parts = regression_families(), name.replace(",", "+").split("+")
+    for part in parts:
+        if part not in known or (len(parts) > 1 and part == CLASSES):
+            raise problem(Error.FAMILY_UNKNOWN, name=shown(part), known=", ".join(known))
+    return "+".join(parts)
 
 
 class Request(Record):
@@ -61,12 +62,13 @@ class Request(Record):
     Attributes
     ----------
     target : str
-        Column of the response.
+        Column of the response; several have commas in between.
     experts : int
     features : FeaturesRecord
         How columns become features, the same at every site.
     family : str
-        A family of numbers, or "classes".
+        A family of numbers, or "classes"; for several responses the families of each, with commas
+        in between.
     classes : list of str
         All classes, for that family.
     weight : str, optional
@@ -122,22 +124,22 @@ class Plan(Record):
     method, outliers : str
         Of :func:`otmoe.aggregate`.
     site_weight : {"rows", "equal", "covariate"}
-        How much a site counts: by its rows, as much as any other, or by rows and sketch.
+        Weight of a site: by its rows, equal, or by rows and sketch.
     consensus : bool
-        Whether sites fit again, each from the merged model, and their new messages are merged.
+        Whether sites refit from the merged model, and their new messages are merged.
     refine : int or "auto"
-        Refine rounds after the merging; "auto" for as many as it takes.
+        Refine rounds after merging; "auto" for as many as needed.
     sandwich : bool
         Whether to ask for what the sandwich needs in these rounds.
     between : {"auto", "gate", "intercepts"}, optional
-        What may differ between sites, if the model file shall say how they do; it asks for the
-        same.
+        What may differ between sites, if the model file is to describe how they differ; asks for
+        the same as `sandwich`.
     secure : bool
-        Whether to learn in these rounds what all sites say in sum, and nothing of each.
+        Whether to learn only the sum of all replies in these rounds.
     nodes, wait, timeout
         How many nodes to wait for, how long, and how long for their replies, in seconds.
     on_error : {"raise", "skip"}
-        A node that fails, or misses a refine round: stop, or go on without it.
+        If a node fails or misses a refine round: stop, or continue without it.
     """
 
     output: Name
@@ -163,8 +165,8 @@ def configured(config: Mapping[str, Any]) -> tuple[Request, Plan]:
     Parameters
     ----------
     config : dict
-        Fields of both, with the path of a file as `features` and commas between `classes`; a
-        hyphen may stand for an underscore, and an empty text stands for nothing.
+        Fields of both, with the path of a file as `features` and commas between `classes`; hyphens
+        are equivalent to underscores, and an empty string means not set.
 
     Returns
     -------
@@ -197,7 +199,7 @@ def configured(config: Mapping[str, Any]) -> tuple[Request, Plan]:
 
 
 def message_for(request: Request, offer: Offer, start: ModelFile | None = None) -> LocalModel:
-    """Fit the rows of a site, and return all that leaves it.
+    """Fit the rows of a site, and return its message.
 
     Parameters
     ----------
@@ -286,13 +288,15 @@ def parameters_of(target: Target, n_experts: int, n_features: int) -> int:
 def _same_target(one: Target, other: Target) -> bool:
     """Say whether two targets are of one family and, where they have labels, of the same."""
     labels = [() if t.classes is None else tuple(np.asarray(t.classes)) for t in (one, other)]
-    return one.family == other.family and labels[0] == labels[1]
+    alike = one.family == other.family and one.expert_per == other.expert_per
+    alike = alike and one.responses == other.responses
+    return alike and labels[0] == labels[1]
 
 
 def _target(request: Request, shard: FileShard) -> Target:
     """Return what the response is that is asked for."""
     if request.family != CLASSES:
-        return Target(request.family)
+        return Target(request.family, responses=shard.response_names)
     return Target.of_classes(classes_as(request.classes, shard.labels))
 
 
@@ -311,7 +315,7 @@ def _shard(request: Request, offer: Offer) -> FileShard:
 def classes_as(declared: Sequence[str], text: bool) -> Floats:
     """Return the classes that a server has declared, sorted, as text or as numbers."""
     try:
-        classes = np.unique(np.array(declared, dtype=str if text else np.float64))
+        classes = as_whole(np.unique(np.array(declared, dtype=str if text else np.float64)))
     except ValueError:
         raise InvalidInput(Error.CLASSES_ARE_NUMBERS, label=shown(declared[0])) from None
     if len(classes) < 2:

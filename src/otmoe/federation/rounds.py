@@ -1,4 +1,4 @@
-"""One refine round by files: the server asks, sites reply, the server takes a step (maths 14).
+"""Refine rounds with files: the server asks, sites reply, the server takes a step (maths 14).
 
 Examples
 --------
@@ -25,7 +25,7 @@ import numpy as np
 
 from otmoe.data.features import FeatureSpec
 from otmoe.data.shards import Shard, ShardRows
-from otmoe.distributed.task import read, rows_in
+from otmoe.distributed.task import by_group, read, rows_in
 from otmoe.documents.aggregation import AggregationRecord
 from otmoe.documents.compatible import check_compatible
 from otmoe.documents.message import LocalModel
@@ -33,7 +33,8 @@ from otmoe.documents.reply import RefineReply
 from otmoe.documents.request import RefineRequest
 from otmoe.documents.roster import Roster
 from otmoe.documents.state import RefineState
-from otmoe.federation.checks import last_replies, without_odd
+from otmoe.federation.checks import last_replies
+from otmoe.federation.replies import check_belongs, check_once, without_odd
 from otmoe.likelihood.answers import SiteInformation, site_information
 from otmoe.likelihood.prior import check_restriction
 from otmoe.likelihood.rounds import Refinement, advance, judged
@@ -42,7 +43,7 @@ from otmoe.model.mixture import MoE
 from otmoe.model.ridge import Ridge
 from otmoe.model.target import Target
 from otmoe.text.errors import InvalidInput, MessageError, ShardError
-from otmoe.text.records import adds_up
+from otmoe.text.notices import listed
 from otmoe.text.sentences import Error
 from otmoe.text.strict_json import shown
 
@@ -68,13 +69,13 @@ def begin(
     Parameters
     ----------
     model : MoE
-        Where to begin, on the user's scale: the merged model.
+        The start, on the user's scale: the merged model.
     sites : dict of float
         The sites that will be asked, and the rows that each has (the sum of their weights).
     scaling : Scaling
         Some standardisation of the features, such as that of support points.
     rounds : int or "auto"
-        "auto" stops a thousandth of a standard error from the maximum.
+        "auto" stops within a thousandth of a standard error of the maximum.
     ridge : Ridge, optional
         By default that of the family.
     features : FeatureSpec, optional
@@ -84,10 +85,10 @@ def begin(
     sandwich : bool
         Whether to ask for what the sandwich needs; each site decides whether to send it.
     between : {"auto", "gate", "intercepts"}, optional
-        What may differ between sites, if the last round shall say how they do
-        (:func:`otmoe.federation.between.differences`); it asks for the same.
+        What may differ between sites, if the last round is to estimate how they differ
+        (:func:`otmoe.federation.between.differences`); asks for the same as `sandwich`.
     roster : Roster, optional
-        Of these sites, to learn their sum alone (:mod:`otmoe.federation.secure`).
+        Of these sites, to learn only the sum of their replies (:mod:`otmoe.federation.secure`).
     """
     if roster is not None and between is not None:
         raise InvalidInput(Error.SECURE_BETWEEN)
@@ -103,7 +104,7 @@ def begin(
 def check_merged(
     model: MoE, features: FeatureSpec | None, messages: Sequence[LocalModel], source: str
 ) -> None:
-    """Refuse a model that was not merged of messages like these.
+    """Refuse a model that was not merged from messages like these.
 
     Parameters
     ----------
@@ -141,7 +142,7 @@ def reply_to(
 ) -> RefineReply:
     """Return what a site replies, in one pass over its rows, two with a scatter.
 
-    A scatter leaves if the request asks for it and the site agrees, by either of the last two.
+    A scatter is sent if the request asks for it and the site agrees, by `sandwich` or `groups`.
 
     Parameters
     ----------
@@ -194,8 +195,9 @@ def reply_from(
     sandwich : bool
         Whether that of the rows' scores may.
     """
-    found = read(shard)
-    rows = rows_in(found, Target.of(request.model), shard.name)
+    target = Target.of(request.model)
+    found = by_group(read(shard), target)
+    rows = rows_in(found, target, shard.name)
     try:
         return reply_to(request, rows, shard.name, sandwich=sandwich, groups=found.groups), found
     except (MessageError, InvalidInput) as error:
@@ -214,8 +216,8 @@ def step(
     A site whose reply cannot be right (:mod:`otmoe.federation.checks`) is left out of this round
     and all to come; the state says why.
 
-    After the last one, nobody has seen the last step. Unless it is too short to matter, sites are
-    asked once more, and it is taken back if their rows are less likely after it.
+    The last step has not been checked. Unless it is too short to matter, sites are asked once more,
+    and it is undone if it lowered the likelihood.
 
     Parameters
     ----------
@@ -223,44 +225,37 @@ def step(
     replies : sequence of RefineReply
         In any order.
     allow_missing : bool
-        Whether to go on without sites that have not replied; the state names them.
+        Whether to continue without sites that have not replied; the state names them.
     odd : {"drop", "raise"}
-        Whether to go on without a site whose reply cannot be right, or to refuse the round.
+        Whether to continue without a site whose reply cannot be right, or to refuse the round.
     """
     request = request_of(state)
     if state.roster is not None:
         raise MessageError(Error.REPLY_NOT_MASKED)
     replies = [reply for reply in replies if reply.site not in state.dropped]
-    seen: dict[str, RefineReply] = {}
+    check_once(replies)
     for reply in replies:
-        _check_belongs(state, request, reply)
-        if reply.site in seen:
-            raise MessageError(
-                Error.REPLY_TWICE,
-                file=seen[reply.site].name,
-                other=reply.name,
-                site=shown(reply.site),
-            )
-        _check_content(state, request, reply)
-        seen[reply.site] = reply
+        check_belongs(state, request, reply)
+    seen = {reply.site for reply in replies}
     missing = [site for site in state.asked if site not in seen]
     if missing and not (allow_missing and seen):
         code = Error.NO_REPLIES if allow_missing else Error.REPLIES_MISSING
-        raise MessageError(code, round=request.round, names=", ".join(missing))
-    known, answers, dropped = without_odd(state, list(seen.values()), odd)
+        raise MessageError(code, round=request.round, names=listed(missing, 12))
+    known, answers, found = without_odd(state, replies, odd)
+    dropped = {**state.dropped, **found}
     try:
         with np.errstate(all="ignore"):  # what is not finite is refused
             if known.is_unseen(state.rounds):
                 likely = {a.site: a.information.log_likelihood for a in answers}
-                return replace(state, refinement=judged(known, likely))
+                return replace(state, refinement=judged(known, likely), dropped=dropped)
             after = advance(known, answers, list(state.sites))
             last = last_replies(known, after, answers, state.last)
-        return replace(state, refinement=after, last=last, dropped={**state.dropped, **dropped})
+        return replace(state, refinement=after, last=last, dropped=dropped)
     except (ValueError, np.linalg.LinAlgError) as error:
         raise MessageError(
             Error.NO_STEP,
             round=request.round,
-            sites=", ".join(a.site for a in answers),
+            sites=listed([a.site for a in answers]),
             reason=" ".join(str(error).split())[:200],
         ) from error
 
@@ -268,71 +263,5 @@ def step(
 def check_reply(state: RefineState, reply: RefineReply) -> None:
     """Refuse a reply that :func:`step` would refuse or drop, whatever the others are."""
     request = request_of(state)
-    _check_belongs(state, request, reply)
-    _check_content(state, request, reply)
+    check_belongs(state, request, reply)
     without_odd(state, [reply], "raise")
-
-
-def _check_belongs(state: RefineState, request: RefineRequest, reply: RefineReply) -> None:
-    """Refuse a reply of somebody else, or to something else."""
-    if reply.site not in state.sites:
-        raise MessageError(
-            Error.REPLY_UNASKED,
-            where=reply.name,
-            site=shown(reply.site),
-            sites=", ".join(state.sites),
-        )
-    if reply.round != request.round:
-        when = "over" if reply.round < request.round else "still to come"
-        raise MessageError(
-            Error.REPLY_ROUND,
-            where=reply.name,
-            round=reply.round,
-            when=when,
-            site=shown(reply.site),
-            wanted=request.round,
-        )
-    if reply.digest != request.digest:
-        raise MessageError(
-            Error.REPLY_DIGEST,
-            where=reply.name,
-            round=request.round,
-            digest=shown(reply.digest),
-            wanted=shown(request.digest),
-            site=shown(reply.site),
-        )
-
-
-def _check_content(state: RefineState, request: RefineRequest, reply: RefineReply) -> None:
-    """Refuse a reply about a model of another size, about other rows, or impossible."""
-    model, found = request.model, reply.content
-    sizes = {
-        "score": (len(found.information.score), model.n_parameters, "free parameters"),
-        "mass": (len(found.information.mass), model.n_experts, "experts"),
-    }
-    if request.moments:
-        size = 0 if found.moments is None else len(found.moments.mean)
-        sizes["x_mean"] = (size, model.n_features, "features")
-    for name, (size, wanted, what) in sizes.items():
-        if size != wanted:
-            raise MessageError(
-                Error.REPLY_SIZE,
-                where=reply.name,
-                field=name,
-                length=size,
-                wanted=wanted,
-                what=what,
-                site=shown(reply.site),
-            )
-    if not adds_up(found.n_samples, state.sites[reply.site]):
-        raise MessageError(
-            Error.REPLY_ROWS,
-            where=reply.name,
-            rows=found.n_samples,
-            site=shown(reply.site),
-            fitted=state.sites[reply.site],
-        )
-    if model.experts.discrete and found.information.log_likelihood > 0:
-        raise MessageError(
-            Error.REPLY_LIKELIHOOD, where=reply.name, value=found.information.log_likelihood
-        )

@@ -1,9 +1,9 @@
-"""Secure sums in refine rounds: the server learns what all sites say in sum, no more (maths 14).
+"""Secure sums in refine rounds: the server learns only the sum of all replies (maths 14).
 
 Every number of a reply becomes an integer to which the site adds masks that it shares with each of
 the others; in the sum over all sites of the roster they cancel. A round is all or nothing: if a
-reply is missing, the sum means nothing, and the server begins again with other sites and another
-question (:func:`again`).
+reply is missing, the sum cannot be unmasked, and the server starts again with other sites and a
+different question (:func:`again`).
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from otmoe.federation.masking import added, frozen, thawed
 from otmoe.federation.rounds import request_of, step
 from otmoe.likelihood.rounds import Refinement
 from otmoe.text.errors import MessageError
+from otmoe.text.notices import listed
 from otmoe.text.sentences import Error
 from otmoe.text.strict_json import shown
 
@@ -31,7 +32,7 @@ _MOVED = 1 / 64  # units by which a question moves if it is asked again before a
 
 
 def unmasked(request: RefineRequest) -> RefineRequest:
-    """Return the question of a request without its roster: what a site works out before it masks.
+    """Return the question of a request without its roster: what a site computes before masking.
 
     Examples
     --------
@@ -70,7 +71,7 @@ def check_roster(request: RefineRequest, key: Key, site: str, new_roster: bool =
 def masked(
     request: RefineRequest, reply: RefineReply, key: Key, *, new_roster: bool = False
 ) -> MaskedReply:
-    """Return a reply of which only the sum over the roster means anything, and record it.
+    """Return a masked reply, of which only the sum over the roster can be read, and record it.
 
     The record beside the key is written first: it refuses another answer to the same question.
 
@@ -122,7 +123,7 @@ def masked_step(state: RefineState, replies: Sequence[MaskedReply]) -> RefineSta
         seen[reply.site] = reply
     gone = [site for site in roster.sites if site not in seen]
     if gone:
-        raise MessageError(Error.SECURE_MISSING, round=request.round, names=", ".join(gone))
+        raise MessageError(Error.SECURE_MISSING, round=request.round, names=listed(gone))
     pooled = pooled_reply(request, [reply.numbers for reply in seen.values()])
     # From here on the sum is the reply of one site, which has the rows of all.
     rows = {roster.name: sum(state.sites.values())}
@@ -131,7 +132,7 @@ def masked_step(state: RefineState, replies: Sequence[MaskedReply]) -> RefineSta
 
 
 def pooled_reply(request: RefineRequest, numbers: Sequence[Words]) -> RefineReply:
-    """Return what all sites say in sum, or refuse numbers whose masks have not cancelled.
+    """Return the sum of all replies, or refuse numbers whose masks have not cancelled.
 
     Parameters
     ----------
@@ -149,7 +150,7 @@ def pooled_reply(request: RefineRequest, numbers: Sequence[Words]) -> RefineRepl
     layout = Layout.of(request)
     count = frozen(np.full(len(layout.checks), len(roster.keys)), 1)
     if not np.array_equal(total[layout.checks], count):
-        names = ", ".join(roster.sites)
+        names = listed(list(roster.sites))
         raise MessageError(Error.MASKS_REMAIN, round=request.round, names=names)
     with np.errstate(all="ignore"):  # what is not finite is refused
         found = layout.unpacked(thawed(total), roster.name)
@@ -157,17 +158,17 @@ def pooled_reply(request: RefineRequest, numbers: Sequence[Words]) -> RefineRepl
 
 
 def again(state: RefineState, without: Sequence[str]) -> RefineState:
-    """Return the state with fewer sites and another question, after a round that came to nothing.
+    """Return the state with fewer sites and a different question, after a failed round.
 
-    Sums over different sites cannot be compared: the search begins anew, halfway between the best
-    model so far and the one that was asked about; before the first step, a little away from it.
+    Sums over different sites cannot be compared: the rounds restart halfway between the best model
+    so far and the one that was asked about; before the first step, a little away from it.
 
     Parameters
     ----------
     state : RefineState
         With a roster.
     without : sequence of str
-        Sites that take no part any more; at least three have to be left.
+        Sites that no longer take part; at least three must remain.
     """
     roster, known = state.roster, state.refinement
     if roster is None:
@@ -175,7 +176,7 @@ def again(state: RefineState, without: Sequence[str]) -> RefineState:
     unknown = [site for site in without if site not in roster.keys]
     if unknown or not without:
         name = shown(unknown[0]) if unknown else "nobody"
-        raise MessageError(Error.ROSTER_NOT_IN, site=name, names=", ".join(roster.sites))
+        raise MessageError(Error.ROSTER_NOT_IN, site=name, names=listed(list(roster.sites)))
     left = Roster({site: key for site, key in roster.keys.items() if site not in without})
     left.check("roster", "sites")
     here = known.scaling.from_user(known.model)
@@ -210,7 +211,7 @@ class _Expected:
 
     def check(self, reply: MaskedReply) -> None:
         """Refuse a reply of somebody else, to something else, or of another size."""
-        site, names = shown(reply.site), ", ".join(self.roster.sites)
+        site, names = shown(reply.site), listed(list(self.roster.sites))
         if reply.site not in self.roster.keys:
             raise MessageError(Error.REPLY_UNASKED, where=reply.name, site=site, sites=names)
         if (reply.round, reply.context) != (self.request.round, self.context):

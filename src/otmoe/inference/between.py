@@ -12,15 +12,24 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import stats
 from threadpoolctl import threadpool_limits
 
 from otmoe.arrays.numerics import Floats
 from otmoe.inference.effects import Coefficient, SiteEffect, Spread, positions
 from otmoe.inference.estimates import quantile
+from otmoe.inference.new_site import deviations, mixture_quantile, units
 from otmoe.inference.parameters import Parameter, parameters
 from otmoe.inference.readout import Readout, frame, readout, site_rows
-from otmoe.inference.spread import Agreement, At, Evidence, Reml, agreement, evidence, symmetric
+from otmoe.inference.spread import (
+    MOST,
+    Agreement,
+    At,
+    Evidence,
+    Reml,
+    agreement,
+    evidence,
+    symmetric,
+)
 from otmoe.likelihood.answers import SiteInformation
 from otmoe.likelihood.prior import BLOCKS, Prior, blocks_of, check_restriction, spread_factor
 from otmoe.likelihood.rounds import change_of_scale
@@ -39,6 +48,7 @@ LEAST_SITES = 5
 """Sites below which a spread cannot be estimated, and is taken for none."""
 
 _TURNS = 2  # of deviations and mean, each given the other
+_ENDS = "low", "high"  # of the interval of a deviation
 
 
 @dataclass(frozen=True)
@@ -46,13 +56,13 @@ class Between:
     """How sites differ.
 
     Numbers of :class:`SiteEffect`, `mean`, `mean_error` and `deviation` belong to `parameters`.
-    Slopes are those of the features as they are, intercepts those at the average of the features,
-    and of a variance it is the logarithm.
+    Slopes are per unit of the features, intercepts are at the average of the features, and
+    variances are on the log scale.
 
     Attributes
     ----------
     prior : Prior
-        Mean and spread, as the next site needs them.
+        Mean and spread, as needed by a new site.
     common : MoE
         The model the sites have replied about, on the user's scale.
     spreads : tuple of Spread
@@ -65,8 +75,8 @@ class Between:
         Standard deviation between sites.
     warnings : tuple of Notice
     strength : float
-        Factor of the deviations with which personal models predict best, where sites have compared;
-        0 where no difference helps.
+        Factor of the deviations with which personal models predict best, if sites have compared
+        them; 0 if personal models do not help.
     """
 
     prior: Prior
@@ -82,7 +92,7 @@ class Between:
 
     @property
     def personal_prior(self) -> Prior:
-        """What personal models are drawn to: the mean over sites, or the common model for all."""
+        """The prior of personal models: around the mean over sites, or the common model."""
         if self.strength == 0.0:
             return replace(self.prior.strengthened(0.0), centre=self.common)
         return self.prior.strengthened(self.strength)
@@ -93,20 +103,32 @@ class Between:
         return parameters(self.common)
 
     def prediction_interval(self, level: float = 0.95) -> tuple[Floats, Floats]:
-        """Return where the parameters of one more site lie, (P,) each."""
-        df = max(self.prior.n_sites - 1, 1)
-        wide = stats.t.ppf(0.5 + level / 2, df) * np.hypot(self.deviation, self.mean_error)
+        """Return the prediction interval of the parameters of a new site, (P,) each.
+
+        The deviations are not known either: the interval is that of a mixture over the estimates
+        and the ends of their intervals.
+        """
+        quantile(level)  # refuses an invalid level
+        ends = [self._deviation_at([getattr(s, end) for s in self.spreads]) for end in _ENDS]
+        scale = np.hypot([ends[0], self.deviation, ends[1]], self.mean_error)
+        wide = mixture_quantile(0.5 + level / 2, scale, max(self.prior.n_sites - 1, 1))
         return self.mean - wide, self.mean + wide
 
+    def _deviation_at(self, tau: Sequence[float]) -> Floats:
+        """Return the deviations of the parameters for those of the blocks in `spreads`, (P,)."""
+        found = {s.block: min(each, MOST) for s, each in zip(self.spreads, tau, strict=True)}
+        here = self.prior.here
+        by_block = np.array([found.get(name, 0.0) for name in BLOCKS])[blocks_of(here)]
+        return deviations(spread_factor(here), by_block) / units(here, self.prior.scaling)
+
     def coefficients(self, level: float = 0.95) -> tuple[Coefficient, ...]:
-        """Return every parameter with its mean over sites, its deviation and what a new site has.
+        """Return every parameter with its mean over sites, its deviation and a prediction interval.
 
         Parameters
         ----------
         level : float in (0, 1)
             Of the prediction intervals.
         """
-        quantile(level)  # refuses what is no level
         numbers = self.mean, self.mean_error, self.deviation, *self.prediction_interval(level)
         return tuple(
             Coefficient(about.block, about.expert, about.against, about.label, about.term, *row)
@@ -152,7 +174,7 @@ class Between:
         return frame(site_rows(self.sites, self.parameters, where, level))
 
     def summary(self, level: float = 0.95, n_sites: int = 5) -> Readout:
-        """Return all of it as text, which a notebook shows as tables.
+        """Return a summary as text, which notebooks render as tables.
 
         Blocks with their standard deviations and tests, then every coefficient with its mean over
         sites, then the sites with the largest parts of Q.
@@ -176,7 +198,7 @@ class Between:
         if site not in names:
             raise InvalidInput(Error.SITE_UNKNOWN, site=site, sites=names)
         here = self.prior.scaling.from_user(self.common)
-        vector = self.sites[names.index(site)].shrunk * _units(here, self.prior.scaling)
+        vector = self.sites[names.index(site)].shrunk * units(here, self.prior.scaling)
         return self.prior.scaling.to_user(here.with_vector(vector))
 
 
@@ -188,7 +210,7 @@ def between_sites(
     *,
     restrict: str = "auto",
 ) -> Between:
-    """Return how sites differ, from what each replies about one model.
+    """Return how sites differ, from their replies about one model.
 
     Parameters
     ----------
@@ -205,6 +227,8 @@ def between_sites(
     """
     if model.structure is not None:
         raise InvalidInput(Error.PERSONAL_STRUCTURE)
+    if model.expert_per == "group":
+        raise InvalidInput(Error.PERSONAL_SHARED)
     without = [reply.site for reply in replies if reply.scatter is None]
     if without:
         raise InvalidInput(Error.NO_SPREAD, sites=", ".join(without))
@@ -232,7 +256,7 @@ def between_sites(
         tests = {b: agreement(stack, np.flatnonzero(owner == b)) for b in range(len(size))}
         overall = agreement(stack, np.arange(len(owner)))
     few = [BLOCKS[b] for b in allowed if size[b] and able[b] < LEAST_SITES]
-    units, about_mean = _units(here, pooled), F @ at.mean_covariance @ F.T
+    unit, about_mean = units(here, pooled), F @ at.mean_covariance @ F.T
     spreads = tuple(
         Spread(
             BLOCKS[b], float(tau[b]), *intervals[b], *_test(tests[b]), int(size[b]), int(able[b])
@@ -253,10 +277,10 @@ def between_sites(
         model,
         spreads,
         Spread("all", np.nan, np.nan, np.nan, *_test(overall), len(owner), len(replies)),
-        _effects(replies, stack, overall, here, prior, units, about_mean),
-        centre.to_vector() / units,
-        np.sqrt(np.maximum(np.diag(about_mean), 0.0)) / units,
-        np.sqrt(np.einsum("ij,ij->i", F, F * tau[owner] ** 2)) / units,
+        _effects(replies, stack, overall, here, prior, unit, about_mean),
+        centre.to_vector() / unit,
+        np.sqrt(np.maximum(np.diag(about_mean), 0.0)) / unit,
+        deviations(F, tau[owner]) / unit,
         (Warn.FEW_SITES(blocks=", ".join(few), least=LEAST_SITES),) if few else (),
     )
 
@@ -274,31 +298,13 @@ def _test(found: Agreement) -> tuple[float, float, float]:
     return found.q, found.df, found.p_value
 
 
-def _units(here: MoE, scaling: Scaling) -> Floats:
-    """Return what a number on the user's scale is multiplied with on standardised features, (P,).
-
-    Intercepts stay those at the average of the features.
-    """
-    if scaling.x_scale is None:
-        return np.ones(here.n_parameters)
-    scale = np.append(1.0, scaling.x_scale)
-    columns = slice(None) if here.gate.columns is None else list(here.gate.columns)
-    return np.concatenate(
-        [
-            np.tile(scale[columns], here.n_experts - 1),
-            np.tile(scale, here.n_experts * here.experts.n_linear),
-            np.ones(here.n_experts * here.experts.n_constant),
-        ]
-    )
-
-
 def _effects(
     replies: Sequence[SiteInformation],
     stack: Evidence,
     overall: Agreement,
     here: MoE,
     prior: Prior,
-    units: Floats,
+    unit: Floats,
     about_mean: Floats,
 ) -> tuple[SiteEffect, ...]:
     """Return what each site says, before and after shrinkage.
@@ -326,10 +332,10 @@ def _effects(
             SiteEffect(
                 reply.site,
                 reply.n_samples,
-                (theta + alone) / units,
-                error / units,
-                (centre + moved) / units,
-                after / units,
+                (theta + alone) / unit,
+                error / unit,
+                (centre + moved) / unit,
+                after / unit,
                 float(overall.parts[m]),
                 float(overall.chance[m]),
             )

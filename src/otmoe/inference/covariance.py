@@ -1,4 +1,4 @@
-"""From information to the covariance of the parameters, and where there is none (maths 15)."""
+"""From the information to the covariance of the parameters, where it exists (maths 15)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from otmoe.arrays.newton import RANK_TOLERANCE
 from otmoe.arrays.numerics import Floats
-from otmoe.inference.parameters import parameters
+from otmoe.inference.parameters import parameters, unseen
 from otmoe.likelihood.information import Information
 from otmoe.likelihood.rows import Scaling
 from otmoe.model.mixture import MoE
@@ -151,6 +151,7 @@ def parameter_covariance(
         core = (variance[:, None] * (basis.T @ outer @ basis)) * variance
     pull = basis @ (variance * (basis.T @ (penalty @ scaling.from_user(model).to_vector())))
     to_user = scale_jacobian(model, scaling)
+    to_user[unseen(model)] = 0.0  # an intercept that is fixed at zero, up to rounding
     return Covariance(to_user @ basis, share, core, to_user @ pull, limit)
 
 
@@ -251,9 +252,9 @@ def _spectrum(matrix: Floats) -> tuple[Floats, Floats, Floats]:
 def check_at_maximum(distance: float) -> None:
     """Refuse standard errors for a model that is not at the maximum of the likelihood (maths 15).
 
-    An interval is centred at the estimate: where that is off by more than a tenth of a standard
-    error of any combination, the interval does not cover what it says. So it is with the
-    answer of one round, whose sites have a bias of order 1 / n_m in common.
+    An interval is centred at the estimate: if that is off by more than a tenth of a standard error
+    of any combination, the interval does not have its nominal coverage. This is the case for the
+    one-round estimate, whose sites share a bias of order 1 / n_m.
 
     Parameters
     ----------
@@ -266,5 +267,5 @@ def check_at_maximum(distance: float) -> None:
 
 
 def one_round_refusal(method: str, n_sites: int) -> InferenceError:
-    """Say why a model that was merged in one round, and not refined, has no standard errors."""
+    """Return the error for a model that was merged in one round and not refined."""
     return InferenceError(Error.ONE_ROUND, method=method, sites=n_sites)

@@ -20,13 +20,13 @@ class Spread:
     block : str
         One of :data:`otmoe.likelihood.prior.BLOCKS`.
     tau : float
-        Standard deviation between sites, on standardised features; of an expert's coefficients, in
-        its standard deviations. 0 where sites agree or are too few.
+        Standard deviation between sites, on standardised features; for an expert's coefficients, in
+        units of its standard deviation. 0 if sites agree or are too few.
     low, high : float
         Its interval, by the profile of the restricted likelihood.
     q, df, p_value : float
         Cochran's test that sites agree in this block: its statistic, the degrees of freedom and
-        the probability of a larger one. NaN where there is no such test.
+        the probability of a larger one. NaN if there is no such test.
     n_parameters : int
     n_sites : int
         Sites with more scores than the block has parameters.
@@ -50,13 +50,13 @@ class Spread:
 
 @dataclass(frozen=True)
 class Comparison:
-    """How well three models predict rows of a site that they have not seen.
+    """How well three models predict held-out rows of a site.
 
     Attributes
     ----------
     own, common, personal : float or None
         Mean log density of a held-out row: of the model of the site's rows alone, of the common
-        one, and of the personal one; None where there is no such model.
+        one, and of the personal one; None if there is no such model.
     best : {"own", "common", "personal"}
     """
 
@@ -75,14 +75,14 @@ class SiteEffect:
     site : str
     n_samples : float
     estimate, error : ndarray of shape (P,)
-        What its reply alone says, and its standard errors; infinite where it says nothing.
+        Estimate from its reply alone, and its standard errors; infinite if it has no information.
     shrunk, shrunk_error : ndarray of shape (P,)
         The same after shrinkage to the mean: the server's version of its personal model. The
         errors count that of the mean.
     q, p_value : float
-        Its part of Cochran's Q over all parameters, and how often chance makes it larger.
+        Its contribution to Cochran's Q over all parameters, and the p value.
     comparison : Comparison, optional
-        Which model serves it best, if it has compared them.
+        Which model predicts best, if it has compared them.
     """
 
     site: str
@@ -114,7 +114,7 @@ class Coefficient(Parameter):
     tau : float
         Standard deviation between sites.
     low, high : float
-        Prediction interval for one more site.
+        Prediction interval for a new site.
     """
 
     mean: float

@@ -1,4 +1,4 @@
-"""Numbers that were estimated, with standard errors, tests and intervals (maths 15)."""
+"""Estimates with standard errors, tests and intervals (maths 15)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FIXED = "fixed"
 
 @dataclass(frozen=True)
 class Estimate(Parameter):
-    """A number that was estimated, and how well.
+    """An estimate with its uncertainty.
 
     Attributes
     ----------
@@ -88,7 +88,7 @@ class WaldTest:
 
 @dataclass(frozen=True)
 class MeanInterval:
-    """The mean of y at some rows and how well it is known; y itself varies around it.
+    """The mean of y at some rows, with intervals; y itself varies around it.
 
     Attributes
     ----------

@@ -34,6 +34,8 @@ def ratios(
     if block not in ("expert", "gate"):
         choices = ["expert", "gate"]
         raise InvalidInput(Error.NOT_ONE_OF, name="block", value=block, choices=choices)
+    if block == "expert" and model.experts.responses:
+        raise InvalidInput(Error.JOINT_NOT_HERE, what="ratios()")
     if block == "expert" and model.experts.has_scale:
         raise InvalidInput(Error.NO_RATIOS, family=model.experts.family)
     found = []
@@ -67,14 +69,16 @@ def marginal_effects(
         means.append(_difference(model, rows, j, low, high, offset))
     value = np.array([mean for mean, _ in means])  # (d, M)
     gradient = np.array([slope for _, slope in means])  # (d, M, P)
-    if value.shape[1] > 1:
+    responses = [f"{name}: " for name in model.experts.responses] or [""]
+    if value.shape[1] > 1 and not model.experts.responses:
         known = model.classes
         labels = list(range(value.shape[1])) if known is None else np.asarray(known).tolist()
     elif model.classes is not None:
         labels = np.asarray(model.classes).tolist()[1:]
     about = [
-        Parameter("marginal", None, None, label, term)
+        Parameter("marginal", None, None, label, before + term)
         for term in model.terms[1:]
+        for before in responses
         for label in labels
     ]
     se = covariance.standard_errors(gradient.reshape(-1, model.n_parameters))

@@ -39,7 +39,7 @@ class Block:
     terms : tuple of str
         The rows.
     estimates, errors : ndarray of shape (T, K)
-        NaN where there is no such parameter, or no standard error.
+        NaN if there is no such parameter, or no standard error.
     """
 
     heading: str

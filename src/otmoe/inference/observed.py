@@ -21,10 +21,12 @@ from otmoe.inference.result import Inference, Kind
 from otmoe.likelihood.fit import Fit
 from otmoe.likelihood.grouped import Scatter, score_scatter
 from otmoe.likelihood.information import Information, observed_information
+from otmoe.likelihood.rank import check_constants
 from otmoe.likelihood.rounds import Refinement
 from otmoe.likelihood.rows import Rows, Scaling
+from otmoe.likelihood.sharing import rows_for
 from otmoe.likelihood.statistics import on_floor
-from otmoe.model.mixture import MoE
+from otmoe.model.mixture import ExpertPer, MoE
 from otmoe.model.ridge import Ridge
 from otmoe.text.arguments import renamed
 from otmoe.text.errors import InferenceError, InvalidInput
@@ -136,7 +138,8 @@ def observed_inference(
     groups : array-like of shape (n,), optional
         Label of the group of each row, of any hashable kind, such as the person it is about. There
         should be many groups, of which none is a large part of the rows. Their summed scores are
-        held in memory, G P numbers.
+        held in memory, G P numbers. Where rows of a group share their expert, these are the groups
+        of the fit.
     n_jobs : int, optional
         Threads; None means 1, -1 all cores.
 
@@ -144,9 +147,12 @@ def observed_inference(
     -------
     Inference
     """
-    kind = check_kind(kind, groups is not None)
+    kind = check_kind(kind, groups is not None, model.expert_per)
     with threads(n_jobs) as pool:
-        rows, _ = Rows(X, y, sample_weight, offset, pool=pool).standardised(model.experts)
+        rows = rows_for(model, Rows(X, y, sample_weight, offset, pool=pool), groups)
+        groups = None if rows.groups is not None else groups
+        rows, _ = rows.standardised(model.experts, model.structure)
+        check_constants(model.structure, rows.scaling.constant, model.feature_names)
         here = rows.scaling.from_user(model)
         check_floor(here)
         information = observed_information(here, rows)
@@ -190,15 +196,18 @@ def about_fit(found: Inference, fit: Fit) -> Inference:
     return replace(found, warnings=found.warnings + said, agreement=fit.agreement)
 
 
-def check_kind(kind: str | None, grouped: bool = False) -> Kind:
+def check_kind(kind: str | None, grouped: bool = False, expert_per: ExpertPer = "row") -> Kind:
     """Return the kind of standard errors that is meant, by its name and whether there are groups.
 
-    Groups make a sandwich that of groups, and are refused beside the information.
+    Groups make a sandwich that of groups, and are refused beside the information, unless their
+    rows share experts: then they are part of the likelihood.
     """
     if kind is not None and kind not in get_args(Kind):
         raise InvalidInput(
             Error.NOT_ONE_OF, name="kind", value=kind, choices=sorted(get_args(Kind))
         )
+    if expert_per == "group":
+        return "information" if kind in (None, "information") else "clustered"
     if grouped:
         if kind == "information":
             raise InvalidInput(Error.GROUPS_AND_INFORMATION)

@@ -61,8 +61,9 @@ def parameters(model: MoE) -> tuple[Parameter, ...]:
     return (
         *(Parameter("gate", k, K - 1, None, terms[j]) for k in range(K - 1) for j in columns),
         *(
-            Parameter("expert", k, None, label, term)
+            Parameter("expert", k, None, label, before + term)
             for k in range(K)
+            for before in [f"{name}: " for name in model.experts.responses] or [""]
             for label in _labels(model)
             for term in terms
         ),
@@ -86,7 +87,7 @@ def _labels(model: MoE) -> list[Any]:
     """Return the classes that an expert's coefficients are about; [None] if there are none."""
     Q = model.experts.n_linear
     if model.classes is None:
-        return [None] if Q == 1 else list(range(Q))
+        return [None] if Q == 1 or model.experts.responses else list(range(Q))
     classes = np.asarray(model.classes).tolist()
     return classes[1:] if len(classes) == 2 and Q == 1 else classes[:Q]
 

@@ -140,7 +140,7 @@ def coefficient_heading(row: Coefficient, model: MoE) -> str:
         several = model.n_experts > 1
         return f"Logarithms of the {row.term}s" if several else f"Logarithm of the {row.term}"
     about = "" if row.label is None else f", class {row.label}"
-    if model.experts.n_linear > 1:
+    if row.label is not None and model.experts.n_linear > 1:
         last = model.experts.n_linear if model.classes is None else model.classes[-1]
         about += f" against {last}"
     return f"Expert {row.expert}{about}"

@@ -55,11 +55,11 @@ class Inference:
     mass : ndarray of shape (K,), or None
         Rows assigned to each expert.
     warnings : tuple of Notice
-        What the reader should know.
+        Warnings about it.
     n_groups : int, optional
         Groups of rows, where `kind` is "clustered".
     agreement : Agreement, optional
-        How sure the search for this maximum was.
+        Agreement of the searches for this maximum.
 
     Examples
     --------
@@ -88,8 +88,8 @@ class Inference:
         return f"Inference({self.model.called}, {size}, kind={self.kind!r})"
 
     def _repr_html_(self) -> str:
-        rows = self.table()
-        cells = ([str(name), *numbers_of(row)] for name, row in zip(self.names, rows, strict=True))
+        known = zip(self.names, self.table(), self.model.held, strict=True)
+        cells = ([str(name), *numbers_of(row)] for name, row, held in known if not held)
         heads = ["parameter", "estimate", "std err", "z", "P>|z|", "low", "high"]
         notes = [str(notice) for notice in self.warnings]
         return html_lines(repr(self), *notes) + html_table(heads, cells)
@@ -106,7 +106,7 @@ class Inference:
 
     @property
     def rank(self) -> int:
-        """Number of parameters, less the directions about which the rows know nothing."""
+        """Number of parameters, minus the directions that the rows do not determine."""
         return int(np.sum(self.covariance.share < 1 - 1e3 * RANK_TOLERANCE))
 
     @property
@@ -159,7 +159,7 @@ class Inference:
         block: Literal["expert", "gate", "variance"] = "expert",
         level: float = 0.95,
     ) -> tuple[Estimate, ...]:
-        """Return coefficients of one expert less those of another.
+        """Return coefficients of one expert minus those of another.
 
         Parameters
         ----------
@@ -231,10 +231,10 @@ class Inference:
         return term_tests(self.model, self.covariance, terms)
 
     def equal_slopes(self, first: int, second: int) -> WaldTest:
-        """Test that two experts have the same coefficients but for the intercept.
+        """Test that two experts have the same coefficients except for the intercept.
 
-        The law of the statistic is the usual one as long as the two differ in intercept or
-        variance; two experts that are equal in everything are one, and no test of this kind.
+        The statistic has its usual distribution as long as the two differ in intercept or variance;
+        two experts that are equal in everything are one expert, which this test cannot assess.
 
         Parameters
         ----------
@@ -255,8 +255,8 @@ class Inference:
     ) -> tuple[Estimate, ...]:
         """Return coefficients as odds ratios (classes) or rate ratios (counts).
 
-        By how much the odds, or the expected count, are multiplied where a feature is larger by 1:
-        the exponential of its coefficient. z and p are those of the coefficient.
+        The factor by which the odds, or the expected count, change if a feature increases by 1: the
+        exponential of its coefficient. z and p are those of the coefficient.
 
         Parameters
         ----------
@@ -275,8 +275,8 @@ class Inference:
     ) -> tuple[Estimate, ...]:
         """Return the average marginal effects: how the mean of y changes with each feature.
 
-        The mean over rows of the derivative of E(y | x), gate and experts together; for a feature
-        that is 0 or 1, of the difference that it makes. Standard errors by the delta method.
+        The mean over rows of the derivative of E(y | x), gate and experts together; for a binary
+        feature, of the difference between 1 and 0. Standard errors by the delta method.
 
         Parameters
         ----------
@@ -289,7 +289,7 @@ class Inference:
         Returns
         -------
         tuple of Estimate
-            One per feature, and per class where there are more than two.
+            One per feature, and per class where there are more than two, or per response.
         """
         return marginal_effects(self.model, self.covariance, X, level, offset)
 
@@ -332,7 +332,7 @@ class Inference:
     # -- text ---------------------------------------------------------------------------------
 
     def summary(self, level: float = 0.95) -> Text:
-        """Return all of it as text: a table for each row of the gate and each expert.
+        """Return a summary as text: a table for each row of the gate and each expert.
 
         Parameters
         ----------
@@ -344,6 +344,7 @@ class Inference:
             ("parameters", str(self.model.n_free)),
             ("standard errors", "cluster-robust" if self.n_groups else self.kind),
             *([("groups", str(self.n_groups))] if self.n_groups else []),
+            *([("expert per", "group")] if self.model.expert_per == "group" else []),
         ]
         if self.log_likelihood is not None:
             facts += [
@@ -358,7 +359,9 @@ class Inference:
             if row.note == FIXED and row.estimate == 0:
                 continue  # a column that the expert does not see
             share = None if self.mass is None else float(self.mass[row.expert]) / self.n_samples
-            sections.setdefault(heading(row, self.model, share), []).append(row)
+            section = sections.setdefault(heading(row, self.model, share), [])
+            if row.block == "gate" or row.expert not in self.model.zeros:
+                section.append(row)
         return render(
             f"Mixture of {self.model.called}",
             facts,

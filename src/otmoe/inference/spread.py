@@ -1,4 +1,4 @@
-"""What sites' replies say about how their models differ: evidence, spread, agreement (maths 18)."""
+"""How sites' models differ, from their replies: evidence, spread, agreement (maths 18)."""
 
 from __future__ import annotations
 
@@ -17,10 +17,13 @@ from otmoe.model.mixture import MoE
 
 # `python -m benchmarks constants` halves and doubles it.
 _AVERAGE = 10.0  # scores for each parameter at which a site's own curvature counts half
-_START, _LEAST, _MOST = 0.1, 1e-4, 10.0  # of a deviation: where the search begins, and its bounds
+_START, _LEAST = 0.1, 1e-4  # of a deviation: where the search begins, and its lower bound
 _FLAT = 0.05  # curvature, over the average one, that counts as none
 _NONE = 1e-3  # a deviation that counts as none
 _LEVEL = 0.90  # of the intervals of deviations
+
+MOST = 10.0
+"""A deviation above which none is sought, in units of the block."""
 
 
 # -- what a reply says about the parameters ------------------------------------------------------
@@ -113,7 +116,7 @@ def evidence(model: MoE, replies: Sequence[SiteInformation], L: Floats) -> Evide
 
 
 def symmetric(matrix: Floats) -> Floats:
-    """Return matrices without what rounding made of their symmetry."""
+    """Return matrices made exactly symmetric."""
     return 0.5 * (matrix + matrix.swapaxes(-1, -2))
 
 
@@ -227,7 +230,7 @@ class Reml:
             np.log(begin[self._free]),
             jac=True,
             method="L-BFGS-B",
-            bounds=[(np.log(_LEAST), np.log(_MOST))] * len(self._free),
+            bounds=[(np.log(_LEAST), np.log(MOST))] * len(self._free),
         )
         tau[self._free] = np.exp(ends.x)
         return np.where(tau < _NONE, 0.0, tau)
@@ -286,9 +289,9 @@ def _lower(above: Callable[[float], float], best: float, wide: float) -> float:
 
 def _upper(above: Callable[[float], float], best: float, wide: float) -> float:
     """Return where a function that is positive at `best` falls to 0 above it."""
-    near, far = best, float(np.clip(np.sqrt(best**2 + 1.5 * wide), 10 * _NONE, _MOST))
+    near, far = best, float(np.clip(np.sqrt(best**2 + 1.5 * wide), 10 * _NONE, MOST))
     while above(far) > 0:
-        if far > _MOST:
+        if far > MOST:
             return np.inf
         near, far = far, 1.5 * far
     return _root(above, near, far)

@@ -61,8 +61,8 @@ def render(
         out.append("=" * width)
         out += [fill(note[:1].upper() + note[1:], width) for note in map(str, first)]
     for heading, rows in sections:
-        out += ["=" * width, heading, line, "-" * width]
-        out += [_row(row, name_width) for row in rows]
+        out += ["=" * width, heading]
+        out += [line, "-" * width, *(_row(row, name_width) for row in rows)] if rows else []
     out.append("=" * width)
     notes = (notice for notice in warnings if notice not in first)
     out += [
@@ -76,7 +76,8 @@ def heading(row: Estimate, model: MoE, share: float | None) -> str:
     if row.block == "gate":
         return f"Gate: expert {row.expert} against expert {row.against}"
     about = "" if row.label is None else f", class {row.label}"
-    if model.experts.n_linear > 1:
+    about += ", always 0" if row.expert in model.zeros else ""
+    if row.label is not None and model.experts.n_linear > 1:
         last = model.experts.n_linear if model.classes is None else model.classes[-1]
         about += f" against {last}"
     return f"Expert {row.expert}{about}" + ("" if share is None else f", {share:.1%} of rows")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from scipy import stats
 
 from otmoe.arrays.numerics import Floats
-from otmoe.inference.covariance import Covariance
 from otmoe.inference.estimates import WaldTest
 from otmoe.inference.parameters import Parameter, parameters
 from otmoe.model.mixture import MoE
@@ -28,7 +28,8 @@ class TermTest(Parameter):
     against : int or None
         The gate's reference expert.
     label : object
-        The class that the coefficients are about, in classifiers; else None.
+        The class that the coefficients are about, or the response where there are several; else
+        None.
     term : str
     statistic : float
         Chi-square; NaN where the rows do not determine the coefficients.
@@ -58,49 +59,81 @@ def wald_test(gap: Floats, covariance: Floats) -> WaldTest:
     return WaldTest(statistic, df, float(stats.chi2.sf(statistic, df)))
 
 
+class Covariances(Protocol):
+    """What knows the covariance of linear combinations of the free parameters."""
+
+    def of(self, combinations: Floats, /) -> Floats:
+        """Return the covariance of linear combinations (m, P), (m, m); NaN where not known."""
+        ...
+
+
+def by_section(model: MoE) -> dict[Parameter, dict[str, int]]:
+    """Return where coefficients are, by feature, for each expert and row of the gate.
+
+    Each class, or each of several responses, has a section of its own, whose label it is.
+    """
+    sections: dict[Parameter, dict[str, int]] = {}
+    responses = {
+        f"{name}: {term}": (name, term) for name in model.experts.responses for term in model.terms
+    }
+    for j, row in enumerate(parameters(model)):
+        if row.block in ("gate", "expert"):
+            own = row.block == "expert" and row.term in responses
+            label, term = responses[row.term] if own else (row.label, row.term)
+            section = Parameter(row.block, row.expert, row.against, label, "")
+            sections.setdefault(section, {})[term] = j
+    return sections
+
+
+def term_places(
+    model: MoE, terms: Mapping[str, Sequence[str]] | None = None
+) -> Iterator[tuple[Parameter, str, list[int]]]:
+    """Yield where the coefficients of each term are, for each row of the gate and each expert.
+
+    Parameters
+    ----------
+    model : MoE
+    terms : mapping of str to sequence of str, optional
+        As in :func:`term_tests`.
+
+    Yields
+    ------
+    section : Parameter
+        The expert or row of the gate.
+    term : str
+    places : list of int
+        Among the free parameters.
+    """
+    known = model.terms
+    terms = {name: [name] for name in known[1:]} if terms is None else terms
+    for features in terms.values():
+        for name in features:
+            if name not in known:
+                raise InvalidInput(Error.NOT_ONE_OF, name="terms", value=name, choices=list(known))
+    for section, places in by_section(model).items():
+        for term, features in terms.items():
+            mine = [places[name] for name in features if name in places]
+            if mine:
+                yield section, term, mine
+
+
 def term_tests(
-    model: MoE, covariance: Covariance, terms: Mapping[str, Sequence[str]] | None = None
+    model: MoE, covariance: Covariances, terms: Mapping[str, Sequence[str]] | None = None
 ) -> tuple[TermTest, ...]:
     """Return a test of each term in each row of the gate and each expert (maths 19).
 
     Parameters
     ----------
     model : MoE
-    covariance : Covariance
+    covariance : Covariances
         Of its free parameters.
     terms : mapping of str to sequence of str, optional
         The features of each term; by default every feature is one of its own.
     """
-    known, value = model.terms, model.to_vector()
-    terms = {name: [name] for name in known[1:]} if terms is None else terms
-    for features in terms.values():
-        for name in features:
-            if name not in known:
-                raise InvalidInput(Error.NOT_ONE_OF, name="terms", value=name, choices=list(known))
-    sections: dict[Parameter, dict[str, int]] = {}
-    for j, row in enumerate(parameters(model)):
-        if row.block in ("gate", "expert"):
-            section = Parameter(row.block, row.expert, row.against, row.label, "")
-            sections.setdefault(section, {})[row.term] = j
-    tests = []
-    for section, places in sections.items():
-        for term, features in terms.items():
-            mine = [places[name] for name in features if name in places]
-            if mine:
-                matrix = np.eye(len(value))[mine]
-                test = wald_test(value[mine], covariance.of(matrix))
-                if test.df == 0:
-                    continue
-                tests.append(
-                    TermTest(
-                        section.block,
-                        section.expert,
-                        section.against,
-                        section.label,
-                        term,
-                        test.statistic,
-                        test.df,
-                        test.p,
-                    )
-                )
+    value, tests = model.to_vector(), []
+    for section, term, mine in term_places(model, terms):
+        test = wald_test(value[mine], covariance.of(np.eye(len(value))[mine]))
+        if test.df:
+            about = section.block, section.expert, section.against, section.label, term
+            tests.append(TermTest(*about, test.statistic, test.df, test.p))
     return tuple(tests)

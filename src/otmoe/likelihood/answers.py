@@ -13,6 +13,7 @@ from otmoe.arrays.numerics import Floats, block_sum, to_numpy
 from otmoe.likelihood.grouped import Scatter, score_scatter
 from otmoe.likelihood.information import Information, observed_information
 from otmoe.likelihood.rows import Rows, Scaling
+from otmoe.likelihood.sharing import rows_for
 from otmoe.model.mixture import MoE
 from otmoe.text.errors import InvalidInput
 from otmoe.text.sentences import Error
@@ -137,8 +138,11 @@ def site_information(
     scatter : bool
         Whether to add the scatter of the scores.
     groups : array-like of shape (n,), optional
-        For the scatter, as in :func:`otmoe.likelihood.grouped.score_scatter`.
+        For the scatter, as in :func:`otmoe.likelihood.grouped.score_scatter`; and for the
+        likelihood, where rows of a group share their expert.
     """
+    rows = rows_for(model, rows, groups)
+    groups = None if rows.groups is not None else groups
     there, here = replace(rows, scaling=scaling), scaling.from_user(model)
     found = observed_information(here, there)
     base = there.log_base(model.experts)
@@ -162,7 +166,7 @@ def site_log_likelihood(model: MoE, scaling: Scaling, rows: Rows) -> float:
     rows : Rows
         On the user's scale.
     """
-    there = replace(rows, scaling=scaling)
+    there = replace(rows_for(model, rows), scaling=scaling)
     found = observed_information(scaling.from_user(model), there, matrix=False)
     return found.log_likelihood + there.log_base(model.experts)
 
@@ -188,6 +192,7 @@ def joint_information(
     matrix : bool
         Whether information is asked for; without it, log-likelihoods take a quarter of the time.
     """
+    parts = {name: rows_for(model, rows) for name, rows in parts.items()}
     rows, names = Rows.joined(list(parts.values())), list(parts)
     densities = np.empty(len(rows))
     there = replace(rows, scaling=scaling)

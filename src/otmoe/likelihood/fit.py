@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -14,17 +15,19 @@ from otmoe.likelihood.ascent import FEW, WARM_UP, Ascent, Clock
 from otmoe.likelihood.checks import LOOKED_AT, degeneracies
 from otmoe.likelihood.information import Information
 from otmoe.likelihood.iterations import Report, Run
-from otmoe.likelihood.rank import determined, minimum_norm
+from otmoe.likelihood.rank import check_constants, determined, minimum_norm
 from otmoe.likelihood.rows import Rows, Scaling
 from otmoe.likelihood.search import searched
+from otmoe.likelihood.sharing import sharing
 from otmoe.likelihood.stage import Stage
 from otmoe.likelihood.statistics import RowPasses, on_floor
 from otmoe.model.experts import FAMILIES, Experts
-from otmoe.model.mixture import MoE, reordering
+from otmoe.model.mixture import ExpertPer, MoE, reordering
 from otmoe.model.ridge import Ridge
 from otmoe.model.structure import Structure
+from otmoe.text.errors import InvalidInput
 from otmoe.text.notices import Notice
-from otmoe.text.sentences import Status
+from otmoe.text.sentences import Error, Status
 
 Progress = Callable[[str, int, float], None]
 """Called as progress(stage, iteration, penalised log-likelihood)."""
@@ -118,7 +121,7 @@ def em(
     y: Array,
     n_experts: int = 2,
     *,
-    family: str = "gaussian",
+    family: str | type[Experts] = "gaussian",
     init: MoE | None = None,
     gate_columns: tuple[int, ...] | None = None,
     structure: Structure | None = None,
@@ -135,6 +138,7 @@ def em(
     feature_names: tuple[str, ...] | None = None,
     smaller: MoE | None = None,
     progress: Progress | None = None,
+    groups: Any = None,
 ) -> Fit:
     """Fit a mixture of experts by (penalised) maximum likelihood.
 
@@ -145,11 +149,11 @@ def em(
     ----------
     X : array of shape (n, d)
         Without a column of ones.
-    y : array of shape (n,)
+    y : array of shape (n,), or (n, R) where the family takes R columns
     n_experts : int
-    family : str
+    family : str or type of Experts
         A name in :data:`otmoe.model.experts.FAMILIES`.
-        y is a number, 0 or 1, a class number from 0, or a count.
+        y is a number, 0 or 1, a class number from 0, a count, or successes and failures.
     init : MoE, optional
         Start here, on the user's scale, instead of searching; its experts and gate columns are
         those of the fit.
@@ -182,6 +186,8 @@ def em(
         A model with fewer experts, on the user's scale, from which one more search grows.
     progress : callable, optional
         Called as progress(stage, iteration, penalised log-likelihood).
+    groups : array-like of shape (n,), optional
+        Labels of groups whose rows share their expert (maths 23); X and y are NumPy arrays then.
 
     Returns
     -------
@@ -189,14 +195,26 @@ def em(
     """
     rng = np.random.default_rng(random_state)
     if init is None:
-        blank: Experts = FAMILIES[family].blank(n_experts, X.shape[1] + 1, n_classes)
+        kind = FAMILIES[family] if isinstance(family, str) else family
+        blank: Experts = kind.blank(n_experts, X.shape[1] + 1, n_classes)
     else:  # it says what the family is
         blank = init.experts
+        if init.expert_per == "group" and groups is None:
+            raise InvalidInput(Error.SHARING_NEEDS_GROUPS)
+    blank = blank.informed(y, sample_weight)
+    if offset is not None:
+        blank.predictor(np.ones((1, blank.n_columns)), np.zeros(1))  # some families take none
     ridge = Ridge.of(blank, alpha, expert_alpha)
     clock = Clock()
     with threads(n_jobs) as pool:
-        rows, correlation = Rows(X, y, sample_weight, offset, pool=pool).standardised(blank)
+        rows = Rows(X, y, sample_weight, offset, pool=pool)
+        if groups is not None:
+            columns = gate_columns if init is None else init.gate.columns
+            rows = sharing(rows, groups, columns, feature_names)
+        structure = structure if init is None else init.structure
+        rows, correlation = rows.standardised(blank, structure)
         scaling = rows.scaling
+        check_constants(structure, scaling.constant, feature_names)
         constant = rows.log_base(blank)  # what the iterations leave out of the log-likelihood
 
         def report(stage: str) -> Report | None:
@@ -205,7 +223,7 @@ def em(
         # 1) where the highest maximum is, found on some of the rows
         agreement, known, warm_up = None, None, WARM_UP
         if init is not None:
-            start = scaling.from_user(init)
+            start = scaling.from_user(replace(init, experts=blank))
         else:
             fewer = None if smaller is None else scaling.from_user(smaller)
             within = None
@@ -221,7 +239,7 @@ def em(
         search = Ascent(RowPasses(rows), ridge, max_iter, tol, rows.total_weight, warm_up)
         run = search.run(start, report, clock, known)
 
-    return finished(
+    fit = finished(
         run,
         search,
         scaling,
@@ -229,10 +247,12 @@ def em(
         constant,
         len(rows),
         clock,
-        stage=Stage.of_some(rows, LOOKED_AT, ridge, np.random.default_rng(0)),
+        stage=Stage.of_some(replace(rows, pool=None), LOOKED_AT, ridge, np.random.default_rng(0)),
         agreement=agreement,
         feature_names=feature_names,
     )
+    expert_per: ExpertPer = "row" if groups is None else "group"
+    return replace(fit, model=replace(fit.model, expert_per=expert_per))
 
 
 def finished(

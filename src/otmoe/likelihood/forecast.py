@@ -212,7 +212,7 @@ def _refitter(own: MoE, ridge: Ridge) -> Callable[[Rows], MoE | None]:
     """Return what fits a site's own model again, from where it is, to some of the rows."""
 
     def again(rows: Rows) -> MoE | None:
-        there, _ = rows.standardised(own.experts)
+        there, _ = rows.standardised(own.experts, own.structure)
         if len(rows) <= own.n_parameters:
             return None  # rows that a model can learn by heart
         passes, start = RowPasses(there), there.scaling.from_user(own)

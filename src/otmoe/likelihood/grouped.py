@@ -99,10 +99,12 @@ def score_scatter(model: MoE, rows: Rows, groups: Any = None) -> Scatter:
         On the scale of the rows.
     rows : Rows
     groups : array-like of shape (n,), optional
-        As in :func:`group_scores`; by default every row is a group of its own.
+        As in :func:`group_scores`; by default every row is a group of its own, but for those that
+        share their expert.
     """
     if groups is None:
-        return Scatter(score_outer(model, rows), int(np.sum(_counted(rows))))
+        n_groups = None if rows.groups is None else len(np.unique(rows.groups[_counted(rows)]))
+        return Scatter(score_outer(model, rows), int(np.sum(_counted(rows))), n_groups)
     return group_scores(model, rows, groups).scatter
 
 
@@ -122,7 +124,7 @@ def group_scores(model: MoE, rows: Rows, groups: Any) -> GroupScores:
     values = as_labels(groups, len(rows))
     counts = _counted(rows)
     codes = np.full(len(rows), -1)
-    codes[counts], labels = _coded(values[counts])
+    codes[counts], labels = coded(values[counts])
     return GroupScores(labels, score_sums(model, rows, codes, len(labels)), int(np.sum(counts)))
 
 
@@ -161,7 +163,7 @@ def _is_missing(value: Any) -> bool:
         return True
 
 
-def _coded(values: Floats) -> tuple[Floats, tuple[Hashable, ...]]:
+def coded(values: Floats) -> tuple[Floats, tuple[Hashable, ...]]:
     """Return the place of each value among the distinct ones, and these."""
     if values.dtype != object:
         found, codes = np.unique(values, return_inverse=True)

@@ -17,9 +17,11 @@ from otmoe.arrays.numerics import (
     weighted_sum,
 )
 from otmoe.arrays.pairs import Form, pair_gram
+from otmoe.likelihood import fused
+from otmoe.likelihood.louis import group_information, group_terms
+from otmoe.likelihood.predictors import free_entries, predictors_of
 from otmoe.likelihood.rows import Block, Blocks, Rows
 from otmoe.model.experts import Derivatives
-from otmoe.model.free import Free
 from otmoe.model.mixture import MoE, Posterior
 
 
@@ -67,7 +69,7 @@ def observed_information(
     rows : Blocks
     matrix : bool
     densities : ndarray of shape (n,), optional
-        Is filled with the terms of the log-likelihood, one for each row.
+        Is filled with the terms of the log-likelihood of each row; a group's is at its first.
     """
 
     def part(some: slice) -> Information:
@@ -75,24 +77,6 @@ def observed_information(
         return _block_information(model, rows.block(some), matrix, into)
 
     return block_sum(part, rows.slices(), rows.pool)
-
-
-def predictors_of(model: MoE) -> Floats:
-    """Return the predictor to which each free parameter belongs, (P,), numbered from 0."""
-    experts, K = model.experts, model.n_experts
-    linear, constant = (K - 1) + K * experts.n_linear, K * experts.n_constant
-    p = experts.n_columns
-    free = _free_entries(model, linear, constant)
-    return np.where(free < linear * p, free // p, free - linear * (p - 1))
-
-
-def free_predictors(model: MoE, free: Free) -> Floats:
-    """Return the predictor of each free parameter, (q,); those in common are of one more."""
-    owner = predictors_of(model)
-    if free.basis is None:
-        return owner
-    own = [np.unique(owner[column != 0]) for column in free.basis.T]
-    return np.array([each[0] if len(each) == 1 else owner.max() + 1 for each in own])
 
 
 def expected_curvature(model: MoE, found: Information) -> Floats:
@@ -116,7 +100,8 @@ def expected_curvature(model: MoE, found: Information) -> Floats:
 def score_outer(model: MoE, rows: Rows) -> Floats:
     """Return the sum over rows of w_i^2 s_i s_i', s_i the score of row i, (P, P) (maths 15).
 
-    It adds up over shards, as the information does, and is the middle of the sandwich.
+    It adds up over shards, as the information does, and is the middle of the sandwich. Of rows that
+    share their expert, scores are those of groups.
     """
     return block_sum(lambda s: _block_outer(model, rows.block(s)), rows.slices(), rows.pool)
 
@@ -142,6 +127,8 @@ def score_sums(model: MoE, rows: Rows, codes: Floats, n_groups: int) -> Floats:
     p = model.experts.n_columns
     linear = (model.n_experts - 1) + model.n_experts * model.experts.n_linear
     constant = model.n_experts * model.experts.n_constant
+    if rows.groups is not None:
+        return _sums_of_groups(model, rows, codes, n_groups)
     total = np.zeros((n_groups, linear * p + constant))
     # One block after another: blocks done by threads would wait for each other's turn at the total.
     for some in rows.slices():
@@ -157,7 +144,7 @@ def score_sums(model: MoE, rows: Rows, codes: Floats, n_groups: int) -> Floats:
             total[there, a * p : (a + 1) * p] += member @ (scores[a][:, None] * X)
         for c in range(constant):
             total[there, linear * p + c] += member @ scores[linear + c]
-    return total[:, _free_entries(model, linear, constant)]
+    return total[:, free_entries(model)]
 
 
 @dataclass(frozen=True)
@@ -206,9 +193,12 @@ def _block_scores(model: MoE, block: Block) -> _Scores:
 
 
 def _block_outer(model: MoE, block: Block) -> Floats:
+    if block.groups is not None:
+        score = group_terms(model, block).score
+        return np.asarray(score.T @ score)
     found = _block_scores(model, block)
     A, C = len(found.linear), len(found.constant)
-    free = _free_entries(model, A, C)
+    free = free_entries(model)
     form = Form(found.score, [], [], np.full((A + C, A + C), -1))
     return _pair_matrix(A, C, form, block)[np.ix_(free, free)]
 
@@ -225,6 +215,11 @@ def _block_information(
 
     where B is the complete-data curvature: pi_i ([i = j] - pi_j) in the gate, r_i v in an expert.
     """
+    if block.groups is not None:
+        return _of_groups(model, block, with_matrix, densities)
+    sums = fused.scores(model, block, with_matrix) if densities is None else None
+    if sums is not None:
+        return _fused_information(model, sums, with_matrix)
     X, w = block.X, block.weight
     xp = namespace(X)
     found = _block_scores(model, block)
@@ -240,7 +235,7 @@ def _block_information(
             to_numpy(xp.sum(xp.stack(found.score[A:]), axis=1)) if C else np.zeros(0),
         ]
     )
-    free = _free_entries(model, A, C)
+    free = free_entries(model)
     terms = scaled(posterior.log_density, w)
     if densities is not None:
         densities[:] = to_numpy(terms)
@@ -274,6 +269,29 @@ def _block_information(
     return Information(log_likelihood, score[free], matrix[np.ix_(free, free)], mass)
 
 
+def _of_groups(
+    model: MoE, block: Block, with_matrix: bool, densities: Floats | None
+) -> Information:
+    """Louis's formula for a block whose rows share experts (maths 23)."""
+    terms = group_terms(model, block)
+    values = np.asarray(scaled(terms.posterior.log_density, block.once))
+    if densities is not None:
+        densities[:] = values
+    matrix = group_information(model, block, terms) if with_matrix else np.zeros((0, 0))
+    mass = np.sum(scaled(terms.posterior.responsibilities, block.weight), axis=0)
+    return Information(float(np.sum(values)), np.sum(terms.score, axis=0), matrix, mass)
+
+
+def _sums_of_groups(model: MoE, rows: Rows, codes: Floats, n_groups: int) -> Floats:
+    """Return :func:`score_sums` where rows share experts: none is in two of the groups."""
+    total = np.zeros((n_groups, model.n_parameters))
+    for some in rows.slices():
+        block = rows.block(some)
+        group = codes[some][block.leads]
+        np.add.at(total, group[group >= 0], group_terms(model, block).score[group >= 0])
+    return total
+
+
 def _pair_matrix(n_linear: int, n_constant: int, form: Form, block: Block) -> Floats:
     """Return the matrix of a quadratic form in the predictors as one in all parameters.
 
@@ -291,33 +309,39 @@ def _pair_matrix(n_linear: int, n_constant: int, form: Form, block: Block) -> Fl
     """
     X = block.X
     xp = namespace(X)
-    A, C, p = n_linear, n_constant, X.shape[1]
+    A, C = n_linear, n_constant
     gram = pair_gram(X, form, A, block.starts)
+    corner, constants = np.zeros((0, X.shape[1])), np.zeros(0)
+    if C:
+        pairs = [form.at(a, A + c) for a in range(A) for c in range(C)]
+        corner = to_numpy(weighted_sum(X, block.gathered(xp.stack(pairs).T)))
+        both = xp.stack([form.at(A + c, A + e) for c in range(C) for e in range(c, C)])
+        constants = to_numpy(xp.sum(both, axis=1))
+    return _assembled(A, C, gram, corner, constants)
+
+
+def _assembled(A: int, C: int, gram: Floats, corner: Floats, constants: Floats) -> Floats:
+    """Arrange sums (A (A + 1) / 2, p, p), (A C, p) and (C (C + 1) / 2,) into a matrix."""
+    p = gram.shape[1]
     matrix = np.zeros((A * p + C, A * p + C))
     blocks = matrix[: A * p, : A * p].reshape(A, p, A, p)
     first, second = np.triu_indices(A)
-    for a, b, pair in zip(first, second, gram, strict=True):
-        blocks[a, :, b, :] = pair
-        blocks[b, :, a, :] = pair
+    blocks.swapaxes(1, 2)[first, second] = blocks.swapaxes(1, 2)[second, first] = gram
     if C:
-        pairs = [form.at(a, A + c) for a in range(A) for c in range(C)]
-        corner = matrix[: A * p, A * p :].reshape(A, p, C)
-        sums = to_numpy(weighted_sum(X, block.gathered(xp.stack(pairs).T)))
-        corner[:] = sums.reshape(A, C, p).swapaxes(1, 2)
+        matrix[: A * p, A * p :].reshape(A, p, C)[:] = corner.reshape(A, C, p).swapaxes(1, 2)
         matrix[A * p :, : A * p] = matrix[: A * p, A * p :].T
         one, other = np.triu_indices(C)
-        constants = xp.stack([form.at(A + c, A + e) for c in range(C) for e in range(c, C)])
         rest = matrix[A * p :, A * p :]
-        rest[one, other] = rest[other, one] = to_numpy(xp.sum(constants, axis=1))
+        rest[one, other] = rest[other, one] = constants
     return matrix
 
 
-def _free_entries(model: MoE, n_linear: int, n_constant: int) -> Floats:
-    """Index of the free parameters among all: structural zeros of the gate are left out."""
-    p = model.experts.n_columns
-    keep = np.ones(n_linear * p + n_constant, dtype=bool)
-    if model.gate.columns is not None:
-        gate = keep[: (model.n_experts - 1) * p].reshape(-1, p)
-        gate[:] = False
-        gate[:, list(model.gate.columns)] = True
-    return np.flatnonzero(keep)
+def _fused_information(model: MoE, found: fused.Scores, with_matrix: bool) -> Information:
+    """Return the same as for any block, of the sums that a kernel made."""
+    A, C = 2 * model.n_experts - 1, model.n_experts
+    free = free_entries(model)
+    matrix = np.zeros((0, 0))
+    if with_matrix:
+        matrix = _assembled(A, C, found.gram, found.corner, found.constants)
+        matrix = matrix if len(free) == len(matrix) else matrix[np.ix_(free, free)]
+    return Information(found.log_likelihood, found.score[free], matrix, found.mass)

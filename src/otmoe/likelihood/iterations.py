@@ -144,7 +144,7 @@ def run_newton(
     floor = 0.0 if model.experts.discrete else floor
 
     def evaluate(psi: Floats, near: NewtonPoint | None = None) -> NewtonPoint:
-        theta = free.theta(psi)
+        theta = free.point(psi)
         with np.errstate(over="ignore"):  # a variance that overflows is refused
             at = model.with_vector(theta)
         if not (at.experts.smallest_dispersion >= floor and np.all(np.isfinite(at.to_vector()))):
@@ -171,7 +171,7 @@ def run_newton(
     )
     at_end: Information = end.point.detail
     return Run(
-        model.with_vector(free.theta(end.theta)),
+        model.with_vector(free.point(end.theta)),
         at_end.log_likelihood,
         at_end.mass,
         end.trace,

@@ -12,7 +12,7 @@ import numpy as np
 from otmoe.arrays.numerics import Floats
 from otmoe.likelihood.iterations import Run
 from otmoe.likelihood.rows import Block, Rows
-from otmoe.likelihood.stage import Stage
+from otmoe.likelihood.stage import Stage, some_groups
 from otmoe.likelihood.starts import model_from_labels, structured
 from otmoe.likelihood.statistics import VARIANCE_FLOOR
 from otmoe.model.experts import Experts
@@ -73,13 +73,17 @@ def splits(
     """
     p = model.experts.n_columns
     mine = np.flatnonzero(share > 0.02 * stage.weight)
+    if not model.expert_columns[expert]:
+        return []  # a zero expert
     if share[mine].sum() < 4 * len(model.expert_columns[expert]):
         return []
     size = _SPLIT_ROWS if model.experts.informative_response else 3 * _SPLIT_ROWS
-    if len(mine) > size:
+    if len(mine) > size and stage.rows.groups is not None:
+        mine = some_groups(stage.rows.groups, mine, size, rng)
+    elif len(mine) > size:
         mine = np.sort(rng.choice(mine, size, replace=False))
     some = stage.rows.take(mine)
-    part = Stage(Rows(some.X, some.y, share[mine], some.offset), stage.ridge)
+    part = Stage(Rows(some.X, some.y, share[mine], some.offset, groups=some.groups), stage.ridge)
     factor = share.sum() / share[mine].sum()
     structure = model.structure and model.structure.take([expert])
     gate = SoftmaxGate.blank(1, p, model.gate.columns)
@@ -114,6 +118,7 @@ def labelings(block: Block, expert: Experts, rng: np.random.Generator) -> Iterat
         ways += [(X @ rng.standard_normal(X.shape[1]), 0.5) for _ in range(_DIRECTIONS)]
     weight = np.ones(len(line)) if block.weight is None else block.weight
     for values, at in ways:
+        values = block.by_group(values)
         yield values > _quantile(values, weight, at)
 
 
@@ -142,7 +147,7 @@ def divided(
     coef = np.concatenate([model.gate.coef[rest], [own + half, own - half]])
     gate = SoftmaxGate(coef - coef[-1], model.gate.columns).fit(
         stage.block.X,
-        target * stage.weight[:, None],
+        target * stage.once[:, None],
         alpha=stage.ridge.gate,
         max_iter=3,
         tol=1.0,
@@ -216,7 +221,9 @@ def least_loss(stage: Stage, model: MoE) -> float:
 
     Less a nat for each of its parameters: so much and less they gain by chance.
     """
-    losses = [without.loss for without in _dropped(stage, model, stage.posterior(model))]
+    losses = [each.loss for each in _dropped(stage, model, stage.posterior(model)).values()]
+    if not losses:
+        return np.inf
     spread = stage.spread(model)
     least = min(losses) - model.n_free / model.n_experts
     return float(least / spread) if spread > 0 else 0.0
@@ -230,14 +237,17 @@ class _Without(NamedTuple):
     responsibilities: Floats
 
 
-def _dropped(stage: Stage, model: MoE, here: Posterior) -> Iterator[_Without]:
-    """Drop each of the experts in turn."""
-    for j in range(model.n_experts):
+def _dropped(stage: Stage, model: MoE, here: Posterior) -> dict[int, _Without]:
+    """Drop each of the experts in turn; zero experts stay, and one that is no such."""
+    seeing = [j for j, columns in enumerate(model.expert_columns) if columns]
+    found = {}
+    for j in seeing if 1 < len(seeing) or len(seeing) == model.n_experts else []:
         others = model.take([i for i in range(model.n_experts) if i != j])
         rest = stage.em(others, _REFITTED, tol=0.0).model
         there = stage.posterior(rest)
-        loss = float(stage.weight @ (here.log_density - there.log_density))
-        yield _Without(loss, rest, there.responsibilities)
+        loss = float(stage.once @ (here.log_density - there.log_density))
+        found[j] = _Without(loss, rest, there.responsibilities)
+    return found
 
 
 def led_on(stage: Stage, run: Run, best: float, unit: float) -> Run:
@@ -275,13 +285,13 @@ def _promising(
     K = model.n_experts
     here = stage.posterior(model)
     share = here.responsibilities * stage.weight[:, None]
-    without = list(_dropped(stage, model, here))
+    without = _dropped(stage, model, here)
     most = -(-_MOVES // (K * (K - 1)))
     found = [split for k in range(K) for split in splits(stage, model, k, share[:, k], rng, most)]
     moves = [
         (split.gain - without[j].loss, j, split)
         for split in found
-        for j in range(K)
+        for j in without
         if j != split.expert
     ]
     for rank, (promise, j, split) in enumerate(sorted(moves, key=lambda m: m[0], reverse=True)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -11,6 +12,28 @@ from otmoe.arrays.newton import RANK_TOLERANCE
 from otmoe.arrays.numerics import Floats
 from otmoe.model.mixture import MoE
 from otmoe.model.structure import Structure
+from otmoe.text.errors import InvalidInput
+from otmoe.text.sentences import Error
+
+
+def check_constants(
+    structure: Structure | None, constant: Mapping[int, float], names: Sequence[str] | None
+) -> None:
+    """Refuse constant features where an expert without an intercept would take them for one.
+
+    Parameters
+    ----------
+    structure : Structure, optional
+    constant : mapping from int to float
+        Features that are constant, and their value.
+    names : sequence of str, optional
+        Of the features.
+    """
+    for seen in (seen for own in (structure.sets if structure else ()) for seen in own):
+        for j, value in constant.items():
+            if 0 not in seen and j + 1 in seen:
+                name = f"x{j}" if names is None else names[j]
+                raise InvalidInput(Error.ORIGIN_CONSTANT, feature=str(name), value=value)
 
 
 def minimum_norm(model: MoE, correlation: Floats) -> MoE:
@@ -45,7 +68,7 @@ def _free_moments(model: MoE, correlation: Floats) -> tuple[Floats, Floats]:
     experts = model.experts
     K, Q, p = model.n_experts, experts.n_linear, experts.n_columns
     C = (model.structure or Structure()).coefficients(K, Q, p)
-    each = C.reshape(K * Q, p, -1)
+    each = C.reshape(K * Q, p, C.shape[1])
     return C, np.einsum("kiq,ij,kjr->qr", each, correlation, each, optimize=True)
 
 

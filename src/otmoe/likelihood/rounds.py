@@ -16,7 +16,8 @@ from otmoe.arrays.newton import NewtonPoint, bounded_step, length
 from otmoe.arrays.numerics import Floats
 from otmoe.likelihood.answers import SiteInformation, pooled_scaling
 from otmoe.likelihood.grouped import Scatter
-from otmoe.likelihood.information import Information, free_predictors, predictors_of
+from otmoe.likelihood.information import Information
+from otmoe.likelihood.predictors import free_predictors, predictors_of
 from otmoe.likelihood.rows import Scaling
 from otmoe.model.free import Free
 from otmoe.model.mixture import MoE

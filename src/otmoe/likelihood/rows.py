@@ -1,3 +1,4 @@
+# Long because rows, the scale on which they are read and its moments belong together.
 """Rows to fit: where they are, on which scale, block by block."""
 
 from __future__ import annotations
@@ -19,13 +20,17 @@ from otmoe.arrays.numerics import (
     design,
     like,
     namespace,
+    on_accelerator,
     row_blocks,
+    scaled,
     take,
     to_numpy,
     weighted_gram,
 )
+from otmoe.arrays.stretches import spread_out, starts_of, summed, whole
 from otmoe.model.experts import Experts
 from otmoe.model.mixture import MoE
+from otmoe.model.structure import Structure
 from otmoe.text.errors import InvalidInput
 from otmoe.text.sentences import Error
 
@@ -38,13 +43,13 @@ class Scaling:
     ----------
     x_center, x_scale : ndarray of shape (d,), or None for the identity
         An infinite scale makes a (constant) column exactly zero.
-    y_center, y_scale : float
+    y_center, y_scale : float, or ndarray of shape (R,) for R columns of y
     """
 
     x_center: Floats | None = None
     x_scale: Floats | None = None
-    y_center: float = 0.0
-    y_scale: float = 1.0
+    y_center: Any = 0.0
+    y_scale: Any = 1.0
 
     @classmethod
     def of(cls, X: Any) -> Scaling:
@@ -83,7 +88,7 @@ class Scaling:
     @property
     def log_jacobian(self) -> float:
         """What a log density of the standardised y lacks on the user's scale."""
-        return -float(np.log(self.y_scale))
+        return -float(np.sum(np.log(self.y_scale)))
 
     def to_user(self, model: MoE) -> MoE:
         """Return a model of the standardised rows on the user's scale."""
@@ -110,13 +115,15 @@ class Block:
     ----------
     X : array of shape (n, p)
         Design, standardised, intercept first.
-    y : array of shape (n,)
+    y : array of shape (n,), or (n, R) where a family takes R columns
     weight : array of shape (n,), or None for 1
     offset : array of shape (n,), or None for 0
         Known part of the experts' linear predictors.
     copies : ndarray of int of shape (n,), optional
         How many y there are for each x, one after another, with as many weights: sums are then
         taken over the y of an x first.
+    groups : ndarray of int of shape (G + 1,), optional
+        Where the groups begin whose rows share their expert, and the end (maths 23).
     """
 
     X: Array
@@ -124,6 +131,7 @@ class Block:
     weight: Array | None = None
     offset: Array | None = None
     copies: Floats | None = None
+    groups: Floats | None = None
 
     @cached_property
     def starts(self) -> Floats | None:
@@ -133,7 +141,26 @@ class Block:
     def gathered(self, weights: Array) -> Array:
         """Return weights (rows, J) summed over the y of each x, (n, J)."""
         starts = self.starts
-        return weights if starts is None else np.add.reduceat(weights.T, starts[:-1], axis=1).T
+        return weights if starts is None else summed(weights, starts)
+
+    @cached_property
+    def once(self) -> Array | None:
+        """Weights (n,) with which sums over rows count every group once; None for 1."""
+        if self.groups is None:
+            return self.weight
+        first = np.zeros(len(self.y))
+        first[self.leads] = 1.0
+        return scaled(first, self.weight)
+
+    @property
+    def leads(self) -> Any:
+        """Rows that stand for one group each: the first of it, or all where there are none."""
+        return slice(None) if self.groups is None else self.groups[:-1]
+
+    def by_group(self, values: Floats) -> Floats:
+        """Return values (n, ...) summed over the groups of rows, at each of their rows."""
+        starts = self.groups
+        return values if starts is None else spread_out(summed(values, starts), starts)
 
 
 class Blocks(Protocol):
@@ -160,7 +187,7 @@ class Rows:
     Attributes
     ----------
     X : array of shape (n, d)
-    y : array of shape (n,)
+    y : array of shape (n,), or (n, R) where a family takes R columns
     weight : array of shape (n,), optional
         Case weights; None means 1.
     offset : array of shape (n,), optional
@@ -171,6 +198,9 @@ class Rows:
         Threads over which sums of blocks are spread.
     block_bytes : int, optional
         Size of a block; by default one that fits the cache.
+    groups : ndarray of int of shape (n,), optional
+        Codes of groups whose rows share their expert, each in one stretch; see
+        :func:`otmoe.likelihood.sharing.sharing`. None where every row has an expert of its own.
     """
 
     X: Array
@@ -180,6 +210,7 @@ class Rows:
     scaling: Scaling = Scaling()
     pool: Executor | None = field(default=None, repr=False)
     block_bytes: int | None = field(default=None, repr=False)
+    groups: Floats | None = field(default=None, repr=False)
 
     def __len__(self) -> int:
         return int(self.X.shape[0])
@@ -198,6 +229,7 @@ class Rows:
             y=of(self.y, index),
             weight=None if self.weight is None else of(self.weight, index),
             offset=None if self.offset is None else of(self.offset, index),
+            groups=None if self.groups is None else self.groups[index],
         )
 
     @classmethod
@@ -214,22 +246,37 @@ class Rows:
             )
 
         X, y = (np.concatenate([getattr(part, name) for part in parts]) for name in "Xy")
-        return cls(X, y, together("weight", 1.0), together("offset", 0.0), parts[0].scaling)
+        whole = cls(X, y, together("weight", 1.0), together("offset", 0.0), parts[0].scaling)
+        return whole if parts[0].groups is None else replace(whole, groups=_told_apart(parts))
 
     def slices(self) -> Iterator[slice]:
         """Cut the rows into blocks; the cuts depend on the shape alone."""
         on_device = not isinstance(self.X, np.ndarray)
         n, p = len(self), self.X.shape[1] + 1
-        return row_blocks(n, p, on_device=on_device, block_bytes=self.block_bytes)
+        found = row_blocks(n, p, on_device=on_device, block_bytes=self.block_bytes)
+        return found if self.groups is None else whole(found, starts_of(self.groups))
 
     def block(self, rows: slice) -> Block:
-        """Read one block."""
+        """Read one block; rows on a device that are a single block are standardised once."""
+        if on_accelerator(self.X) and [rows] == list(self.slices()):
+            return self._only_block
+        return self._read(rows)
+
+    @cached_property
+    def _only_block(self) -> Block:
+        return self._read(slice(0, len(self)))
+
+    def _read(self, rows: slice) -> Block:
         scaling = self.scaling
         X = design(self.X[rows, :], scaling.x_center, scaling.x_scale)
-        y = (like(self.y[rows], X) - scaling.y_center) / scaling.y_scale
+        y = like(self.y[rows], X)
+        y = (y - _unit(scaling.y_center, y)) / _unit(scaling.y_scale, y)
         weight = None if self.weight is None else like(self.weight[rows], X)
-        offset = None if self.offset is None else like(self.offset[rows], X) / scaling.y_scale
-        return Block(X, y, weight, offset)
+        offset = None if self.offset is None else like(self.offset[rows], X)
+        if offset is not None and isinstance(scaling.y_scale, float):
+            offset = offset / scaling.y_scale  # several responses take none
+        groups = None if self.groups is None else starts_of(self.groups[rows])
+        return Block(X, y, weight, offset, groups=groups)
 
     def log_base(self, experts: Experts) -> float:
         """Return what the log-likelihood of standardised blocks leaves out, summed over the rows.
@@ -264,24 +311,34 @@ class Rows:
         first, counts = self._first_that_count()
         shift = np.append(
             to_numpy(self.X[first, :])[counts].mean(axis=0, dtype=np.float64),
-            to_numpy(self.y[first])[counts].mean(),
+            to_numpy(self.y[first])[counts].mean(axis=0),
         )
         unit = np.ones(len(shift))
 
         def block(rows: slice) -> Floats:
             xp = namespace(self.X)
             y = like(self.y[rows], self.X)
-            together = xp.concat([xp.astype(self.X[rows, :].T, y.dtype), y[None, :]]).T
+            columns = y[None, :] if y.ndim == 1 else y.T
+            together = xp.concat([xp.astype(self.X[rows, :].T, y.dtype), columns]).T
             Z = design(together, shift, unit)
-            w = xp.ones_like(y) if self.weight is None else like(self.weight[rows], y)
+            w = xp.ones_like(Z[:, 0]) if self.weight is None else like(self.weight[rows], y)
             return to_numpy(weighted_gram(Z, w[:, None]))[0]
 
-        return Moments(shift, block_sum(block, self.slices(), self.pool))
+        n_responses = len(shift) - int(self.X.shape[1])
+        return Moments(shift, block_sum(block, self.slices(), self.pool), n_responses)
 
-    def standardised(self, experts: Experts) -> tuple[Rows, Floats]:
+    def standardised(
+        self, experts: Experts, structure: Structure | None = None
+    ) -> tuple[Rows, Floats]:
         """Return the rows on a scale of mean 0 and variance 1, and the correlations of the design.
 
         A constant column becomes zero. y is scaled too if the family allows it.
+
+        Parameters
+        ----------
+        experts : Experts
+        structure : Structure, optional
+            Of the experts; y keeps its origin if an intercept is fixed there.
 
         Returns
         -------
@@ -289,7 +346,7 @@ class Rows:
         correlation : ndarray of shape (p, p)
             Second moments of the standardised design, intercept first.
         """
-        scaling, correlation = self.moments().standardisation(experts)
+        scaling, correlation = self.moments().standardisation(experts, structure)
         return replace(self, scaling=scaling), correlation
 
 
@@ -299,28 +356,46 @@ class Moments:
 
     Attributes
     ----------
-    shift : ndarray of shape (d + 1,)
+    shift : ndarray of shape (d + R,)
         A point near the mean of (x, y), so that rounding does no harm.
-    gram : ndarray of shape (d + 2, d + 2)
+    gram : ndarray of shape (d + R + 1, d + R + 1)
         Weighted Gram matrix of (1, (x, y) - shift).
+    n_responses : int
+        Columns of y, R.
     """
 
     shift: Floats
     gram: Floats
+    n_responses: int = 1
 
     @property
     def total_weight(self) -> float:
         """Sum of the weights."""
         return float(self.gram[0, 0])
 
+    @property
+    def feature_mean(self) -> Floats:
+        """Mean of X, (d,)."""
+        d = len(self.shift) - self.n_responses
+        return np.asarray(self.shift[:d] + self.gram[0, 1 : d + 1] / self.gram[0, 0])
+
+    @property
+    def feature_covariance(self) -> Floats:
+        """Covariance of X, (d, d)."""
+        inside = slice(1, 1 + len(self.shift) - self.n_responses)
+        mean = self.gram[0, inside] / self.gram[0, 0]
+        return np.asarray(self.gram[inside, inside] / self.gram[0, 0] - np.outer(mean, mean))
+
     def __add__(self, other: Moments) -> Moments:
         T = np.eye(len(self.gram))
         T[1:, 0] = other.shift - self.shift
-        return Moments(self.shift, self.gram + T @ other.gram @ T.T)
+        return replace(self, gram=self.gram + T @ other.gram @ T.T)
 
-    def standardisation(self, experts: Experts) -> tuple[Scaling, Floats]:
+    def standardisation(
+        self, experts: Experts, structure: Structure | None = None
+    ) -> tuple[Scaling, Floats]:
         """Return the scale of mean 0 and variance 1, and the correlations of the design (p, p)."""
-        gram, d = self.gram, len(self.shift) - 1
+        gram, d = self.gram, len(self.shift) - self.n_responses
         mean = gram[0, 1:] / gram[0, 0]
         covariance = gram[1:, 1:] / gram[0, 0] - np.outer(mean, mean)
         center = self.shift + mean
@@ -329,9 +404,26 @@ class Moments:
         sd[constant] = 1.0
         covariance[constant] = covariance[:, constant] = 0.0
         scaling = Scaling(center[:d], np.where(constant, np.inf, sd)[:d])
-        if experts.has_scale:
-            scaling = replace(scaling, y_center=float(center[d]), y_scale=float(sd[d]))
+        scaled = experts.scaled_columns()
+        if any(scaled):
+            fixed = structure is not None and structure.through_origin
+            centred = np.logical_and(scaled, not fixed)
+            unit = np.where(centred, center[d:], 0.0), np.where(scaled, sd[d:], 1.0)
+            at, size = unit if self.n_responses > 1 else (float(a[0]) for a in unit)
+            scaling = replace(scaling, y_center=at, y_scale=size)
         return scaling, linalg.block_diag(1.0, (covariance / np.outer(sd, sd))[:d, :d])
+
+
+def _unit(value: Any, y: Array) -> Any:
+    """Return a number, or one for each column, as y is."""
+    return value if isinstance(value, float) else like(value, y)
+
+
+def _told_apart(parts: Sequence[Rows]) -> Floats:
+    """Return codes of groups of several parts, none of which is in two of them."""
+    codes = [starts_of(part.groups) for part in parts if part.groups is not None]
+    sizes = np.concatenate([np.diff(starts) for starts in codes])
+    return np.repeat(np.arange(len(sizes)), sizes)
 
 
 def take_rows(array: Array, index: Floats) -> Floats:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 
@@ -21,6 +23,8 @@ from otmoe.model.mixture import MoE
 from otmoe.model.ridge import Ridge
 from otmoe.model.structure import Structure
 
+_T = TypeVar("_T")
+
 # `python -m benchmarks constants` halves and doubles these.
 _GROWTH, _LEAP = 3, 7  # times as many rows in each stage; the same where all searches agree
 _CLEAR = 3.0  # standard errors by which a candidate must be ahead to leave another behind
@@ -29,7 +33,8 @@ _LABELS = 3  # kinds of random labels that a search tries
 _LOOK = 5  # Newton steps after which a candidate may be left behind
 _KEPT = 5  # candidates that go on to the next stage, at most
 _EACH = 2  # of them from each search
-_PATIENCE = 6  # shakes in turn that may end no higher
+_PATIENCE, _LESS = 24, 12  # shakes in turn that may end no higher; where there are many rows
+_MANY = 30_000  # rows
 _MOST_ROWS = 100_000  # on which it is shaken
 _PLENTY = 1_000_000  # rows on an accelerator from which all come next
 _ESSENTIAL = 0.2  # spreads (as in moves) that dropping any expert must cost for no move to be tried
@@ -71,7 +76,8 @@ def searched(
     Independent searches set out on few rows, each on its own: one grows a model expert by expert,
     the others begin with random labels. Moves between maxima improve what they found, on more
     rows, until two searches end in the same maximum. What is not clearly worse goes on to the next
-    stage, until all rows decide. There the best is shaken: led away on a few rows, and back.
+    stage, until all rows decide. There the ends of the searches are shaken, led away on a few rows
+    and back, until two of them arrive at the highest.
 
     Parameters
     ----------
@@ -100,7 +106,7 @@ def searched(
     """
     plan, K = plan_for(blank), blank.n_experts
     ground = _Ground(rows, blank, columns, ridge, plan, smaller, structure)
-    few = ground.stage(plan.few, rng)
+    few = ground.alone.stage(plan.few, rng)
     if n_init is None:
         n_init = plan.n_init * (2 if few.whole else 1)
     streams = _streams(rng, 1 if K == 1 else n_init + (smaller is not None))
@@ -112,8 +118,11 @@ def searched(
     # 1) searches on few rows: do they agree on a model that needs all its experts?
     found: list[Maximum] = []
     settled = False
-    for i, stream in enumerate(streams if few.whole else streams[:2]):
-        run = ground.begun(i, len(streams), few, stream)
+    begun = ground.in_order(
+        lambda ground, i: ground.begun(i, len(streams), few, streams[i]),
+        len(streams) if few.whole else min(2, len(streams)),
+    )
+    for i, run in enumerate(begun):
         found = _distinct(few, [*found, Maximum(run, frozenset([i]))])
         say(i + 1, few, found[0].height)
         settled = i > 0 and len(found) == 1 and least_loss(few, run.model) > _ESSENTIAL
@@ -128,11 +137,14 @@ def searched(
         found = _shaken(few, _contenders(few, _improved(few, found, rng, plan.moves)), rng)
     elif not settled:
         found = []
-        for i, stream in enumerate(streams):
-            own = ground.stage(plan.few, stream)
+
+        def search(ground: _Ground, i: int) -> tuple[Stage, list[Maximum]]:
+            own, stream = ground.stage(plan.few, streams[i]), streams[i]
             start = Maximum(ground.begun(i, len(streams), own, stream), frozenset([i]))
             stage = ground.stage(size, stream)
-            mine = _improved(stage, _on(stage, [start]), stream, plan.moves // plan.n_init)
+            return stage, _improved(stage, _on(stage, [start]), stream, plan.moves // plan.n_init)
+
+        for i, (stage, mine) in enumerate(ground.in_order(search, len(streams))):
             earlier = _on(stage, [end for end in found if end.found_by])
             found += _contenders(stage, mine)[:_EACH]
             n_searches = i + 1
@@ -160,6 +172,8 @@ def searched(
             found = _contenders(stage, found)
     best = found[0]
     behind = best.height - found[1].height if len(found) > 1 else np.inf
+    if behind < 0:  # a higher one that is none: an expert of it is lost
+        behind = np.inf
     return best.run.model, Agreement(n_searches, len(best.found_by), float(behind)), known
 
 
@@ -188,6 +202,23 @@ class _Ground:
         if n <= (_MOST_ROWS if far else self.plan.some):
             return Stage.of_some(self.rows, n, self.ridge, rng)
         return Stage(self.rows, self.ridge, whole=True)
+
+    def in_order(self, search: Callable[[_Ground, int], _T], n: int) -> Iterator[_T]:
+        """Yield the results of n searches in turn; two at a time, if there are threads.
+
+        Two are what it takes to agree. What each finds does not depend on the others.
+        """
+        pool = self.rows.pool
+        if pool is None or n < 2:
+            yield from (search(self, i) for i in range(n))
+            return
+        for i in range(0, n, 2):
+            yield from pool.map(lambda j: search(self.alone, j), range(i, min(i + 2, n)))
+
+    @property
+    def alone(self) -> _Ground:
+        """The same without threads: what runs on one must not wait for others."""
+        return replace(self, rows=replace(self.rows, pool=None))
 
     def shakes(self, stage: Stage) -> bool:
         """Say whether the best is shaken there: on all rows, or on many where all are too many."""
@@ -222,7 +253,12 @@ class _Ground:
     def _grown(
         self, stage: Stage, structure: Structure | None, rng: np.random.Generator
     ) -> Run | None:
-        """Return a maximum reached by splitting experts; none where they have no rows to split."""
+        """Return a maximum reached by splitting experts; none where they have no rows to split.
+
+        Nor is there one with zero experts, which no split makes.
+        """
+        if structure is not None and structure.zeros:
+            return None
         gate = SoftmaxGate.blank(1, self.blank.n_columns, self.columns)
         one = self.smaller or MoE(gate, self.blank.take([0]))
         run = _more(stage, replace(one, structure=structure), self.blank.n_experts, rng)
@@ -267,13 +303,21 @@ def _improved(
 
 
 def _shaken(stage: Stage, found: list[Maximum], rng: np.random.Generator) -> list[Maximum]:
-    """Return what shaking makes of the best candidate, and the others."""
-    best = found[0]
-    run = shaken(stage, best.run, rng, _PATIENCE)
-    if run is best.run:
-        return found
-    one = frozenset(sorted(best.found_by)[:1])  # others were not seen to go on to there
-    return _distinct(stage, [Maximum(run, one), *found])
+    """Return what shaking makes of the candidates, the best first, until two end in the highest.
+
+    Those that searches ended in are shaken, once for each search, and the best in any case.
+    """
+    patience = _PATIENCE if len(stage) < _MANY else _LESS
+    starts = [replace(c, found_by=frozenset([i])) for c in found for i in sorted(c.found_by)]
+    if not found[0].found_by:
+        starts.insert(0, found[0])
+    ends: list[Maximum] = []
+    for start in starts:
+        run = shaken(stage, start.run, rng, patience, [end.run for end in ends])
+        ends = _distinct(stage, [*ends, replace(start, run=run)])
+        if len(ends[0].found_by) > 1:
+            break
+    return _distinct(stage, [*ends, *found])
 
 
 def _distinct(stage: Stage, found: list[Maximum]) -> list[Maximum]:
@@ -291,13 +335,11 @@ def _distinct(stage: Stage, found: list[Maximum]) -> list[Maximum]:
 def _contenders(stage: Stage, found: list[Maximum]) -> list[Maximum]:
     """Return the best candidate and those that more rows might prefer, by a paired comparison."""
     best = found[0]
-    here = stage.log_density(best.run.model)
     kept = [best]
     for candidate in found[1:]:
         if len(kept) == _KEPT or stage.value(candidate.run) == -np.inf:
             break
-        there = stage.log_density(candidate.run.model)
-        noise = np.std(stage.weight * (here - there)) * np.sqrt(len(stage))
+        noise = stage.noise(best.run.model, candidate.run.model)
         if best.height - candidate.height <= _CLEAR * noise:
             kept.append(candidate)
     return kept

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from otmoe.likelihood.iterations import Run
-from otmoe.likelihood.moves import led_on
 from otmoe.likelihood.stage import Stage
+from otmoe.model.mixture import MoE
 
 # `python -m benchmarks constants` halves and doubles the first.
 _PER_PARAMETER = 15  # rows that lead away from a maximum, for each of its parameters
+_CLEAR = 2.0  # standard errors by which a try may lie behind on more rows
 _MOST = 5  # times the tries that may fail in turn, in all
+_PROMISE = 5.0  # squared standard errors from a maximum, in nats; a half if it were a parabola
 _AWAY, _BACK = 12, 6  # Newton steps on these rows and more, and on all before a try is given up
+_APART = 0.1  # nats by which a maximum differs from that it came from, at least
 
 
-def shaken(stage: Stage, run: Run, rng: np.random.Generator, patience: int) -> Run:
+def shaken(
+    stage: Stage, run: Run, rng: np.random.Generator, patience: int, known: Sequence[Run] = ()
+) -> Run:
     """Go from maximum to higher maximum by way of maxima on a few of the rows.
 
     Maxima that compete differ by less than what chance does to their order on a few rows. A
@@ -29,24 +36,49 @@ def shaken(stage: Stage, run: Run, rng: np.random.Generator, patience: int) -> R
     rng : Generator
     patience : int
         Tries in turn that may end no higher; a few times as many in all.
+    known : sequence of Run
+        Maxima that have been shaken already; where one is reached, that is the end.
 
     Returns
     -------
     Run
         At least as high; the same where no try ended higher.
     """
-    size = min(_PER_PARAMETER * run.model.n_free, len(stage) // 2)
-    unit = stage.spread(run.model)
     tried = failed = 0
     while failed < patience and tried < _MOST * patience:
+        if any(stage.same(run, end) for end in known):
+            break
         tried += 1
-        model = run.model
-        for n in (size, round(np.sqrt(size * len(stage)))):  # more rows lead most of the way back
-            some = Stage.of_some(stage.rows, n, stage.ridge, rng)
-            model = some.at_maximum(model, most=_AWAY).model
-        back = led_on(stage, stage.at_maximum(model, most=_BACK), run.trace[-1], unit)
-        if stage.value(back) > stage.value(run) + 0.5 * stage.same_within:
-            run, failed = back, 0
-        else:
-            failed += 1
+        model = _led_away(stage, run.model, rng)
+        if model is not None:
+            back = _led_back(stage, model, run.trace[-1])
+            if stage.value(back) > stage.value(run) + 0.5 * stage.same_within:
+                run, failed = back, 0
+                continue
+        failed += 1
     return run
+
+
+def _led_back(stage: Stage, model: MoE, best: float) -> Run:
+    """Return a run to the maximum, given up where that will not be as high as the best."""
+    run = stage.at_maximum(model, most=_BACK)
+    if run.converged or run.trace[-1] + _PROMISE * run.decrement < best:
+        return run
+    return run.then(stage.at_maximum(run.model))
+
+
+def _led_away(stage: Stage, model: MoE, rng: np.random.Generator) -> MoE | None:
+    """Return a maximum on some of the rows that may be close to a higher one on all.
+
+    None where it has come back, or where it is clearly worse on rows enough to tell.
+    """
+    size = min(_PER_PARAMETER * model.n_free, len(stage) // 2)
+    few = Stage.of_some(stage.rows, size, stage.ridge, rng)
+    away = few.at_maximum(model, most=_AWAY).model
+    more = Stage.of_some(stage.rows, round(np.sqrt(size * len(stage))), stage.ridge, rng)
+    there = more.at_maximum(away, most=_AWAY)
+    here = more.at_maximum(model, most=_BACK)
+    behind = here.trace[-1] - there.trace[-1]
+    if more.value(there) == -np.inf or abs(behind) <= _APART:
+        return None
+    return there.model if behind <= _CLEAR * more.noise(here.model, there.model) else None

@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from otmoe.arrays.numerics import Floats, to_numpy
+from otmoe.arrays.stretches import starts_of
 from otmoe.likelihood.iterations import Run, newton_serves, run_em, run_newton
 from otmoe.likelihood.rows import Block, Rows
 from otmoe.likelihood.statistics import RowPasses, on_floor
@@ -53,7 +54,9 @@ class Stage:
         """Return at most `size` of the rows of positive weight, in memory and standardised."""
         some = subsample(rows, size, rng)
         block = some.block(slice(None))
-        flat = Rows(block.X[:, 1:], block.y, block.weight, block.offset)
+        flat = Rows(
+            block.X[:, 1:], block.y, block.weight, block.offset, pool=rows.pool, groups=some.groups
+        )
         whole = size >= len(rows)
         return cls(flat, ridge, _EXACT if whole else _NEAR, whole)
 
@@ -71,6 +74,11 @@ class Stage:
         found = self.rows.weight
         return np.ones(len(self)) if found is None else to_numpy(found)
 
+    @cached_property
+    def once(self) -> Floats:
+        """Weights of the rows with which groups that share their expert count once, (n,)."""
+        return self.weight if self.rows.groups is None else np.asarray(self.block.once)
+
     @property
     def same_within(self) -> float:
         """Nats between two candidates that count as one maximum."""
@@ -79,11 +87,18 @@ class Stage:
     def posterior(self, model: MoE) -> Posterior:
         """Return the E-step."""
         block = self.block
-        return model.posterior(block.X, model.experts.observe(block.y), block.offset)
+        response = model.experts.observe(block.y)
+        return model.posterior(block.X, response, block.offset, groups=block.groups)
 
     def log_density(self, model: MoE) -> Floats:
-        """Return the log density of every row, (n,)."""
-        return to_numpy(self.posterior(model).log_density)
+        """Return the log density of every row, (n,), or of every group that shares its expert."""
+        return to_numpy(self.posterior(model).log_density[self.block.leads])
+
+    def noise(self, a: MoE, b: MoE) -> float:
+        """Return the standard error of the difference between two log-likelihoods."""
+        weight = self.once[self.block.leads]
+        gap = weight * (self.log_density(a) - self.log_density(b))
+        return float(np.std(gap) * np.sqrt(len(gap)))
 
     def em(self, model: MoE, n_iter: int, tol: float = 0.5) -> Run:
         """Return a few iterations of EM."""
@@ -112,14 +127,23 @@ class Stage:
         return abs(a.trace[-1] - b.trace[-1]) <= self.same_within and self._kept(a) == self._kept(b)
 
     def spread(self, model: MoE) -> float:
-        """Return the standard deviation of a row's log-likelihood, summed over the rows."""
-        values = self.log_density(model)
-        return float(np.sqrt(np.cov(values, aweights=self.weight, ddof=0)) * self.weight.sum())
+        """Return the standard deviation of a row's log-likelihood, summed over the rows.
+
+        Rows that share their expert count as one.
+        """
+        values, weight = self.log_density(model), self.once[self.block.leads]
+        return float(np.sqrt(np.cov(values, aweights=weight, ddof=0)) * weight.sum())
 
 
 def subsample(rows: Rows, size: int, rng: np.random.Generator) -> Rows:
-    """Return at most `size` rows of positive weight, drawn without replacement."""
+    """Return at most `size` rows of positive weight, drawn without replacement.
+
+    Of groups that share their expert, all rows come or none; one group comes in any case.
+    """
     n = len(rows)
+    if rows.groups is not None:
+        counted = np.arange(n) if rows.weight is None else np.flatnonzero(rows.weight > 0)
+        return rows.take(some_groups(rows.groups, counted, size, rng))
     if rows.weight is None:
         index = np.sort(rng.choice(n, size, replace=False)) if n > size else np.arange(n)
     else:
@@ -127,6 +151,28 @@ def subsample(rows: Rows, size: int, rng: np.random.Generator) -> Rows:
         if len(index) > size:
             index = np.sort(rng.choice(index, size, replace=False))
     return rows.take(index)
+
+
+def some_groups(codes: Floats, index: Floats, size: int, rng: np.random.Generator) -> Floats:
+    """Return at most `size` of some rows, those of whole groups drawn at random.
+
+    Parameters
+    ----------
+    codes : ndarray of int of shape (n,)
+        Of groups, each in one stretch.
+    index : ndarray of int
+        Rows to choose from, sorted; groups are in it as a whole.
+    size : int
+    rng : Generator
+    """
+    if len(index) <= size:
+        return index
+    starts = starts_of(codes[index])
+    order = rng.permutation(len(starts) - 1)
+    kept = np.zeros(len(order), dtype=bool)
+    kept[order[np.cumsum(np.diff(starts)[order]) <= size]] = True
+    kept[order[0]] = True
+    return index[np.repeat(kept, np.diff(starts))]
 
 
 def rows_needed(model: MoE, total: float) -> Floats:

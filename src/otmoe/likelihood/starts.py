@@ -81,7 +81,8 @@ def k_planes(
         weight = scaled(_one_hot(labels, experts.n_experts), block.weight)
         experts = roughly_fitted(experts, block, weight, structure).neutral()
         eta = experts.predictor(block.X, block.offset)
-        previous, labels = labels, np.argmax(experts.expected_log_prob(eta, response), axis=1)
+        height = block.by_group(experts.expected_log_prob(eta, response))
+        previous, labels = labels, np.argmax(height, axis=1)
         if np.array_equal(previous, labels):
             break
     return experts, labels
@@ -96,11 +97,12 @@ def plane_labels(experts: Experts, block: Block, rng: np.random.Generator) -> Fl
     y = experts.working(block.y)
     if block.offset is not None:
         y = y - block.offset
-    planes = []
+    distances = []
     for _ in range(experts.n_experts):
         some = rng.choice(n, min(n, p + 1), replace=False)
-        planes.append(np.linalg.lstsq(block.X[some], y[some], rcond=1e-6)[0])
-    return np.argmin(np.abs(y[:, None] - block.X @ np.array(planes).T), axis=1)
+        plane = np.linalg.lstsq(block.X[some], y[some], rcond=1e-6)[0]
+        distances.append(np.abs(y - block.X @ plane).reshape(n, -1).sum(axis=1))
+    return np.argmin(distances, axis=0)
 
 
 def cluster_labels(experts: Experts, block: Block, rng: np.random.Generator) -> Floats:
@@ -133,7 +135,7 @@ def model_from_labels(
     weight = scaled(soft, block.weight)
     experts = roughly_fitted(experts.neutral(), block, weight, structure)
     gate = SoftmaxGate.blank(K, block.X.shape[1], columns)
-    gate = gate.step(gate.statistics(block.X, weight), alpha=_RIDGE)
+    gate = gate.step(gate.statistics(block.X, scaled(soft, block.once)), alpha=_RIDGE)
     return MoE(gate, experts.floored(VARIANCE_FLOOR), structure=structure)
 
 
@@ -171,7 +173,8 @@ def start_from(
     """Return a model of first labels, made in one of the ways of the plan."""
     ways = plan_for(blank).ways
     first_labels, n_sweeps = ways[attempt % len(ways)]
-    experts, labels = k_planes(blank, block, first_labels(blank, block, rng), n_sweeps, structure)
+    labels = _votes(block, first_labels(blank, block, rng), blank.n_experts)
+    experts, labels = k_planes(blank, block, labels, n_sweeps, structure)
     return model_from_labels(experts, block, labels, columns, structure)
 
 
@@ -227,6 +230,13 @@ def _places(experts: Experts, block: Block, weight: Floats, structure: Structure
 
 def _alike(structure: Structure, place: int, other: int) -> bool:
     return structure.take([place]).columns == structure.take([other]).columns
+
+
+def _votes(block: Block, labels: Floats, n_experts: int) -> Floats:
+    """Return the most frequent label of a group at each of its rows, (n,)."""
+    if block.groups is None:
+        return labels
+    return np.argmax(block.by_group(_one_hot(labels, n_experts)), axis=1)
 
 
 def _one_hot(labels: Floats, n_experts: int) -> Floats:

@@ -6,15 +6,18 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from otmoe.arrays.numerics import (
+    Array,
     block_sum,
     namespace,
     scaled,
+    to_numpy,
     weighted_gram,
     weighted_sum,
 )
+from otmoe.likelihood import fused
 from otmoe.likelihood.information import Information, observed_information
 from otmoe.likelihood.rows import Block, Blocks
-from otmoe.model.experts import FitStatistics
+from otmoe.model.experts import Experts, FitStatistics
 from otmoe.model.gate import GateStatistics
 from otmoe.model.mixture import MoE
 from otmoe.model.ridge import Ridge
@@ -53,30 +56,56 @@ def e_step(model: MoE, rows: Blocks) -> Statistics:
 
 
 def _block_statistics(model: MoE, block: Block) -> Statistics:
-    X, weight = block.X, block.weight
-    xp = namespace(X)
-    gate, experts = model.gate, model.experts
-    response = experts.observe(block.y)
-    posterior = model.posterior(X, response, block.offset, block.copies)
-    r = scaled(posterior.responsibilities, weight)
-    linear, quadratic, constant = experts.fit_weights(posterior.eta, response, r)
-    pairs = block.gathered(gate.pair_weights(posterior.gate_prob, weight))
-    residual = block.gathered(r - scaled(posterior.gate_prob, weight))
-    linear, quadratic = block.gathered(linear), block.gathered(quadratic)
-    if gate.columns is None:  # one sweep over x_i x_j for experts and gate together
-        split = quadratic.shape[1]
-        grams = weighted_gram(X, xp.concat([quadratic.T, pairs.T]).T)
-        gram, gate_gram = grams[:split, :, :], grams[split:, :, :]
-        split = linear.shape[1]
-        sums = weighted_sum(X, xp.concat([linear.T, residual.T]).T)
-        experts_sum, gate_sum = sums[:split, :], sums[split:, :]
-    else:
-        gram, gate_gram = weighted_gram(X, quadratic), weighted_gram(gate.design(X), pairs)
-        experts_sum, gate_sum = weighted_sum(X, linear), weighted_sum(gate.design(X), residual)
+    found = fused.fit_sums(model, block)
+    if found is None:
+        found = _summed(model, block.X, fused.fit_weights(model, block) or _weights(model, block))
     return Statistics(
-        float(xp.sum(scaled(posterior.log_density, weight))),
-        gate.assemble(gate_sum, gate_gram),
-        experts.assemble(xp.sum(r, axis=0), experts_sum, gram, xp.sum(constant, axis=0)),
+        found.log_likelihood,
+        model.gate.assemble(found.gate_linear, found.gate_gram),
+        model.experts.assemble(found.mass, found.linear, found.gram, found.constant),
+    )
+
+
+def _summed(model: MoE, X: Array, weights: fused.Weights) -> fused.Sums:
+    """Return sums over the rows, given their weights."""
+    gate, L, Q = model.gate, _count(model.experts, 1), _count(model.experts, 2)
+    if gate.columns is None:  # one sweep over x_i x_j for experts and gate together
+        sums = weighted_gram(X, weights.quadratic), weighted_sum(X, weights.linear)
+        grams, linear = map(to_numpy, sums)  # on a device, all is under way before this waits
+        parts = linear[:L], linear[L:], grams[:Q], grams[Q:]
+    else:
+        Z = gate.design(X)
+        parts = (
+            weighted_sum(X, weights.linear[:, :L]),
+            weighted_sum(Z, weights.linear[:, L:]),
+            weighted_gram(X, weights.quadratic[:, :Q]),
+            weighted_gram(Z, weights.quadratic[:, Q:]),
+        )
+    return fused.Sums(float(weights.log_likelihood), weights.mass, weights.constant, *parts)
+
+
+def _count(experts: Experts, order: int) -> int:
+    """Return how many weights experts have for x, or for x x'."""
+    Q = experts.n_linear
+    return experts.n_experts * (Q if order == 1 else Q * (Q + 1) // 2)
+
+
+def _weights(model: MoE, block: Block) -> fused.Weights:
+    """Return what is summed up over the rows, in the namespace of these."""
+    weight, xp = block.weight, namespace(block.X)
+    response = model.experts.observe(block.y)
+    posterior = model.posterior(block.X, response, block.offset, block.copies, block.groups)
+    r, once = scaled(posterior.responsibilities, weight), block.once
+    linear, quadratic, constant = model.experts.fit_weights(posterior.eta, response, r)
+    target = r if block.groups is None else scaled(posterior.responsibilities, once)
+    residual = target - scaled(posterior.gate_prob, once)
+    pairs = model.gate.pair_weights(posterior.gate_prob, once)
+    return fused.Weights(
+        xp.sum(scaled(posterior.log_density, once)),
+        xp.sum(r, axis=0),
+        xp.sum(constant, axis=0),
+        block.gathered(xp.concat([linear.T, residual.T]).T),
+        block.gathered(xp.concat([quadratic.T, pairs.T]).T),
     )
 
 

@@ -19,18 +19,26 @@ class Free:
     ----------
     basis : ndarray of shape (P, q), optional
         C; None for the identity.
+    fixed : ndarray of shape (P,), optional
+        What is added to C psi: parameters of experts that have nothing to choose.
     """
 
     basis: Floats | None = None
+    fixed: Floats | None = None
 
     @classmethod
     def of(cls, model: MoE) -> Self:
         """Return those of a model."""
-        return cls(model.basis)
+        fixed = np.where(model.held, model.to_vector(), 0.0) if model.zeros else None
+        return cls(model.basis, fixed)
 
     def theta(self, psi: Floats) -> Floats:
-        """Return the parameters, (P,)."""
+        """Return a step of the parameters, (P,)."""
         return psi if self.basis is None else self.basis @ psi
+
+    def point(self, psi: Floats) -> Floats:
+        """Return the parameters themselves, (P,)."""
+        return self.theta(psi) if self.fixed is None else self.theta(psi) + self.fixed
 
     def psi(self, theta: Floats) -> Floats:
         """Return what is free in parameters (P,), (q,); their projection if they lack it."""

@@ -22,6 +22,8 @@ from otmoe.arrays.numerics import (
     weighted_sum,
 )
 
+_LEAP = 30.0  # how far a step may move an expert at standardised x: that is odds of e^30
+
 
 @dataclass(frozen=True)
 class GateStatistics:
@@ -199,11 +201,20 @@ class SoftmaxGate:
         )
 
     def step(self, statistics: GateStatistics, alpha: float = 0.0) -> Self:
-        """Return the gate after one penalised Newton step."""
+        """Return the gate after one penalised Newton step of bounded length.
+
+        Where probabilities are all but 0 or 1 there is next to no curvature, and a step without
+        bound would run off. A shorter one in its direction still leads upwards, since the
+        information has no negative eigenvalue: halved often enough, as the caller does where it
+        overshoots, it does not lower the objective.
+        """
         theta = self.to_vector()
         penalty = self.penalty_matrix(alpha)
         score = statistics.score - penalty @ theta
-        return self.with_vector(theta + solve_psd(statistics.information + penalty, score))
+        increment = solve_psd(statistics.information + penalty, score)
+        each = increment.reshape(self.n_experts - 1, self.n_free_columns)
+        longest = np.max(np.linalg.norm(each, axis=1), initial=0.0)
+        return self.with_vector(theta + increment * (_LEAP / max(longest, _LEAP)))
 
     def fit(
         self,

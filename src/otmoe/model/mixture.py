@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from scipy import linalg
@@ -26,6 +26,7 @@ from otmoe.arrays.numerics import (
     softmax,
     to_numpy,
 )
+from otmoe.arrays.stretches import spread_out, summed
 from otmoe.model.experts import Experts, Response
 from otmoe.model.gate import SoftmaxGate
 from otmoe.model.structure import Structure
@@ -33,6 +34,9 @@ from otmoe.text.errors import InvalidInput
 from otmoe.text.html import html_lines, html_table
 from otmoe.text.names import visible
 from otmoe.text.sentences import Error
+
+ExpertPer = Literal["row", "group"]
+"""What has an expert of its own: every row, or every group of rows."""
 
 _SHOWN = 50  # coefficients of an expert in the table of a notebook
 
@@ -72,6 +76,8 @@ class MoE:
         Class labels of a classifier; class c of the experts is ``classes[c]``.
     structure : Structure, optional
         What the experts see and what they share; None where every coefficient is free.
+    expert_per : {"row", "group"}
+        Whether every row has an expert of its own, or the rows of a group share one (maths 23).
 
     Examples
     --------
@@ -89,6 +95,7 @@ class MoE:
     feature_names: tuple[str, ...] | None = None
     classes: Floats | None = None
     structure: Structure | None = None
+    expert_per: ExpertPer = "row"
 
     @property
     def n_experts(self) -> int:
@@ -121,11 +128,36 @@ class MoE:
 
     @property
     def expert_columns(self) -> list[list[int]]:
-        """Columns of the design that each expert sees."""
+        """Columns of the design that each expert sees, for any of its responses."""
         p = self.experts.n_columns
         if self.structure is None:
             return [list(range(p))] * self.n_experts
         return [list(self.structure.seen(k, p)) for k in range(self.n_experts)]
+
+    @property
+    def _sets(self) -> list[Any]:
+        """Columns of the design that each expert sees, response by response."""
+        sets = () if self.structure is None else self.structure.sets
+        return list(sets) if len(sets) == self.n_experts else [sets] * self.n_experts
+
+    @property
+    def margins(self) -> dict[str, Self]:
+        """The model of each of several responses by itself, whatever the others are (maths 22)."""
+        each = zip(self.experts.responses, self.experts.parts, strict=False)
+        return {name: replace(self, experts=part, structure=None) for name, part in each}
+
+    @property
+    def zeros(self) -> list[int]:
+        """The experts whose count is always 0."""
+        return [] if self.structure is None else self.structure.zeros
+
+    @property
+    def held(self) -> Floats:
+        """Say which entries of the vector are nobody's to choose, (P,): those of zero experts."""
+        found = np.zeros(self.n_parameters, dtype=bool)
+        if self.structure is not None and self.zeros:
+            found[self.gate.n_parameters :] = self.structure.held(self.experts)
+        return found
 
     @property
     def terms(self) -> tuple[str, ...]:
@@ -147,7 +179,10 @@ class MoE:
         heads = [f"expert {k}" for k in range(self.n_experts)]
         tables = []
         for name, part in self.coefficients.items():
-            rows = [[term, *(f"{v:.4g}" for v in row)] for term, row in part.items()]
+            rows = [
+                [term, *("" if np.isnan(v) else f"{v:.4g}" for v in row)]
+                for term, row in part.items()
+            ]
             left = len(rows) - _SHOWN
             more = f"and {left:,} more" if left > 0 else ""
             tables.append(html_table([name, *heads], rows[:_SHOWN], more))
@@ -161,8 +196,13 @@ class MoE:
         response: Response,
         offset: Array | None = None,
         copies: Floats | None = None,
+        groups: Floats | None = None,
     ) -> Posterior:
-        """Return the E-step at the rows of a design (n, p), or at so many copies of each."""
+        """Return the E-step at the rows of a design (n, p), or at so many copies of each.
+
+        Rows of a group share their expert (maths 23): each has the group's log density and
+        responsibilities. `groups` says where groups begin, and the end, (G + 1,).
+        """
         eta = self.experts.predictor(X, offset)
         logits = self.gate.logits(X)
         gate_prob, gate_sum = softmax(logits)
@@ -171,6 +211,8 @@ class MoE:
                 np.repeat(a.T, copies, axis=-1).T for a in (eta, logits, gate_prob, gate_sum)
             )
         joint = self.experts.expected_log_prob(eta, response)
+        if groups is not None:
+            joint = spread_out(summed(joint, groups), groups)
         joint += logits
         responsibilities, joint_sum = softmax(joint)
         return Posterior(joint_sum - gate_sum, responsibilities, gate_prob, eta)
@@ -290,9 +332,16 @@ class MoE:
 
     @property
     def coefficients(self) -> dict[str, dict[str, Floats]]:
-        """Coefficients of `gate` and `experts` by name, (K,) each; variances are there as well."""
+        """Coefficients of `gate` and `experts` by name, (K,) each; variances are there as well.
+
+        A zero expert has none: NaN.
+        """
         gate = dict(zip(self.terms, np.asarray(self.gate.coef).T, strict=True))
-        return {"gate": gate, "experts": self.experts.named_parameters(self.terms)}
+        experts = self.experts.named_parameters(self.terms)
+        if self.zeros:
+            none = np.isin(np.arange(self.n_experts), self.zeros)
+            experts = {name: np.where(none, np.nan, values) for name, values in experts.items()}
+        return {"gate": gate, "experts": experts}
 
     def to_vector(self) -> Floats:
         """Return the free parameters: gate, expert coefficients, log dispersions (maths 5)."""
@@ -359,7 +408,7 @@ class MoE:
             return (xp.sum(there, axis=0) + xp.sum(back, axis=0).T)[None, :, :]
 
         cost = np.log1p(to_numpy(self._rowwise(block, X)).sum(axis=0) / X.shape[0])
-        mine, theirs = self.expert_columns, reference.expert_columns
+        mine, theirs = self._sets, reference._sets
         if sorted(mine) == sorted(theirs):  # experts that see the same columns, where these differ
             other = [[one != own for own in mine] for one in theirs]
             cost = cost + np.where(other, 1e3 + len(cost) * cost.max(), 0.0)
@@ -371,12 +420,14 @@ def reordering(model: MoE, order: Any) -> Floats:
 
     The map is linear: experts change places, and the gate's reference with them (maths 6).
     """
-    zero = model.with_vector(np.zeros(model.n_parameters))
-    origin = zero.take(order).to_vector()
-    columns = [
-        zero.with_vector(e).take(order).to_vector() - origin for e in np.eye(model.n_parameters)
-    ]
-    return np.reshape(columns, (model.n_parameters, model.n_parameters)).T
+    gate, size = model.gate, model.gate.n_parameters
+    rows = np.eye(model.n_experts)[list(order), :-1]  # of the gate; that of the reference is 0
+    places = np.arange(model.n_parameters) / max(model.n_parameters, 1)
+    moved = model.with_vector(places).take(order).to_vector()[size:]  # experts but change places
+    matrix = np.zeros((model.n_parameters, model.n_parameters))
+    matrix[:size, :size] = np.kron(rows[:-1] - rows[-1], np.eye(gate.n_free_columns))
+    matrix[np.arange(size, len(matrix)), np.rint(moved * len(matrix)).astype(int)] = 1.0
+    return matrix
 
 
 def _frozen(array: Floats) -> Floats:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Self
 
+import numpy as np
 from scipy import linalg
 
 from otmoe.arrays.numerics import Floats
@@ -61,6 +62,7 @@ class Ridge:
 
     def matrix(self, model: MoE) -> Floats:
         """Return the matrix P of the penalty theta' P theta / 2 on the free parameters, (P, P)."""
-        return linalg.block_diag(
+        matrix = linalg.block_diag(
             model.gate.penalty_matrix(self.gate), model.experts.penalty_matrix(self.held)
         )
+        return np.where(model.held | model.held[:, None], 0.0, matrix) if model.zeros else matrix

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Self
+from itertools import product
+from typing import Any, Self
 
 import numpy as np
 from scipy import linalg
@@ -13,6 +14,15 @@ from scipy import linalg
 from otmoe.arrays.newton import solve_psd
 from otmoe.arrays.numerics import Array, Floats, namespace
 from otmoe.model.experts import Experts, FitStatistics, Response
+
+LOG_OF_NOTHING = -300.0
+"""Log mean of an expert that is always 0: no other count has a probability that can be seen."""
+
+
+def takes_zeros(kind: type[Experts]) -> bool:
+    """Say whether experts of a family may be zeros: those of counts without an upper end."""
+    counts = kind.discrete and not kind.classifies
+    return counts and kind.lowest == 0 and kind.highest == np.inf
 
 
 @dataclass(frozen=True)
@@ -24,9 +34,12 @@ class Structure:
 
     Attributes
     ----------
-    columns : tuple of tuples of int, optional
-        Columns of the design that experts see, 0 (the intercept) first: one tuple for all of them,
-        or one for each. None means all columns.
+    columns : tuple of tuples of int, or of tuples of those, optional
+        Columns of the design that experts see: one tuple for all of them, or one for each. Where
+        responses have columns of their own, such a tuple has those of each response. 0 is the
+        intercept, fixed at zero where it is left out. None means all columns. One of several
+        experts that sees nothing at all, (), is a zero expert: its count is 0, and it has no
+        parameters.
     common : tuple of int
         Columns whose coefficient is the same in every expert that sees them.
     common_variance : bool
@@ -46,7 +59,7 @@ class Structure:
            [0., 1., 0.]])
     """
 
-    columns: tuple[tuple[int, ...], ...] | None = None
+    columns: tuple[Any, ...] | None = None
     common: tuple[int, ...] = ()
     common_variance: bool = False
     names: tuple[str, ...] | None = None
@@ -54,8 +67,10 @@ class Structure:
 
     def __post_init__(self) -> None:
         if self.columns is not None:
-            columns = tuple(tuple(sorted({0, *own})) for own in self.columns)
-            object.__setattr__(self, "columns", columns)
+            found: tuple[Any, ...] = _by_response(self.columns)
+            if all(len(set(own)) == 1 for own in found):
+                found = tuple(own[0] for own in found)
+            object.__setattr__(self, "columns", found)
         object.__setattr__(self, "common", tuple(sorted(set(self.common))))
 
     # -- what it says -------------------------------------------------------------------------
@@ -65,22 +80,51 @@ class Structure:
         """Whether experts have columns of their own, so that their order means something."""
         return self.columns is not None and len(self.columns) > 1
 
+    @property
+    def sets(self) -> tuple[tuple[tuple[int, ...], ...], ...]:
+        """The columns by expert and response; one entry stands for all. Empty for all columns."""
+        return _by_response(self.columns or ())
+
     def restricts(self, n_columns: int) -> bool:
         """Say whether anything is not free, in models of so many columns."""
-        everything = self.columns is None or all(len(own) == n_columns for own in self.columns)
+        everything = all(len(seen) == n_columns for own in self.sets for seen in own)
         return not everything or self.labelled or bool(self.common) or self.common_variance
 
-    def seen(self, expert: int, n_columns: int) -> tuple[int, ...]:
-        """Return the columns that an expert sees."""
+    def seen(self, expert: int, n_columns: int, predictor: int | None = None) -> tuple[int, ...]:
+        """Return the columns that an expert sees for one of its predictors, or for any of them."""
         if self.columns is None:
             return tuple(range(n_columns))
-        return self.columns[expert if self.labelled else 0]
+        own = self.sets[expert if self.labelled else 0]
+        if predictor is not None:
+            return tuple(own[predictor if len(own) > 1 else 0])
+        return tuple(sorted(set().union(*own)))
+
+    def sees(self, n_experts: int, n_linear: int, n_columns: int) -> Floats:
+        """Say which columns are seen, (K, Q, p)."""
+        found = np.zeros((n_experts, n_linear, n_columns), dtype=bool)
+        for k in range(n_experts):
+            for q in range(n_linear):
+                found[k, q, list(self.seen(k, n_columns, q))] = True
+        return found
+
+    @property
+    def zeros(self) -> list[int]:
+        """The experts whose count is always 0."""
+        return [k for k, own in enumerate(self.sets) if not any(own)]
+
+    @property
+    def through_origin(self) -> bool:
+        """Whether the intercept of some expert, for some response, is fixed at zero."""
+        return any(seen and 0 not in seen for own in self.sets for seen in own)
 
     def relaxed(self) -> Self:
-        """Return the structure in which every expert sees what any of them does."""
+        """Return the structure in which every expert sees what any of them does, but for zeros."""
         if self.columns is None or not self.labelled:
             return self
-        return replace(self, columns=(tuple(set().union(*self.columns)),), names=None)
+        seeing = [own for own in self.sets if any(own)]
+        every = tuple(tuple(set().union(*sets)) for sets in zip(*seeing, strict=True))
+        columns = tuple(every if any(own) else () for own in self.sets)
+        return replace(self, columns=columns if self.zeros else (every,), names=None)
 
     def take(self, order: Sequence[int] | Floats) -> Self:
         """Return the structure of experts in another order, or of some of them."""
@@ -118,7 +162,8 @@ class Structure:
 
     def dispersions(self, n_experts: int, n_constant: int) -> Floats:
         """Return the part of C for the logs of dispersions, (E K, E) or (E K, E K)."""
-        each = np.ones((n_experts, 1)) if self.common_variance else np.eye(n_experts)
+        each = np.delete(np.eye(n_experts), self.zeros, axis=1)
+        each = each.sum(axis=1, keepdims=True) if self.common_variance else each
         return linalg.block_diag(np.zeros((0, 0)), *[each] * n_constant)
 
     def basis(self, experts: Experts) -> Floats:
@@ -126,24 +171,40 @@ class Structure:
         K, Q, p, E = experts.n_experts, experts.n_linear, experts.n_columns, experts.n_constant
         return linalg.block_diag(self.coefficients(K, Q, p), self.dispersions(K, E))
 
+    def held(self, experts: Experts) -> Floats:
+        """Say which entries of the vector of experts are not theirs to choose: those of zeros."""
+        K, Q, p, E = experts.n_experts, experts.n_linear, experts.n_columns, experts.n_constant
+        zero = np.isin(np.arange(K), self.zeros)
+        return np.append(np.repeat(zero, Q * p), np.tile(zero, E))
+
+    def zeroed(self, experts: Experts) -> Experts:
+        """Return the experts with those set to zeros that are such."""
+        if not self.zeros:
+            return experts
+        K, Q, p = experts.n_experts, experts.n_linear, experts.n_columns
+        vector = np.where(self.held(experts), 0.0, experts.to_vector())
+        vector[: K * Q * p].reshape(K, Q, p)[self.zeros, :, 0] = LOG_OF_NOTHING
+        return experts.with_vector(vector)
+
     def projected(self, experts: Experts) -> Experts:
         """Return the nearest experts of this structure; those that have it stay as they are."""
         K, Q, p, E = experts.n_experts, experts.n_linear, experts.n_columns, experts.n_constant
         vector = np.array(experts.to_vector())
         coef, logs = vector[: K * Q * p].reshape(K, Q, p), vector[K * Q * p :].reshape(E, K)
-        if self.origin is not None and 0 in self.common:
+        sees = self.sees(K, Q, p)
+        if self.origin is not None and (0 in self.common or self.through_origin):
             C = self.coefficients(K, Q, p)
             coef[:] = (C @ np.linalg.lstsq(C, coef.ravel())[0]).reshape(coef.shape)
-        sees = np.array([np.isin(np.arange(p), self.seen(k, p)) for k in range(K)])
-        coef *= sees[:, None, :]
-        for j in self.common:
-            here = sees[:, j]
+            sees[..., 0] = True  # what the slopes leave of an intercept on the user's scale
+        coef *= sees
+        for q, j in product(range(Q), self.common):
+            here = sees[:, q, j]
             if np.any(here) and (j > 0 or self.origin is None):
-                coef[here, :, j] = _one(coef[here, :, j])
+                coef[here, q, j] = _one(coef[here, q, j])
         if self.common_variance and E:
             with np.errstate(over="ignore"):
-                logs[:] = np.log(_one(np.exp(logs.T))).T
-        return experts.with_vector(vector)
+                logs[:] = np.log(_one(np.exp(np.delete(logs, self.zeros, axis=1).T)))[:, None]
+        return self.zeroed(experts.with_vector(vector))
 
     # -- weighted fits ------------------------------------------------------------------------
 
@@ -174,7 +235,7 @@ class Structure:
         base = np.array(self.projected(experts).to_vector()[:size])
         penalty = experts.penalty_matrix(ridge)[:size, :size]
         blocks = statistics.information.swapaxes(2, 3).reshape(K, Q * p, Q * p)
-        each = C.reshape(K, Q * p, -1)
+        each = C.reshape(K, Q * p, C.shape[1])
         curvature = np.einsum("kiq,kij,kjr->qr", each, blocks, each, optimize=True)
         away = np.einsum("kij,kj->ki", blocks, (theta - base).reshape(K, -1))
         score = statistics.score.ravel() + away.ravel() - penalty @ base
@@ -183,9 +244,11 @@ class Structure:
         unit = 1 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0))  # experts of any variance
         psi = unit * solve_psd(information * unit[:, None] * unit, unit * (C.T @ score))
         increment = (base + C @ psi - theta).reshape(K, Q, p)
-        return experts.moved(
-            statistics, increment, floor=floor, ridge=ridge, common=self.common_variance
-        )
+        bounds: dict[str, Any] = {"floor": floor, "ridge": ridge, "common": self.common_variance}
+        if self.zeros:  # whose rows tell nothing of dispersions
+            weight = np.where(np.isin(np.arange(K), self.zeros), 0.0, statistics.weight)
+            statistics = replace(statistics, weight=weight)
+        return self.zeroed(experts.moved(statistics, increment, **bounds))
 
     def fit(
         self,
@@ -246,26 +309,36 @@ def _one(values: Floats) -> Floats:
 
 
 @cache
+def _by_response(columns: tuple[Any, ...]) -> tuple[tuple[tuple[int, ...], ...], ...]:
+    """Return columns by expert and response; one set for all responses where they see the same."""
+    found = []
+    for own in columns:
+        sets = (own,) if all(isinstance(column, int | np.integer) for column in own) else own
+        found.append(tuple(tuple(sorted(set(seen))) for seen in sets))
+    n_sets = max(map(len, found), default=1)
+    return tuple(own * n_sets if len(own) == 1 else own for own in found)
+
+
+@cache
 def _coefficients(structure: Structure, K: int, Q: int, p: int) -> Floats:
-    place = np.arange(K * Q * p).reshape(K, Q, p)
-    origin = None
-    if 0 in structure.common and structure.origin is not None:
-        origin = structure.origin  # the intercept is what the slopes leave of the common one
+    place, sees = np.arange(K * Q * p).reshape(K, Q, p), structure.sees(K, Q, p)
+    # an intercept that is common, or zero, at the user's origin is what the slopes leave of it here
+    origin, bound = structure.origin, (0 in structure.common) | ~sees[:, :, 0]
     columns, done = [], set()
     for k in range(K):
         for q in range(Q):
-            for j in structure.seen(k, p):
-                alike = [k]
+            for j in np.flatnonzero(sees[k, q]):
+                alike = np.array([k])
                 if j in structure.common:
                     if (q, j) in done:
                         continue
                     done.add((q, j))
-                    alike = [other for other in range(K) if j in structure.seen(other, p)]
+                    alike = np.flatnonzero(sees[:, q, j])
                 column = np.zeros(K * Q * p)
                 column[place[alike, q, j]] = 1.0
                 if origin is not None and j > 0:
-                    column[place[alike, q, 0]] = -origin[j]
+                    column[place[alike[bound[alike, q]], q, 0]] = -origin[j]
                 columns.append(column)
-    found = np.array(columns).T
+    found = np.reshape(columns, (len(columns), K * Q * p)).T
     found.flags.writeable = False
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from otmoe.arrays.numerics import Array, Floats, like, to_numpy
 from otmoe.model.experts import FAMILIES, Experts, family_of_classes
-from otmoe.model.mixture import MoE
+from otmoe.model.mixture import ExpertPer, MoE
 from otmoe.text.errors import InvalidInput
 from otmoe.text.sentences import Error
 
@@ -34,6 +35,10 @@ class Target:
         Class labels, in the order of the experts' classes.
     coded : bool
         Whether y holds class numbers already, rather than labels.
+    expert_per : {"row", "group"}
+        Whether every row has an expert of its own, or rows of a group share one (maths 23).
+    responses : tuple of str
+        Names of several responses; empty for y0, y1 and so on, and for a single one.
 
     Examples
     --------
@@ -45,6 +50,14 @@ class Target:
     family: str = "gaussian"
     classes: Floats | None = None
     coded: bool = False
+    expert_per: ExpertPer = "row"
+    responses: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        families = self.family.split("+")
+        if self.responses and len(self.responses) != len(families):
+            named = list(self.responses)
+            raise InvalidInput(Error.FAMILIES_COUNT, families=families, responses=named)
 
     @classmethod
     def of_classes(cls, classes: Floats, *, coded: bool = False) -> Self:
@@ -54,12 +67,21 @@ class Target:
     @classmethod
     def of(cls, model: MoE) -> Self:
         """Return what a model's response is."""
-        return cls(model.experts.family, model.classes, coded=model.classes is None)
+        coded = model.classes is None
+        labels = getattr(model.experts, "labels", ())
+        return cls(model.experts.family, model.classes, coded, model.expert_per, labels)
+
+    def check_names(self, names: Sequence[str]) -> None:
+        """Refuse responses of other names, or in another order, than those of a model."""
+        if self.responses and names and tuple(names) != self.responses:
+            raise InvalidInput(
+                Error.RESPONSES_OTHER, responses=list(names), wanted=list(self.responses)
+            )
 
     @property
     def kind(self) -> type[Experts]:
         """The family itself."""
-        return FAMILIES[self.family]
+        return FAMILIES[self.family].called(self.responses)
 
     @property
     def n_classes(self) -> int:
@@ -88,6 +110,19 @@ class Target:
     def numbers_like(self, y: Any, X: Array) -> Array:
         """Return :meth:`numbers` in the namespace and on the device of X."""
         return like(self.numbers(to_numpy(y)), X)
+
+
+def as_whole(labels: Floats) -> Floats:
+    """Return labels that are whole numbers as such: files of numbers give 1.0 for class 1.
+
+    Examples
+    --------
+    >>> as_whole(np.array([0.0, 1.0])).tolist(), as_whole(np.array([0.5, 1.0])).tolist()
+    ([0, 1], [0.5, 1.0])
+    """
+    if labels.dtype.kind != "f" or not np.all(np.abs(labels) < 2**53):
+        return labels
+    return labels.astype(np.int64) if np.all(labels == np.trunc(labels)) else labels
 
 
 def class_codes(y: Floats, classes: Floats) -> Floats:

@@ -1,4 +1,4 @@
-"""Pictures of models, fits and aggregations, in the manner of scikit-learn. Needs matplotlib."""
+"""Plots of models, fits and aggregations, in the style of scikit-learn. Needs matplotlib."""
 
 from otmoe.plot.coefficients import CoefficientDisplay
 from otmoe.plot.curves import CurveDisplay

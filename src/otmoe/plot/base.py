@@ -33,7 +33,7 @@ N_COLUMNS = 3
 
 
 class Display:
-    """A picture and the numbers in it, in the manner of scikit-learn.
+    """A plot and its numbers, in the style of scikit-learn.
 
     After `plot`, `ax_` (or `axes_`, where there are several) and `figure_` are what was drawn on.
     """
@@ -81,7 +81,7 @@ class Display:
 
 
 def pyplot() -> Any:
-    """Return matplotlib's pyplot, or say how to get it."""
+    """Return matplotlib's pyplot, or raise an error that says how to install it."""
     try:
         from matplotlib import pyplot as plt
     except ImportError as error:

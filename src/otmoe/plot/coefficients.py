@@ -16,7 +16,7 @@ from otmoe.text.sentences import Error
 class CoefficientDisplay(Display):
     """A forest plot: a line per coefficient, from the low to the high end of its interval.
 
-    Coefficients of one feature stand together, a colour for each expert. Where the rows do not
+    Coefficients of one feature are grouped, with a colour for each expert. If the rows do not
     determine a coefficient, its mark is hollow and has no line.
 
     Parameters
@@ -66,10 +66,10 @@ class CoefficientDisplay(Display):
             The gate's coefficients are relative to its last expert.
         level : float
         intercept : bool
-            Whether intercepts are shown, which often dwarf the rest.
+            Whether to show intercepts, which are often much larger than the rest.
         n_terms : int
-            Terms that are shown: those that are furthest from zero in standard errors, in the
-            order of the model.
+            Maximum number of terms: those furthest from zero in standard errors, in the order of
+            the model.
         ax : matplotlib Axes, optional
         **options
             Of :meth:`plot`.
@@ -93,7 +93,7 @@ class CoefficientDisplay(Display):
     def from_estimator(
         cls, estimator: Any, X: Any, y: Any, *, sample_weight: Any = None, **options: Any
     ) -> CoefficientDisplay:
-        """Draw the coefficients of a fitted estimator; give the rows that were fitted.
+        """Draw the coefficients of a fitted estimator, given the rows that were fitted.
 
         Parameters
         ----------
@@ -165,7 +165,7 @@ class CoefficientDisplay(Display):
 
 
 def _term(estimate: Estimate) -> str:
-    """Return what stands beside a line: the term, and the class where there are several."""
+    """Return the label of a line: the term, and the class if there are several."""
     if estimate.label is None:
         return estimate.term
     return f"{estimate.term}, {estimate.label}"

@@ -13,10 +13,10 @@ from otmoe.plot.base import GREY, Display, colours, legend_beside, short
 
 
 class CurveDisplay(Display):
-    """What numbers do to the predictor of each expert, by splines, with pointwise intervals.
+    """Effects of numbers on the predictor of each expert, as splines with pointwise intervals.
 
-    A curve is relative to the middle knot, where it is zero. Ticks at the foot are the knots;
-    beyond the outer ones it is straight.
+    A curve is relative to the middle knot, where it is zero. Ticks at the bottom are the knots;
+    beyond the outer ones the curve is straight.
 
     Parameters
     ----------

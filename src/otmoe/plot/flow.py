@@ -1,4 +1,4 @@
-"""Where the experts of every site went."""
+"""Flow from the experts of every site to the merged experts."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _BAR = 0.035  # width of the bars at both ends
 class FlowDisplay(Display):
     """The flow from the experts of the sites to the experts of the merged model.
 
-    On the left, a bar for each site, as high as its weight, cut into its experts; on the right the
-    global experts. A ribbon is as wide as the mass that it carries, in the colour of where it goes.
+    On the left, a bar for each site, as high as its weight, divided into its experts; on the right
+    the global experts. The width of a ribbon is its mass, and its colour that of its destination.
 
     Parameters
     ----------
@@ -63,8 +63,8 @@ class FlowDisplay(Display):
         ----------
         aggregation : Aggregation
         n_sites : int
-            Sites that are drawn one by one: those that stand out, then the heaviest. The others
-            are drawn as one.
+            Maximum number of sites to draw separately: those that stand out, then those with the
+            largest weights. The others are drawn as one.
         ax : matplotlib Axes, optional
         **options
             Of :meth:`plot`.

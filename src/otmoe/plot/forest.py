@@ -1,4 +1,4 @@
-"""How sites differ in one coefficient: a forest plot, as meta-analyses have it."""
+"""How sites differ in one coefficient: a forest plot, as in meta-analysis."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ _LEAST, _MOST = 3.0, 9.0  # points: marks of the smallest and the largest site
 class ForestDisplay(Display):
     """One coefficient, site by site: before shrinkage (open) and after (filled).
 
-    Marks are as large as sites have rows. At the foot, a diamond is the mean over sites with its
-    interval, and a bar where the coefficient of a new site lies. An arrow is a line that goes on.
+    The size of a mark shows the rows of a site. At the bottom, a diamond is the mean over sites
+    with its interval, and a bar the prediction interval for a new site. An arrow marks an interval
+    that extends beyond the axis.
 
     Parameters
     ----------
@@ -37,7 +38,7 @@ class ForestDisplay(Display):
     level : float
         Of the intervals.
     left_out : int
-        Sites that are not shown, nearer to the mean than those that are.
+        Number of sites not shown, closer to the mean than those shown.
 
     Attributes
     ----------
@@ -90,9 +91,9 @@ class ForestDisplay(Display):
         label : object, optional
             A class; by default the first.
         order : {"estimate", "rows", "name"}
-            Of the sites: by the estimate after shrinkage, by size, by name.
+            Order of the sites: by the estimate after shrinkage, by size, or by name.
         n_sites : int
-            Sites that are shown: those furthest from the mean, after shrinkage.
+            Maximum number of sites: those furthest from the mean, after shrinkage.
         level : float
         ax : matplotlib Axes, optional
         **options
@@ -132,7 +133,7 @@ class ForestDisplay(Display):
         colour : colour, optional
             By default that of the expert.
         numbers : bool
-            Whether rows and estimates stand beside the picture.
+            Whether to print rows and estimates beside the plot.
         """
         what, n = self.coefficient, len(self.rows) + bool(self.left_out)
         ax = self._on(ax, (7.2, 1.4 + 0.25 * (n + 3)))
@@ -215,7 +216,7 @@ class ForestDisplay(Display):
         )
 
     def _words(self, ax: Any, foot: float, numbers: bool) -> None:
-        """Write what stands beside the picture, and below."""
+        """Write the text beside and below the plot."""
         what, level = self.coefficient, f"{self.level:.0%}"
         digits = digits_of(self._ends)
         names = [*short(row.site for row in self.rows), "mean over sites"]
@@ -226,7 +227,7 @@ class ForestDisplay(Display):
         ax.spines["left"].set_visible(False)
         ax.set_xlabel(f"{described(what)}, {level} interval")
         if self.left_out:
-            rest = f"{self.left_out:,} sites nearer to the mean"
+            rest = f"{self.left_out:,} sites closer to the mean"
             paper = {"fc": "white", "ec": "none", "pad": 1.5}
             self._note(ax, 0.5, self._gap, rest, ha="center", style="italic", bbox=paper)
         if not numbers:

@@ -1,4 +1,4 @@
-"""What features do to the gate: one at a time, and two at a time."""
+"""Effects of features on the gate: one at a time, and two at a time."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _ENDS = (1, 99)  # percentiles between which a feature is varied
 class GateEffectDisplay(Display):
     """Probability of each expert as one feature varies, averaged over the other features.
 
-    This is partial dependence: every row keeps its other features, takes the value in question, and
+    This is partial dependence: every row keeps its other features and takes the given value, and
     the gate's probabilities are averaged over rows.
 
     Parameters
@@ -77,7 +77,7 @@ class GateEffectDisplay(Display):
         X : array-like of shape (n, d)
             Rows over which to average; 500 of them are drawn. An aggregation has its `support`.
         features : sequence of str or int, optional
-            By default those that move the probabilities most, `n_features` of them.
+            By default the `n_features` that change the probabilities most.
         others : {"average", "mean"}
             Average over the rows, or hold the other features at their means.
         n_features, n_grid, random_state : int
@@ -139,8 +139,8 @@ class GateEffectDisplay(Display):
 class GateRegionDisplay(Display):
     """Regions of two features in which each expert is the most probable.
 
-    The colour is the expert's, the deeper the surer the gate is; the other features are at their
-    means.
+    The colour is the expert's, deeper where its probability is higher; the other features are at
+    their means.
 
     Parameters
     ----------

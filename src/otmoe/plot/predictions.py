@@ -1,4 +1,4 @@
-"""What a model says about y: its density at some x, and what it leaves unexplained."""
+"""Predictions of y: the density at some x, and the residuals."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _TAIL = 0.001  # probability on either side of what is shown
 
 
 class DensityDisplay(Display):
-    """Predictive density of y at some rows of x, and the part of each expert in it.
+    """Predictive density of y at some rows of x, with the contribution of each expert.
 
     One ridge per row; the experts' parts are stacked, so that the outline is the density. Ridges
     are scaled to the same height.
@@ -94,6 +94,8 @@ class DensityDisplay(Display):
             Of :meth:`plot`.
         """
         model = model_of(estimator)
+        if model.experts.responses:
+            raise InvalidInput(Error.JOINT_NOT_HERE, what="DensityDisplay")
         X = rows_of(X, model)
         if labels is None:
             labels = [f"row {i}" for i in range(len(X))]
@@ -222,6 +224,8 @@ class ResidualDisplay(Display):
         model = model_of(estimator)
         if model.experts.classifies:
             raise InvalidInput(Error.NO_RESIDUALS)
+        if model.experts.responses:
+            raise InvalidInput(Error.JOINT_NOT_HERE, what="ResidualDisplay")
         X, y = rows_of(X, model), np.asarray(y, dtype=np.float64)
         rng = np.random.default_rng(random_state)
         if len(X) > n_rows:
@@ -232,8 +236,9 @@ class ResidualDisplay(Display):
         fitted = to_numpy(model.expert_mean(X))[rows, expert]
         eta = model.experts.predictor(design(X))
         var = np.broadcast_to(to_numpy(model.experts.response(eta).var), (len(X), model.n_experts))
-        var = var[rows, expert]
-        residual = (y - fitted) / np.sqrt(var)
+        seen = model.experts.observe(y)
+        root = np.sqrt(np.broadcast_to(seen.trials, (len(X), 1))[:, 0])
+        residual = root * (seen.mean[:, 0] - fitted) / np.sqrt(var[rows, expert])
         return cls(fitted, residual, expert, model.n_experts).plot(ax=ax, **options)
 
     def plot(self, ax: Any = None, *, names: Sequence[str] | None = None) -> ResidualDisplay:
@@ -267,8 +272,8 @@ class ResidualDisplay(Display):
                     else shown[k],
                 )
             )
-        ax.set_xlabel("mean of the row's expert")
-        ax.set_ylabel("residual / sd")
+        ax.set_xlabel("mean of the assigned expert")
+        ax.set_ylabel("standardised residual")
         legend_beside(ax, markerscale=2.5)
         return self
 

@@ -13,10 +13,10 @@ from otmoe.plot.base import GREY, Display, colours, legend_beside, short
 
 
 class SpreadDisplay(Display):
-    """Coefficients of sites less their mean: a dot for each site, a bar for where a new one lies.
+    """Coefficients of sites minus their mean: a dot per site, a prediction interval for a new one.
 
-    Coefficients of one feature stand together, a colour for each expert. Dots are sites after
-    shrinkage; a bar ends where the prediction interval for a new site does.
+    Coefficients of one feature are grouped, with a colour for each expert. Dots are sites after
+    shrinkage; bars are prediction intervals for a new site.
 
     Parameters
     ----------
@@ -72,8 +72,8 @@ class SpreadDisplay(Display):
         intercept : bool
             Whether intercepts are shown.
         n_terms : int
-            Terms that are shown: those in which sites differ most, in standard errors of the mean,
-            in the order of the model.
+            Maximum number of terms: those in which sites differ most, in standard errors of the
+            mean, in the order of the model.
         level : float
         ax : matplotlib Axes, optional
         **options
@@ -135,7 +135,7 @@ class SpreadDisplay(Display):
         first = self.coefficients[0]
         names = {"gate": "gate coefficient", "variance": f"log {first.term}"}
         block = names.get(first.block, "coefficient")
-        ax.set_xlabel(f"{block} less its mean over sites; bar: {self.level:.0%} of new sites")
+        ax.set_xlabel(f"{block} minus its mean over sites; bar: {self.level:.0%} of new sites")
         if self.left_out:
             words = f"{len(self.terms)} of {len(self.terms) + self.left_out} terms"
             ax.set_title(words, loc="left", fontsize="small", color="#555555")
@@ -144,5 +144,5 @@ class SpreadDisplay(Display):
 
 
 def _term(row: Coefficient) -> str:
-    """Return what stands beside a line: the term, and the class where there are several."""
+    """Return the label of a line: the term, and the class if there are several."""
     return row.term if row.label is None else f"{row.term}, {row.label}"

@@ -1,4 +1,4 @@
-"""How a fit came about: convergence, and the choice of K."""
+"""Convergence of a fit, and the choice of K."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class ConvergenceDisplay(Display):
     """An objective, iteration by iteration.
 
     A likelihood is drawn as its distance to the last value, on a logarithmic scale: a straight line
-    is linear convergence (EM), one that dives is quadratic (Newton's method). The objective of
-    merging, R_c or expected nats lost per row, is drawn as it is.
+    is linear convergence (EM), one that bends down is quadratic (Newton's method). The objective of
+    merging, R_c or the expected loss in nats per row, is drawn unchanged.
 
     Parameters
     ----------
@@ -111,17 +111,17 @@ class ConvergenceDisplay(Display):
             ax.ticklabel_format(axis="y", useOffset=False)
         else:
             ax.set_xlabel("iteration" if self.kind == "em" else "refine round")
-            ax.set_ylabel("log-likelihood below the last")
+            ax.set_ylabel("log-likelihood below final value")
             if len(self.shown[1]):
                 ax.set_yscale("log")
         return self
 
 
 class SelectionDisplay(Display):
-    """Numbers of experts side by side: by the rows, by what is expected, by transport.
+    """Numbers of experts compared: by the rows, by expected BIC, by transport.
 
-    BIC and ICL where the rows were asked; the BIC that the sites' own models expect, and the
-    transport objective, where models were merged.
+    BIC and ICL if the rows were evaluated; the expected BIC and the transport objective if models
+    were merged.
 
     Parameters
     ----------
@@ -150,8 +150,8 @@ class SelectionDisplay(Display):
         ----------
         selection : Selection
         ax : sequence of matplotlib Axes, optional
-            One for BIC and ICL, one for what is expected, one for the transport objective, as far
-            as there are such.
+            One for BIC and ICL, one for the expected BIC, one for the transport objective, as far
+            as these exist.
         **options
             Of :meth:`plot`.
         """

@@ -1,4 +1,4 @@
-"""The report: one page that says what each site contributed and whether to trust the result."""
+"""The report: an HTML page on what each site contributed and whether to trust the result."""
 
 from otmoe.reporting.report import Page, report
 

@@ -1,4 +1,4 @@
-"""What a coordinator should look at before trusting a merged model, a sentence each."""
+"""Findings that a coordinator should read before trusting a merged model, a sentence each."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ LEVELS = {
     Finding.INTERVALS.code: "good",
     Finding.SITES_ALIKE.code: "good",
 }
-"""How a finding speaks for the result; those that are not here are to be looked at."""
+"""Levels of findings by code; all others are "look"."""
 
-# What is worth a sentence; `python -m benchmarks constants` counts them at half and twice of these.
-_MOST = 0.5  # share of the weight that no site should have alone
-_ALONE = 0.8  # share of an expert's mass that no site should bring alone
-_SMALL = 0.02  # share of the mass below which an expert is a small one
+# Thresholds of findings; `python -m benchmarks constants` counts them at half and twice these.
+_MOST = 0.5  # share of the weight that no single site should have
+_ALONE = 0.8  # share of an expert's mass that no single site should contribute
+_SMALL = 0.02  # share of the mass below which an expert counts as small
 
 
 def checks_of(
     record: AggregationRecord, mass: Floats | None, others: Iterable[Notice] = ()
 ) -> list[dict[str, Any]]:
-    """Return what speaks for the result and what to look at, with the sites that it is about.
+    """Return the findings about a result, worst first, with the sites that they concern.
 
     Parameters
     ----------
     record : AggregationRecord
     mass : ndarray of shape (M, K), or None
-        Share of the mixture that each site brings to each expert.
+        Share of the mixture that each site contributes to each expert.
     others : iterable of Notice
-        What else was found.
+        Further findings.
     """
     found = [*_merging(record), *_sites(record), *others]
     if mass is not None:  # else there are no merged experts
@@ -90,7 +90,7 @@ def _sites(record: AggregationRecord) -> Iterator[Notice]:
 
 
 def _served(record: AggregationRecord) -> Iterator[Notice]:
-    """Say whether sites are better off with their own models; nothing where that is not known."""
+    """Yield whether sites are served better by their own models; nothing if that is unknown."""
     lost = mean_lost(record)
     if lost is None or len(record.sites) < 2:
         return
@@ -102,7 +102,7 @@ def _served(record: AggregationRecord) -> Iterator[Notice]:
 
 
 def mean_lost(record: AggregationRecord) -> float | None:
-    """Return the expected nats lost per row, the mean over the sites by weight, if it is known."""
+    """Return the expected nats lost per row, the weighted mean over the sites, if it is known."""
     known = [(site.lost, site.weight) for site in record.sites if site.lost is not None]
     total = sum(weight for _, weight in known)
     return sum(lost * weight for lost, weight in known) / total if total > 0 else None
@@ -134,7 +134,7 @@ def _intervals(record: AggregationRecord) -> Iterator[Notice]:
 
 
 def _about(finding: Finding, sites: Iterable[str], **facts: Any) -> Notice:
-    """Return a finding about some sites, which it names."""
+    """Return a finding that names some sites."""
     named = list(sites)
     return finding(sites=tuple(named), names=listed(named), **facts)
 

@@ -9,7 +9,10 @@ import numpy as np
 
 from otmoe.arrays.numerics import Floats
 from otmoe.data.features import FeatureSpec
+from otmoe.data.terms import Spline
 from otmoe.documents.aggregation import AggregationRecord, CovariatesRecord, InferenceRecord
+from otmoe.evaluation.curves import curves_of
+from otmoe.evaluation.filed import FiledInference
 from otmoe.evaluation.scores import EXPLAINED, LOG_LIKELIHOOD, NULL
 from otmoe.inference.between import Between
 from otmoe.inference.estimates import estimates, of_variance
@@ -23,23 +26,24 @@ from otmoe.text.records import TEXTS
 from otmoe.text.sentences import Finding
 
 LEVEL = 0.95
-"""Of the intervals."""
+"""Confidence level of the intervals."""
 
 PARTS = {
-    "about": "name, rows, log-likelihood, versions",
+    "about": "name, number of rows, log-likelihood, versions",
     "model": "parameters",
     "features": "names and coding of features",
-    "constant_features": "features that never vary",
+    "constant_features": "features that are constant",
     "grams": "Grams",
     "sketch": "sketch of the covariates",
     "support": "rows of x",
 }
-"""Parts of a message, and what they are called on the page."""
+"""Parts of a message, and their names on the page."""
 
-_NUMBER = 19.7  # bytes of a number in JSON, with what separates it from the next
+_NUMBER = 19.7  # bytes of a number in JSON, with its separator
 
 _WIDTH = ("se", "low", "high")
-_STEPS = 41  # values of a number at which the features that follow it are told
+_BAND = ("effect", "low", "high")
+_STEPS = 41  # values of a column at which the features derived from it are given
 
 
 def page_data(
@@ -50,32 +54,33 @@ def page_data(
     title: str,
     between: Between | None = None,
 ) -> dict[str, Any]:
-    """Return all that the page shows.
+    """Return everything that the page shows.
 
     Parameters
     ----------
     model : MoE
     record : AggregationRecord or None
-        How it was merged, if that is known.
+        How the model was merged, if known.
     features : FeatureSpec or None
-        How columns became features, if that is known.
+        How columns were encoded as features, if known.
     about : dict
-        What the author says about the model.
+        Facts about the model, by name.
     title : str
     between : Between or None
-        How sites differ, if that is known.
+        How sites differ, if known.
     """
     merged = isinstance(model.gate, SoftmaxGate)
     data: dict[str, Any] = {
         "title": title,
         "otmoe": version("otmoe"),
-        "about": {name: str(value) for name, value in about.items()},
+        "about": {name: _fact(value) for name, value in about.items()},
         "parts": PARTS,
         "notes": [],
         "model": _model(model, record, features) if merged else None,
         "aggregation": None,
         "between": None if between is None else differences(between, LEVEL),
         "matrix": _matrix(model, record) if merged else None,
+        "effects": _effects(model, record, features),
         "goodness": _goodness(model, about),
         "checks": [],
     }
@@ -95,8 +100,13 @@ def page_data(
     return data
 
 
+def _fact(value: Any) -> str:
+    """Return a fact as text; eight digits of a number that is not whole."""
+    return f"{value:.8g}" if isinstance(value, float) else str(value)
+
+
 def _matrix(model: MoE, record: AggregationRecord | None) -> dict[str, Any]:
-    """Return the coefficients with features down and experts across, to read and to take along."""
+    """Return the coefficients as a table, a row per feature and a column per expert, and as CSV."""
     known = None if record is None else record.inference
     mass = None if record is None else _mass(record)
     errors = None if known is None else known.standard_errors
@@ -112,14 +122,59 @@ def _matrix(model: MoE, record: AggregationRecord | None) -> dict[str, Any]:
     }
 
 
+def _effects(
+    model: MoE, record: AggregationRecord | None, features: FeatureSpec | None
+) -> dict[str, Any] | None:
+    """Return joint tests of terms, and the curves of splines with their bands, if the file can."""
+    known = None if record is None else record.inference
+    if known is None or features is None or not known.joint:
+        return None
+    found = FiledInference.read(model, known)
+    several = {name: part for name, part in features.term_features.items() if len(part) > 1}
+    tests = [test for test in found.terms(several) if test.df > 1]
+    curves = []
+    for term in features.terms:
+        if not isinstance(term, Spline):
+            continue
+        mine = curves_of(found, features, term.column, level=LEVEL, n_grid=_STEPS)
+        gate = curves_of(found, features, term.column, block="gate", level=LEVEL, n_grid=_STEPS)
+        curves.append(
+            {
+                "column": term.column,
+                "reference": mine[0].reference,
+                "x": mine[0].x.tolist(),
+                "knots": list(term.knots),
+                "lines": [
+                    {
+                        "block": curve.block,
+                        "expert": curve.expert,
+                        "label": None if curve.label is None else str(curve.label),
+                        **{key: list(map(_known, getattr(curve, key))) for key in _BAND},
+                    }
+                    for curve in (*mine, *gate)
+                    if curve.effect.any()  # else it does not see the column
+                ],
+            }
+        )
+    shown = ("term", "block", "expert", "statistic", "df", "p")
+    return {
+        "curves": curves,
+        "tests": [
+            {key: getattr(test, key) for key in shown}
+            | {"label": None if test.label is None else str(test.label)}
+            for test in tests
+        ],
+    }
+
+
 def _round_bytes(model: MoE) -> int:
-    """Return about how many bytes a site sends in a refine round: score and information as text."""
+    """Return about how many bytes a site sends per refine round: score and information."""
     P = model.n_parameters
     return round(_NUMBER * (P * (P + 1) / 2 + P + model.n_experts))
 
 
 def _goodness(model: MoE, about: dict[str, Any]) -> dict[str, Any] | None:
-    """Return how good the model is on the rows of its fit, if the file knows it."""
+    """Return measures of fit on the training rows, if the file has them."""
     names = (LOG_LIKELIHOOD, NULL, EXPLAINED, "rows")
     if not all(isinstance(about.get(name), int | float) for name in names):
         return None
@@ -132,7 +187,7 @@ def _goodness(model: MoE, about: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _mass(record: AggregationRecord) -> Floats | None:
-    """Return the share of the mixture that each site brings to each expert, (M, K)."""
+    """Return the share of the mixture that each site contributes to each expert, (M, K)."""
     known = [site.mass for site in record.sites if site.mass is not None]
     if not known:
         return None
@@ -144,12 +199,12 @@ def _mass(record: AggregationRecord) -> Floats | None:
 
 
 def _aggregation(record: AggregationRecord) -> dict[str, Any]:
-    """Return the record, with the versions of the sites' software as a list of what occurs."""
+    """Return the record, with the distinct versions of the sites' software as a list."""
     part: dict[str, Any] = record.model_dump(context=TEXTS)
     seen: dict[str, int] = {}
     for site in part["sites"]:
         words = ", ".join(f"{name} {number}" for name, number in site.pop("versions").items())
-        site["versions"] = seen.setdefault(words or "not known", len(seen))
+        site["versions"] = seen.setdefault(words or "unknown", len(seen))
         site["sent"] = {name: size for name, size in site["sent"].items() if size}
     return part | {"versions": list(seen)}
 
@@ -164,7 +219,8 @@ def _model(
     se = np.array([np.nan if error is None else error for error in errors])
     rows = [
         of_variance(row) if row.block == "variance" else row
-        for row in estimates(about, value, se, LEVEL)
+        for row, held in zip(estimates(about, value, se, LEVEL), model.held, strict=True)
+        if not held
     ]
     return {
         "family": model.experts.family,
@@ -202,7 +258,7 @@ def _model(
 
 
 def _source(found: InferenceRecord) -> str:
-    """Say what intervals come from."""
+    """Return what the intervals are based on, in words."""
     groups = "groups" if found.n_groups is None else f"{found.n_groups:,} groups"
     return {
         "information": "the information of all rows",
@@ -212,7 +268,7 @@ def _source(found: InferenceRecord) -> str:
 
 
 def _units(features: FeatureSpec) -> list[tuple[float, float]]:
-    """Return centre and scale of every feature; (0, 1) where it is the column's own value."""
+    """Return centre and scale of every feature; (0, 1) if the column is used unchanged."""
     found = [(0.0, 1.0)] * len(features.feature_names)
     for column in features.columns:
         found[features.layout.of_columns[column.name][0]] = (column.center, column.scale)
@@ -222,7 +278,7 @@ def _units(features: FeatureSpec) -> list[tuple[float, float]]:
 def _followers(
     features: FeatureSpec, covariates: CovariatesRecord | None
 ) -> dict[int, dict[str, Any]]:
-    """Return, for numbers that other features follow, values and what these are there.
+    """Return, for numeric columns, the features derived from them (splines, products) on a grid.
 
     The other columns are at their means.
     """
@@ -247,9 +303,9 @@ def _followers(
 
 
 def _categories(features: FeatureSpec, covariates: CovariatesRecord | None) -> list[dict[str, Any]]:
-    """Return the categories with several coefficients: where those begin among the terms.
+    """Return the categories with several coefficients, and where these begin among the terms.
 
-    And what products are at each level, the reference first, the other columns at their means.
+    Products are given at each level, the reference first, with the other columns at their means.
     """
     layout, found = features.layout, []
     for column in features.columns:

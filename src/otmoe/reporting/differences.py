@@ -1,4 +1,4 @@
-"""What the page shows of how sites differ, as plain values."""
+"""What the page shows about differences between sites, as plain values."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from otmoe.inference.readout import SPREAD_LEVEL, coefficient_heading, coefficie
 from otmoe.text.notices import Notice
 from otmoe.text.sentences import Finding
 
-_CHANCE = 0.01  # a p value below which a sentence says that sites differ
+_CHANCE = 0.01  # p value below which sites are said to differ
 
 
 def differences(between: Between, level: float) -> dict[str, Any]:
-    """Return blocks, coefficients and sites; what is not known is None.
+    """Return blocks, coefficients and sites; unknown values are None.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ def differences(between: Between, level: float) -> dict[str, Any]:
 
 
 def finding(between: Between) -> Notice | None:
-    """Return a sentence that says whether sites differ, if that was tested."""
+    """Return the finding on whether sites differ, if that was tested."""
     found = between.overall
     if not np.isfinite(found.p_value):
         return None
@@ -88,5 +88,5 @@ def _numbers(values: Floats) -> Sequence[float | None]:
 
 
 def _short(value: float) -> float | None:
-    """Return six digits of a number: those of many sites are most of the page."""
+    """Return a number with six digits: with many sites, these numbers are most of the page."""
     return float(f"{value:.6g}") if np.isfinite(value) else None

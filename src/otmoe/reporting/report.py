@@ -1,4 +1,4 @@
-"""The report: one page that says what each site contributed and whether to trust the result."""
+"""The report: an HTML page on what each site contributed and whether to trust the result."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ SCRIPTS = (
     "table.js",
     "flow.js",
     "coefficients.js",
+    "terms.js",
     "matrix.js",
     "gate.js",
     "sites.js",
@@ -39,11 +40,11 @@ SCRIPTS = (
     "differ.js",
     "main.js",
 )
-"""Scripts of the page, in their order."""
+"""Scripts of the page, in order."""
 
 
 class Page(str):
-    """A page of HTML, which a notebook shows in a frame."""
+    """An HTML page, which a notebook displays in a frame."""
 
     def __repr__(self) -> str:
         return f"<a report of {len(self.encode()):,} bytes; otmoe.report(..., path) writes it>"
@@ -64,30 +65,31 @@ def report(
     between: Between | None = None,
     limits: Limits = LIMITS,
 ) -> Page | Path:
-    """Return the report on a merged model: one HTML page that needs no network.
+    """Return the report on a merged model, an HTML page that makes no network requests.
 
-    It shows what each site sent and contributed, where its experts went, the coefficients (with
-    intervals, if the model was refined), the gate, how sites differ, and how the merging went.
+    It shows what each site sent and contributed, how its experts were merged, the coefficients
+    (with intervals, if the model was refined), the gate, how sites differ, and the convergence of
+    the merging.
 
     Parameters
     ----------
     source : Aggregation, MoE, fitted estimator, or path of a model file
-        A model alone, or a file without the part that :meth:`Aggregation.save` writes, gives a
-        page without sites.
+        The page has no sites if this is only a model, or a file without the part that
+        :meth:`Aggregation.save` writes.
     path : str or path, optional
-        Where to write the page, whole or not at all.
+        Where to write the page. The file is written completely or not at all.
     title : str, optional
     about : dict, optional
-        What else the page should say, by name; by default what the file says about itself.
+        Further facts to show, by name; by default those in the file.
     between : Between, optional
-        How sites differ; by default what the file says about it.
+        How sites differ; by default the part in the file.
     limits : Limits
-        How much of a file is read.
+        Limits on the size of the file.
 
     Returns
     -------
     Page or Path
-        The page as text; where it was written, its path.
+        The page as text or, if it was written, its path.
 
     Examples
     --------
@@ -135,7 +137,7 @@ def report(
 
 
 def _page(data: dict[str, Any], title: str) -> Page:
-    """Return the page; whatever sites call themselves stays text.
+    """Return the page; names supplied by sites are treated as plain text.
 
     The data are JSON without a "<", which no element can begin without, and the policy lets the
     page run its own script and nothing else.

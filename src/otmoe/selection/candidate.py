@@ -1,7 +1,8 @@
-"""A number of experts, and what rows and sites' own models say about it (maths 16)."""
+"""A number of experts, and its scores on rows and under sites' own models (maths 16)."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,8 +10,10 @@ import numpy as np
 
 from otmoe.aggregation import Aggregation
 from otmoe.model.mixture import MoE
+from otmoe.text.arguments import check_whole
+from otmoe.text.errors import InvalidInput, InvalidType
 from otmoe.text.notices import Notice
-from otmoe.text.sentences import Warn
+from otmoe.text.sentences import Error, Warn
 
 DEGENERATE = frozenset(
     warning.code
@@ -27,7 +30,7 @@ DEGENERATE = frozenset(
 
 @dataclass(frozen=True)
 class Score:
-    """What some rows say about a model; scores add up over sites.
+    """Score of a model on some rows; scores add up over sites.
 
     Attributes
     ----------
@@ -53,16 +56,16 @@ class Score:
 
 @dataclass(frozen=True)
 class Expectation:
-    """What sites' own models expect of a model that was merged from them (maths 17).
+    """Expected performance of a merged model under the sites' own models (maths 17).
 
     Attributes
     ----------
     lost : float
         Nats per row that it is expected to lose to the sites' own models.
     apart : float
-        Four times its squared Hellinger distance to the sites' own models. For models that are near
-        it is the same; but what local experts of a few rows predict far from all others counts once
-        and not by how far that is.
+        Four times its squared Hellinger distance to the sites' own models. For nearby models it
+        equals the loss; but it is bounded, so that local experts of a few rows with extreme
+        predictions do not dominate.
     n_samples : float
         Rows of all sites.
     """
@@ -81,9 +84,9 @@ class Candidate:
     n_experts : int
     model : MoE
     score : Score, optional
-        Of all rows; None until they have been asked.
+        Of all rows; None until they have been evaluated.
     cost : float
-        R_c of the merged model; NaN where nothing was merged.
+        R_c of the merged model; NaN if nothing was merged.
     seconds : float
         Of the fit, or of merging.
     warnings : tuple of Notice
@@ -94,6 +97,8 @@ class Candidate:
         How the model was merged.
     expectation : Expectation, optional
         What the sites' own models expect of the merged model.
+    held_out : Score, optional
+        Of all rows, each under a model that was fitted without it; None without cross-validation.
     """
 
     n_experts: int
@@ -105,10 +110,11 @@ class Candidate:
     estimator: Any = field(default=None, repr=False)
     aggregation: Aggregation | None = field(default=None, repr=False)
     expectation: Expectation | None = None
+    held_out: Score | None = None
 
     @property
     def n_parameters(self) -> int:
-        """Number of free parameters, less those that no row can determine."""
+        """Number of free parameters, minus those that the rows do not determine."""
         fit = getattr(self.estimator, "fit_", None)
         return self.model.n_free if fit is None else int(fit.rank)
 
@@ -140,6 +146,11 @@ class Candidate:
         return self.bic + 2 * self.entropy
 
     @property
+    def cv(self) -> float:
+        """Minus twice the log-likelihood of held-out rows; lower is better."""
+        return np.nan if self.held_out is None else -2 * self.held_out.log_likelihood
+
+    @property
     def lost(self) -> float:
         """Nats per row that the merged model is expected to lose to the sites' own."""
         return np.nan if self.expectation is None else self.expectation.lost
@@ -151,9 +162,21 @@ class Candidate:
 
     @property
     def expected_bic(self) -> float:
-        """BIC by the likelihood that the sites' own models expect; lower is better."""
+        """BIC with the log-likelihood that the sites' own models expect; lower is better."""
         known = self.expectation
         if known is None:
             return np.nan
         penalty = self.model.n_free * float(np.log(known.n_samples))
         return 2 * known.n_samples * known.apart + penalty
+
+
+def numbers_to_try(n_experts: Iterable[int]) -> list[int]:
+    """Return the numbers of experts to try, sorted; refuse what is none."""
+    if isinstance(n_experts, int):
+        raise InvalidType(Error.ONE_NUMBER, value=n_experts)
+    numbers = sorted(set(n_experts))
+    for K in numbers:
+        check_whole("n_experts", K)
+    if not numbers:
+        raise InvalidInput(Error.NO_NUMBERS)
+    return numbers

@@ -38,11 +38,13 @@ def merged_to(
         As in :func:`otmoe.aggregate`.
     numbers : iterable of int
     method : str
-        As there; but "auto" is "kl", since one expert is a number of its own.
+        As there; but "auto" is "kl", since one expert is one of the numbers, unless rows of a group
+        share their expert.
     """
     messages = check_messages(messages)
     numbers = sorted(numbers)
-    method = "kl" if method == "auto" else method
+    by_row = messages[0].model.expert_per == "row"
+    method = "kl" if method == "auto" and by_row else method
     seed = int(generator(random_state).integers(2**31))  # the same points for every number
     # All numbers are judged at the same covariates, and none of these serve to merge: of the places
     # that are drawn, the largest number takes the most.
@@ -60,7 +62,7 @@ def merged_to(
                 tuple(w for w in result.warnings if w.code not in _OF_EVERY_NUMBER),
                 estimator_of(result.model),
                 result,
-                _expectation(judge, result.model),
+                _expectation(judge, result.model) if by_row else None,
             )
         )
     return tuple(found)

@@ -1,4 +1,4 @@
-"""Numbers of experts side by side, and which of them to take (maths 16)."""
+"""Numbers of experts compared, and which of them to choose (maths 16)."""
 
 from __future__ import annotations
 
@@ -18,16 +18,19 @@ from otmoe.text.html import html_lines, html_table
 from otmoe.text.notices import Notice
 from otmoe.text.sentences import Error, Warn
 
-CRITERIA = ("bic", "icl", "expected_bic", "elbow")
+CRITERIA = ("bic", "icl", "cv", "expected_bic", "elbow")
 
 CLEAR = 0.5
 """Bend of log R_c below which an elbow is doubtful (maths 16; `python -m benchmarks constants`)."""
+
+_WIDTH = 80  # characters of a line, so that no number is cut in a terminal
 
 _NO_COST = 1e-9  # nats: what rounding leaves of R_c where all sites agree
 
 _NAMES = {
     "bic": "BIC",
     "icl": "ICL",
+    "cv": "the log-likelihood of held-out rows",
     "expected_bic": "the BIC that the sites' own models expect",
     "elbow": "the elbow of R_c",
 }
@@ -38,6 +41,7 @@ _COLUMNS = (
     ("log-likelihood", "log_likelihood", ",.1f"),
     ("BIC", "bic", ",.1f"),
     ("ICL", "icl", ",.1f"),
+    ("CV", "cv", ",.1f"),
     ("entropy", "entropy", ",.1f"),
     ("lost", "lost", ".4g"),
     ("apart", "apart", ".4g"),
@@ -50,16 +54,16 @@ _COLUMNS = (
 
 @dataclass(frozen=True)
 class Selection:
-    """Numbers of experts side by side; as text, a table.
+    """Numbers of experts compared; as text, a table.
 
     Attributes
     ----------
     candidates : tuple of Candidate
         In the order of their number of experts.
-    criterion : {"bic", "icl", "expected_bic", "elbow"}
-        By which the best is taken, unless another is asked for.
+    criterion : {"bic", "icl", "cv", "expected_bic", "elbow"}
+        The default criterion for choosing the best.
     remarks : tuple of Notice
-        What happened on the way: shards that failed or were left out.
+        Warnings: shards that failed or were left out.
     """
 
     candidates: tuple[Candidate, ...]
@@ -74,11 +78,11 @@ class Selection:
     # -- choosing -----------------------------------------------------------------------------
 
     def best(self, criterion: str | None = None) -> Candidate:
-        """Return the candidate that a criterion prefers.
+        """Return the best candidate by a criterion.
 
         Parameters
         ----------
-        criterion : {"bic", "icl", "expected_bic", "elbow"}, optional
+        criterion : {"bic", "icl", "cv", "expected_bic", "elbow"}, optional
             By default that of the selection.
         """
         criterion = check_criterion(criterion or self.criterion)
@@ -92,6 +96,8 @@ class Selection:
                 code = Error.NO_LIKELIHOODS
                 if criterion == "expected_bic":
                     code = Error.NO_EXPECTATION
+                if criterion == "cv":
+                    code = Error.NOT_CROSS_VALIDATED
                 raise InvalidInput(code, criterion=criterion)
             sound = np.array([not c.degenerate for c in self.candidates])
             if np.any(sound):
@@ -123,7 +129,7 @@ class Selection:
 
     @property
     def notes(self) -> tuple[Notice, ...]:
-        """What one should know before taking the best."""
+        """Warnings to consider before using the best."""
         found, chosen = list(self.remarks), self.best()
         last = self.candidates[-1].n_experts
         if self.criterion == "elbow":
@@ -158,8 +164,8 @@ class Selection:
         Parameters
         ----------
         answers : mapping of str to sequence of Score
-            By site, what :func:`otmoe.candidate_scores` says about each candidate, in their order.
-        criterion : {"bic", "icl", "expected_bic", "elbow"}
+            By site, what :func:`otmoe.candidate_scores` returns for each candidate, in their order.
+        criterion : {"bic", "icl", "cv", "expected_bic", "elbow"}
             Of the result.
         """
         if not answers:
@@ -181,7 +187,7 @@ class Selection:
     # -- reading ------------------------------------------------------------------------------
 
     def records(self) -> list[dict[str, Any]]:
-        """Return the table, a dict per row, as ``pandas.DataFrame`` takes it."""
+        """Return the table, a dict per row, as ``pandas.DataFrame`` accepts it."""
         rows = []
         for c, bend in zip(self._checked(), self.bend, strict=True):
             row = {key: float(bend) if key == "bend" else getattr(c, key) for _, key, _ in _COLUMNS}
@@ -211,18 +217,32 @@ class Selection:
         ]
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
         marks = ["", *("*" if row["n_experts"] == chosen else "" for row in rows)]
-        lines = [
-            f"{mark:1} " + "  ".join(f"{c:>{w}}" for c, w in zip(line, widths, strict=True))
-            for mark, line in zip(marks, cells, strict=True)
-        ]
+        lines: list[str] = []
+        for columns in _side_by_side(widths):
+            lines += [""] * bool(lines)
+            lines += [
+                f"{mark:1} " + "  ".join(f"{line[j]:>{widths[j]}}" for j in columns)
+                for mark, line in zip(marks, cells, strict=True)
+            ]
         lines.append(f"* {chosen} expert{'s' if chosen > 1 else ''}, by {_NAMES[self.criterion]}.")
         return "\n".join(
-            lines + [fill(str(note), 100, subsequent_indent="  ") for note in self.notes]
+            lines + [fill(str(note), _WIDTH, subsequent_indent="  ") for note in self.notes]
         )
 
 
+def _side_by_side(widths: Sequence[int]) -> list[list[int]]:
+    """Return which columns fit side by side; the first stands at the left of each table."""
+    tables = [[0]]
+    for j in range(1, len(widths)):
+        used = 2 + sum(widths[i] + 2 for i in tables[-1])
+        if used + widths[j] > _WIDTH and len(tables[-1]) > 1:
+            tables.append([0])
+        tables[-1].append(j)
+    return tables
+
+
 def check_criterion(criterion: Any) -> str:
-    """Refuse what is no criterion."""
+    """Refuse an unknown criterion."""
     if criterion not in CRITERIA:
         raise InvalidInput(
             Error.NOT_ONE_OF, name="criterion", value=criterion, choices=list(CRITERIA)

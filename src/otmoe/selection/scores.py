@@ -1,4 +1,4 @@
-"""What rows say about candidates, where the rows are."""
+"""Scores of candidates, computed where the rows are."""
 
 from __future__ import annotations
 
@@ -16,13 +16,17 @@ from otmoe.likelihood.rows import Rows
 from otmoe.model.mixture import MoE
 from otmoe.model.target import Target
 from otmoe.selection.candidate import Score
-from otmoe.text.arguments import check_offset, check_weight
 
 
 def candidate_scores(
-    models: Sequence[MoE], X: Any, y: Any, sample_weight: Any = None, offset: Any = None
+    models: Sequence[MoE],
+    X: Any,
+    y: Any,
+    sample_weight: Any = None,
+    offset: Any = None,
+    groups: Any = None,
 ) -> tuple[Score, ...]:
-    """Return what the rows of a site say about some models: three numbers each.
+    """Return the scores of some models on the rows of a site: three numbers each.
 
     Parameters
     ----------
@@ -30,7 +34,7 @@ def candidate_scores(
     X : array-like of shape (n, d)
     y : array-like of shape (n,)
         Class labels for classifiers.
-    sample_weight, offset : array-like of shape (n,), optional
+    sample_weight, offset, groups : array-like of shape (n,), optional
 
     Returns
     -------
@@ -38,11 +42,8 @@ def candidate_scores(
     """
     scores = []
     for model in models:
-        est = estimator_of(model)
-        rows = est._check_rows(X)
-        target = est._check_target(y, rows)
-        weight, known = check_weight(sample_weight, rows), check_offset(offset, rows)
-        scores.append(score(model, Rows(rows, target, weight, known)))
+        rows = estimator_of(model)._rows(X, y, sample_weight, offset, groups)
+        scores.append(score(model, rows))
     return tuple(scores)
 
 
@@ -67,10 +68,11 @@ def score(model: MoE, rows: Rows) -> Score:
     def part(some: slice) -> Floats:
         block = rows.block(some)
         xp = namespace(block.X)
-        at = model.posterior(block.X, model.experts.observe(block.y), block.offset)
+        response = model.experts.observe(block.y)
+        at = model.posterior(block.X, response, block.offset, groups=block.groups)
         r = at.responsibilities
         entropy = -xp.sum(r * xp.log(xp.where(r > 0, r, xp.ones_like(r))), axis=1)
-        return np.array([float(xp.sum(scaled(a, block.weight))) for a in (at.log_density, entropy)])
+        return np.array([float(xp.sum(scaled(a, block.once))) for a in (at.log_density, entropy)])
 
     log_likelihood, entropy = block_sum(part, rows.slices(), rows.pool)
     base = rows.log_base(model.experts)

@@ -1,1 +1,1 @@
-"""JSON and files, checks of arguments, progress and HTML: all that is about text."""
+"""JSON and files, errors and their sentences, checks of arguments, progress and HTML."""

@@ -1,4 +1,4 @@
-"""Checks of what users hand over: one clear sentence that names the offender."""
+"""Checks of arguments, with one clear sentence that names what is wrong."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-_NAMED = 5  # columns with gaps that a sentence names
+_NAMED = 5  # columns with missing values that a sentence names
 
 
 def generator(random_state: Any) -> np.random.Generator:
-    """Return a Generator for anything scikit-learn takes as a random state."""
+    """Return a Generator for anything that scikit-learn accepts as a random state."""
     if isinstance(random_state, np.random.Generator):
         return random_state
     return np.random.default_rng(check_random_state(random_state).randint(2**31))
 
 
 def float_types(X: Any) -> list[Any]:
-    """Return the float types X may keep, in its own namespace under scikit-learn's dispatch."""
+    """Return the float types that X may keep, in its namespace under scikit-learn's dispatch."""
     dispatch = get_config()["array_api_dispatch"] and is_array_api_obj(X)
     xp = namespace(X) if dispatch else np
     return [xp.float64, xp.float32]
@@ -42,7 +42,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def renamed(**names: str) -> Callable[[F], F]:
-    """Return a decorator that refuses old names of keywords with a sentence that has the new one.
+    """Return a decorator that refuses old names of keywords and names the new ones.
 
     Parameters
     ----------
@@ -64,13 +64,13 @@ def renamed(**names: str) -> Callable[[F], F]:
 
 
 def check_whole(name: str, value: Any) -> None:
-    """Refuse what is no whole number of at least 1."""
+    """Refuse anything but a whole number of at least 1."""
     if not isinstance(value, Integral) or value < 1:
         raise InvalidInput(Error.NOT_WHOLE, name=name, value=value)
 
 
 def check_weight(sample_weight: Any, X: Array) -> Array | None:
-    """Return valid case weights, or None; refuse negative ones, and none above zero."""
+    """Return valid case weights, or None; refuse negative weights, and weights all zero."""
     if sample_weight is None:
         return None
     if isinstance(sample_weight, Number):
@@ -109,7 +109,7 @@ def check_numbers(y: Any) -> None:
 
 
 def explained(error: ValueError, X: Any) -> ValueError:
-    """Say which column holds text or gaps, where scikit-learn only says that there are some."""
+    """Return an error that names the columns with text or missing values, unlike scikit-learn's."""
     if "contains NaN" in str(error):
         return _gaps(X) or error
     if "could not convert string" not in str(error):
@@ -129,7 +129,7 @@ def explained(error: ValueError, X: Any) -> ValueError:
 
 
 def counted(missing: Mapping[str, int]) -> str:
-    """Return how many values each column lacks, those that lack most first.
+    """Return how many values each column lacks, in words, largest counts first.
 
     Examples
     --------
@@ -144,7 +144,7 @@ def counted(missing: Mapping[str, int]) -> str:
 
 
 def _gaps(X: Any) -> InvalidInput | None:
-    """Return what to say about the missing values of X; None if it cannot be counted."""
+    """Return an error about the missing values of X; None if they cannot be counted."""
     names = getattr(X, "columns", None)
     try:
         table = np.asarray(X, dtype=np.float64)

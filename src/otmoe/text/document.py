@@ -1,4 +1,4 @@
-"""Values that are one JSON file each: read with suspicion, once, and written whole."""
+"""Values stored as one JSON file each, read strictly and written atomically."""
 
 from __future__ import annotations
 
@@ -14,38 +14,38 @@ from otmoe.text.strict_json import LIMITS, Limits, named, parse, read, shown, to
 
 
 class Document(ABC):
-    """A value that is a JSON file.
+    """A value stored as a JSON file.
 
-    A subclass says what its file is called (`kind`), what it holds (:meth:`body`) and how it is
-    read (:meth:`from_document`); text and files follow.
+    A subclass defines the `kind` of its file, its content (:meth:`body`) and how it is read
+    (:meth:`from_document`); the rest follows.
     """
 
     kind: ClassVar[str]
-    """What the field `otmoe` says."""
+    """Value of the field `otmoe`."""
 
     called: ClassVar[str]
-    """What errors call a document that came without the name of its file."""
+    """Name in errors of a document without a file name."""
 
     other_kinds: ClassVar[dict[str, Error]] = {}
-    """What to say about files of other kinds that are given for one of this."""
+    """Errors for files of other kinds, by kind."""
 
     @abstractmethod
     def body(self) -> dict[str, Any]:
-        """Return what the file holds, below its kind and version."""
+        """Return the content of the file, without kind and version."""
 
     @classmethod
     @abstractmethod
     def from_document(cls, document: dict[str, Any], source: str, limits: Limits) -> Self:
-        """Return the value of a parsed document of this kind, checked.
+        """Return the checked value of a parsed document of this kind.
 
         Parameters
         ----------
         document : dict
             As :func:`otmoe.text.strict_json.parse` returns it.
         source : str
-            Where it comes from; an error begins with it.
+            Where it comes from; errors begin with it.
         limits : Limits
-            How much is read.
+            Limits on the size of the document.
         """
 
     def document(self) -> dict[str, Any]:
@@ -53,16 +53,16 @@ class Document(ABC):
         return {"otmoe": self.kind, "schema_version": SCHEMA_VERSION, **self.body()}
 
     def to_json(self) -> str:
-        """Return it as JSON text; the same numbers come back from it, to the last bit."""
+        """Return it as JSON text, from which the same numbers are read, to the last bit."""
         return to_text(self.document()) + "\n"
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write it to a file, whole or not at all.
+        """Write it to a file, completely or not at all.
 
         Parameters
         ----------
         path : str or path
-            Its folder has to exist.
+            Its folder must exist.
         """
         write_whole(path, self.to_json())
 
@@ -77,9 +77,9 @@ class Document(ABC):
         text : str or bytes
             JSON; bytes are UTF-8.
         source : str, optional
-            Where the text comes from; an error begins with it.
+            Where the text comes from; errors begin with it.
         limits : Limits
-            How much is read.
+            Limits on the size of the document.
         """
         source = cls.called if source is None else source
         document = parse(text, source, limits)
@@ -97,13 +97,13 @@ class Document(ABC):
         ----------
         path : str or path
         limits : Limits
-            How much is read.
+            Limits on the size of the document.
         """
         return cls.from_json(read(path, limits), named(path), limits)
 
 
 def kind_of(document: dict[str, Any], source: str) -> str:
-    """Return what kind of document this is; refuse one of no kind or of another version."""
+    """Return the kind of a document; refuse one without a kind or of another version."""
     kind = document.get("otmoe")
     if not isinstance(kind, str):
         fail(source, "otmoe", Error.KIND_MISSING, kind=shown(kind))

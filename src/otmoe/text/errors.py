@@ -1,4 +1,4 @@
-"""Errors that carry a code, the place, the facts behind them, and one sentence."""
+"""Errors with a code, a place, facts and one sentence."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from otmoe.text.sentences import Error
 
 
 class OtmoeError(Exception):
-    """Something cannot be done; programs look at `code`, people at the sentence.
+    """An error with a `code` for programs and a sentence for people.
 
     Parameters
     ----------
     code : Error
         The sentence says what is wrong and what to do.
     where : str
-        The file, shard or site it is about; the sentence begins with it.
+        The file, shard or site concerned; the sentence begins with it.
     at : str
         The place in a document, such as ``model.experts.var[2]``.
     **facts
-        What the sentence names.
+        The values in the sentence, by name.
 
     Examples
     --------
@@ -34,27 +34,27 @@ class OtmoeError(Exception):
     """
 
     def __init__(self, code: Error, *, where: str = "", at: str = "", **facts: Any) -> None:
-        # Errors travel from workers: an exception among the facts might not.
+        # Errors are pickled by workers; an exception among the facts might not be picklable.
         self.facts = {k: str(v) if isinstance(v, BaseException) else v for k, v in facts.items()}
         self.member, self.where, self.at = code, where, at
         super().__init__(code)
 
     @property
     def code(self) -> str:
-        """What is wrong, as a word for programs."""
+        """What is wrong, as an identifier for programs."""
         return self.member.code
 
     def __str__(self) -> str:
         return self.in_words({})
 
     def in_words(self, words: Mapping[str, str]) -> str:
-        """Return the sentence, in other words where some are given for its code."""
+        """Return the sentence, in the wording given for its code, if any."""
         text = words.get(self.code, self.member.value).format(**self.facts)
         return f"{self.where}: {self._at}{text}" if self.where else f"{self._at}{text}"
 
     @property
     def notice(self) -> Notice:
-        """The error as something to be told later."""
+        """The error as a notice, to be reported later."""
         return Notice(self.code, str(self), (), self.facts)
 
     @property
@@ -62,7 +62,7 @@ class OtmoeError(Exception):
         return f"`{self.at}` " if self.at else ""
 
     def about(self, where: str, kind: type[OtmoeError] | None = None) -> OtmoeError:
-        """Return the same error with the place in front, as another kind if one is given."""
+        """Return the same error with a place in front, as another class if one is given."""
         place = ": ".join(filter(None, (where, self.where)))
         return (kind or type(self))._rebuilt(self.member, place, self.at, self.facts)
 
@@ -81,7 +81,7 @@ class InvalidInput(OtmoeError, ValueError):
 
 
 class InvalidType(OtmoeError, TypeError):
-    """Something of the wrong type, or asked of the wrong thing."""
+    """A value of the wrong type, or an operation that it does not support."""
 
 
 class MessageError(InvalidInput):
@@ -93,11 +93,11 @@ class ShardError(InvalidInput):
 
 
 class InferenceError(InvalidInput):
-    """Standard errors would be wrong here; the message says why, and what to do."""
+    """Standard errors would be wrong; the message says why, and what to do."""
 
 
 class RunError(OtmoeError, RuntimeError):
-    """Work that could not be carried out."""
+    """A computation that could not be completed."""
 
 
 class MissingPackage(OtmoeError, ImportError):

@@ -1,4 +1,4 @@
-"""Tables of HTML for notebooks."""
+"""HTML for notebooks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _WORDS = ' style="text-align: left"'
 
 
 def html_table(heads: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "") -> str:
-    """Return a table; whatever the cells hold is text. The first column is one of words.
+    """Return a table; cells are escaped, and the first column is left-aligned.
 
     Examples
     --------
@@ -25,7 +25,7 @@ def html_table(heads: Sequence[str], rows: Iterable[Sequence[str]], caption: str
 
 
 def html_lines(*lines: str) -> str:
-    """Return lines of text, the first one bold."""
+    """Return lines of text, the first one in bold."""
     first, *rest = map(escape, lines)
     return "<br>".join([f"<b>{first}</b>", *rest])
 

@@ -1,4 +1,4 @@
-"""Names that people read: which are the same, which look the same, and how they are printed."""
+"""Names: which are the same, which look the same, and how they are printed."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import re
 import unicodedata
 from collections.abc import Iterable
 
-# Nothing is seen of them: soft hyphen, joiners, zero width, directions, fillers, selectors, tags.
+# Invisible characters: soft hyphen, zero width, directions, fillers, selectors.
 INVISIBLE = (
     r"\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f\u202a-\u202e"
     r"\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb"
 )
-JOINERS = r"\u200c\u200d"  # which words of some languages need
+JOINERS = r"\u200c\u200d"  # needed for words of some languages
 _SUPPLEMENT = "\U000e0000-\U000e0fff"  # tags and selectors
 _UNSEEN = re.compile(f"[{INVISIBLE}{_SUPPLEMENT}]")
 _UNSEEN_OR_JOINER = re.compile(f"[{INVISIBLE}{JOINERS}{_SUPPLEMENT}]")
 
-# Letters of Cyrillic and Greek, and dashes, by what they look like; within a script all differ.
+# Cyrillic and Greek letters, and dashes, by the character that they look like.
 _LATIN = "AaBCceEHIiJjKMNOopPSsTXxYyhdqwv"
 _CYRILLIC = "АаВСсеЕНІіЈјКМ\0ОорРЅѕТХхУуһԁԛԝѵ"
 _GREEK = "ΑαΒϹϲ\0ΕΗΙι\0ϳΚΜΝΟορΡ\0\0ΤΧχΥγ\0\0\0\0ν"
@@ -42,13 +42,13 @@ def plain(name: str) -> str:
 
 
 def unseen(name: str, *, joiners: bool = False) -> str | None:
-    """Return the first character of a name that nobody sees, or None; joiners may be allowed."""
+    """Return the first invisible character of a name, or None; joiners may be allowed."""
     found = (_UNSEEN if joiners else _UNSEEN_OR_JOINER).search(name)
     return None if found is None else found[0]
 
 
 def skeleton(name: str) -> str:
-    r"""Return what is left of a name if letters that look alike are the same.
+    r"""Return a name with letters that look alike replaced by the same letter.
 
     Examples
     --------
@@ -59,7 +59,7 @@ def skeleton(name: str) -> str:
 
 
 def look_alikes(names: Iterable[str]) -> tuple[str, str] | None:
-    """Return two names that look alike and are not the same, or None."""
+    """Return two different names that look alike, or None."""
     seen: dict[str, str] = {}
     for name in names:
         other = seen.setdefault(skeleton(name), name)
@@ -69,7 +69,7 @@ def look_alikes(names: Iterable[str]) -> tuple[str, str] | None:
 
 
 def visible(name: str) -> str:
-    r"""Return a name on one line: what could forge others or hide is written as its number.
+    r"""Return a name on one line, with control and invisible characters escaped.
 
     Examples
     --------

@@ -1,17 +1,18 @@
-"""What people are told, with a code for programs: warnings, statuses, findings."""
+"""Warnings, statuses and findings: sentences for people, with codes for programs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from string import Formatter
 from typing import Any
 
 
 class Sentence(Enum):
-    """Codes and what they say: the name of a member is the code, its value the sentence.
+    """Codes and sentences: the name of a member is its code, the value its sentence.
 
-    Calling a member with the facts that its sentence names gives a :class:`Notice`.
+    Calling a member with the values that its sentence needs returns a :class:`Notice`.
     """
 
     @property
@@ -20,16 +21,16 @@ class Sentence(Enum):
         return self.name.lower()
 
     def __call__(self, *, sites: tuple[str, ...] = (), **facts: Any) -> Notice:
-        """Return the notice of this code, with these facts."""
+        """Return the notice with this code and these facts."""
         return Notice(self.code, self.value.format(**facts), tuple(sites), facts)
 
 
 NAMED = 5
-"""Names in a sentence; the others are counted."""
+"""Maximum number of names in a sentence; the rest are counted."""
 
 
 def listed(names: Sequence[str], most: int = NAMED) -> str:
-    """Return names as a sentence lists them: the first few, and how many more there are."""
+    """Return the first few names, and how many more there are, for a sentence."""
     more = f" and {len(names) - most:,} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
 
@@ -41,7 +42,7 @@ _NO_FACTS: Mapping[str, Any] = {}
 class Notice:
     """Something that the user should know.
 
-    Programs look at the code, people at the text; ``str(notice)`` is the text.
+    The code is for programs and the text for people; ``str(notice)`` is the text.
 
     Attributes
     ----------
@@ -50,9 +51,9 @@ class Notice:
     text : str
         The same in a sentence.
     sites : tuple of str
-        The sites concerned, if it is about some of several.
+        The sites concerned, if any.
     facts : dict
-        The figures in the sentence, by name; empty where it was read from a file.
+        The values in the sentence, by name; empty if it was read from a file.
 
     Examples
     --------
@@ -71,20 +72,22 @@ class Notice:
         return self.text
 
     def in_words(self, words: Mapping[str, str]) -> str:
-        """Return the sentence, in other words where some are given for its code."""
-        known = self.code in words and self.facts  # not where it was read from a file
-        return words[self.code].format(**self.facts) if known else self.text
+        """Return the sentence, in the wording given for its code, if any."""
+        text = words.get(self.code)
+        if text is None or any(n and n not in self.facts for _, n, *_ in Formatter().parse(text)):
+            return self.text  # also if it was read from a file, which has no facts
+        return text.format(**self.facts)
 
 
 class OtmoeWarning(UserWarning):
-    """Notices as one Python warning.
+    """A Python warning made of notices.
 
     Parameters
     ----------
     who : str
-        Who gives it; every sentence begins with it.
+        The source of the warning; every sentence begins with it.
     notices : iterable of Notice
-        The attribute `notices` keeps them, for programs.
+        Kept in the attribute `notices`, for programs.
     """
 
     def __init__(self, who: str, notices: Iterable[Notice]) -> None:

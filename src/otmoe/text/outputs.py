@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all."""
+"""Files that are written completely or not at all."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.E
 
 @contextmanager
 def whole(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """Open a file for writing: under another name first, then, once all is well, under its own.
+    """Open a file for writing under a temporary name, and rename it once it is complete.
 
-    If anything fails, the temporary file is removed and an older file of that name stays as it was.
+    If anything fails, the temporary file is removed and an existing file is unchanged.
 
     Parameters
     ----------
     path : str or path
-        Its folder has to exist. Where :func:`keep` was called for it, nothing is replaced.
+        Its folder must exist. If :func:`keep` was called for it, nothing is replaced.
 
     Yields
     ------
@@ -53,24 +53,24 @@ def whole(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         with suppress(FileNotFoundError):
             temporary.unlink()
         if isinstance(error, OSError) and error.errno is not None and error.filename is None:
-            error.filename = os.fspath(path)  # a full disk does not say what was written to it
+            error.filename = os.fspath(path)  # the error of a full disk does not name the file
         raise
 
 
 def keep(path: Path) -> None:
-    """Replace nothing at this path, should a file appear there before :func:`whole` is done."""
+    """Do not replace a file that appears at this path before :func:`whole` has ended."""
     _KEPT.set(_KEPT.get() | {path.absolute()})
 
 
 def _named_first(temporary: Path, path: Path) -> None:
-    """Give a file its name, unless another has it by now: then a name of its own."""
+    """Rename a file, to a different name if a file of that name exists by now."""
     try:
         try:
             os.link(temporary, path)
         except OSError as error:
             if error.errno not in _NO_LINKS:
                 raise
-            path.open("xb").close()  # no links here: take the name, then fill it
+            path.open("xb").close()  # no hard links: reserve the name, then replace
             os.replace(temporary, path)
     except FileExistsError:
         other = path.with_name(f"{path.stem}.{secrets.token_hex(4)}{path.suffix}")
@@ -78,11 +78,11 @@ def _named_first(temporary: Path, path: Path) -> None:
         raise RunError(Error.OUTPUT_APPEARED, path=path, other=other) from None
     with suppress(FileNotFoundError):
         temporary.unlink()
-    _KEPT.set(_KEPT.get() - {path.absolute()})  # from now on it is ours
+    _KEPT.set(_KEPT.get() - {path.absolute()})  # from now on the file is ours
 
 
 def try_folder(folder: Path) -> None:
-    """Raise the error that writing a file to a folder would; remove what killed runs left there."""
+    """Raise the error that writing to a folder would raise; remove leftovers of killed runs."""
     for old in folder.glob(f".otmoe-{_MACHINE}-*.tmp"):
         number = old.name.split("-")[2]
         if number.isdecimal() and not _alive(int(number)):
@@ -94,12 +94,12 @@ def try_folder(folder: Path) -> None:
 
 
 def _temporary() -> str:
-    """Return a name that no file has, and that says who works on it."""
+    """Return an unused name, with the machine and process that write the file."""
     return f".otmoe-{_MACHINE}-{os.getpid()}-{secrets.token_hex(8)}.tmp"
 
 
 def _alive(number: int) -> bool:
-    """Say whether there is a process of this number on this machine."""
+    """Return whether a process with this id runs on this machine."""
     try:
         os.kill(number, 0)
     except ProcessLookupError:
@@ -110,6 +110,6 @@ def _alive(number: int) -> bool:
 
 
 def write_whole(path: str | os.PathLike[str], text: str) -> None:
-    """Write a text file, whole or not at all."""
+    """Write a text file, completely or not at all."""
     with whole(path) as file:
         file.write(text.encode())

@@ -1,4 +1,4 @@
-"""A line in the terminal that shows how far a long fit has come."""
+"""A progress bar in the terminal for long fits."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import TaskID
 
-_PERIOD = 3600.0  # seconds whose speed the time left is estimated from: shards may take minutes
+_PERIOD = 3600.0  # seconds over which speed is averaged: shards may take minutes
 STAGES = {"starts": "searching starts", "em": "EM", "newton": "Newton finish"}
 
 
@@ -19,17 +19,17 @@ STAGES = {"starts": "searching starts", "em": "EM", "newton": "Newton finish"}
 def fit_progress(
     show: bool, totals: dict[str, int], console: Console | None = None, *, left: bool = False
 ) -> Iterator[Callable[[str, int, float], None] | None]:
-    """Give the callback that a fit reports to, or None if nothing is to be shown.
+    """Yield the callback that a fit reports to, or None if nothing is to be shown.
 
     Parameters
     ----------
     show : bool
     totals : dict
-        Largest number of iterations, by stage.
+        Maximum number of iterations, by stage.
     console : rich Console, optional
         Where to show it; by default standard output.
     left : bool
-        Whether to estimate the time left: where totals are what is done, not what is done at most.
+        Whether to estimate the remaining time, if totals are exact rather than maxima.
     """
     if not show:
         yield None

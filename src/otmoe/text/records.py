@@ -1,4 +1,4 @@
-"""Records: fields of JSON documents with strict types, and one sentence on what is wrong."""
+"""Records: fields of JSON documents with strict types, and errors in one sentence."""
 
 from __future__ import annotations
 
@@ -34,34 +34,34 @@ from otmoe.text.strict_json import Twice, path_of, shown
 SCHEMA_VERSION = 1
 
 LONGEST_NAME = 200
-"""Characters that the name of a site or of a class may have."""
+"""Maximum number of characters in the name of a site or class."""
 
 LONGEST_SENTENCE = 5_000
-"""Characters of a sentence that a file holds."""
+"""Maximum number of characters of a sentence in a file."""
 
 LARGEST = 1e30
-"""Magnitude up to which numbers are read: squared predictors over variances have to be finite."""
+"""Largest magnitude of numbers: squared predictors over variances must be finite."""
 
 IGNORED = "x-"
-"""How the names of fields begin that everybody may add and that nobody reads."""
+"""Prefix of additional fields, which are allowed everywhere and ignored."""
 
-# What could forge lines, colours or the direction of writing on somebody's screen; the second also
-# lets tabs and line breaks pass. The backslashes are for `re` and for a JSON Schema alike.
+# Characters that could forge lines, colours or writing direction on a screen; the second pattern
+# allows tabs and line breaks. The escapes work both in `re` and in a JSON Schema.
 _UNSEEN = r"\u007f-\u009f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
 _LINE = rf"[\u0000-\u001f{_UNSEEN}]"
 _TEXT = rf"[\u0000-\u0008\u000b\u000c\u000e-\u001f{_UNSEEN}]"
 
-_ROUNDING = 1e-6  # relative: what a sum may lose where its terms were written with few digits
-_PART = 100  # entries of an object that are checked at a time, so that few errors are gathered
+_ROUNDING = 1e-6  # relative error of a sum whose terms were written with few digits
+_PART = 100  # entries of an object checked at a time, so that few errors are collected
 
 
 def _whole(value: Any) -> Any:
-    """Let 3.0 pass for 3: languages with one type of number write that."""
+    """Accept 3.0 for 3, as written by languages with one type of number."""
     return int(value) if type(value) is float and value.is_integer() else value
 
 
 def _without(pattern: str) -> Callable[[str], str]:
-    """Refuse control characters."""
+    """Return a function that refuses control characters."""
     forbidden = re.compile(pattern)
 
     def check(text: str) -> str:
@@ -73,7 +73,7 @@ def _without(pattern: str) -> Callable[[str], str]:
 
 
 def problem(code: Error, **facts: Any) -> PydanticCustomError:
-    """Return what a validator raises: a code, and the facts that its sentence names."""
+    """Return the error that a validator raises: a code, and the facts of its sentence."""
     return PydanticCustomError("otmoe", "{problem}", {"problem": code.name, **facts})
 
 
@@ -103,7 +103,7 @@ def _label(value: Any) -> Any:
 
 
 def _in_parts(value: Any, check: Callable[[Any], Any]) -> Any:
-    """Check the entries of an object some at a time, so that a million wrong ones are not gathered.
+    """Check the entries of an object in parts, so that a million errors are not collected.
 
     Lists have ``fail_fast`` for that.
     """
@@ -112,13 +112,13 @@ def _in_parts(value: Any, check: Callable[[Any], Any]) -> Any:
     items, found = iter(value.items()), dict[Any, Any]()
     while part := dict(islice(items, _PART)):
         found |= check(part)
-    if len(found) < len(value):  # two keys are the same name
+    if len(found) < len(value):  # two keys are the same name once normalised
         raise problem(Error.NAMES_MEET)
     return found
 
 
 def _schema(pattern: str, **more: Any) -> WithJsonSchema:
-    """Say in a JSON Schema that text holds no control characters."""
+    """Return the JSON Schema of text without control characters."""
     return WithJsonSchema({"type": "string", **more, "not": {"type": "string", "pattern": pattern}})
 
 
@@ -139,9 +139,9 @@ Site = Annotated[Line, AfterValidator(_site), _schema(_LINE, minLength=1, maxLen
 
 
 class Record(BaseModel):
-    """Fields and their types, exactly: nothing converted, nothing more, nothing infinite.
+    """Fields with strict types: no conversion, no unknown fields, no infinite numbers.
 
-    Fields whose names begin with ``x-`` may stand beside them and are not looked at.
+    Further fields whose names begin with ``x-`` are allowed and ignored.
     """
 
     model_config = ConfigDict(
@@ -155,19 +155,19 @@ class Record(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _known(cls, value: Any) -> Any:
-        """Leave out what is to be ignored, and refuse the first field that is not known."""
+        """Drop ignored fields, and refuse the first unknown one."""
         if not isinstance(value, dict) or value.keys() <= cls.model_fields.keys():
             return value
         value = {k: v for k, v in value.items() if not k.startswith(IGNORED)}
         for key in value:
             if key not in cls.model_fields:
-                # as ASCII: pydantic wants text that UTF-8 can hold
+                # as ASCII, since pydantic requires valid UTF-8
                 raise PydanticCustomError("unknown", "is unknown", {"key": json.dumps(key)})
         return value
 
 
 class NoticeRecord(Record):
-    """Something to be told: a code for programs, a sentence, the sites it is about."""
+    """A notice: a code for programs, a sentence, the sites concerned."""
 
     code: Line
     text: Line
@@ -175,25 +175,25 @@ class NoticeRecord(Record):
 
 
 SAID = "said"
-"""The code of a sentence that came without one."""
+"""The code of a sentence without a code."""
 
 TEXTS = "texts"
-"""The context in which `model_dump` gives the texts of notices alone."""
+"""The context in which `model_dump` returns only the texts of notices."""
 
 
 def as_notice(told: Notice | str) -> Notice:
-    """Return a notice, also of a bare sentence."""
+    """Return a notice, also for a bare sentence."""
     return Notice(SAID, told) if isinstance(told, str) else told
 
 
 def notice_document(notice: Notice) -> dict[str, Any]:
-    """Return a notice as it stands in a document."""
+    """Return a notice as it is written in a document."""
     sites = {"sites": list(notice.sites)} if notice.sites else {}
     return {"code": notice.code, "text": notice.text, **sites}
 
 
 def _told(value: Any, check: Callable[[Any], Any]) -> Notice:
-    """Return a notice, which takes little room; writers in other languages have no codes."""
+    """Return a notice, which is smaller than a record; a bare sentence is accepted too."""
     if isinstance(value, str):
         return as_notice(_without(_LINE)(value))
     record = check(value)
@@ -201,7 +201,7 @@ def _told(value: Any, check: Callable[[Any], Any]) -> Notice:
 
 
 def _written(notice: Notice, info: SerializationInfo) -> Any:
-    """Return a notice as it stands in a document, or its text alone where that is asked for."""
+    """Return a notice as it is written in a document, or only its text if requested."""
     return notice.text if info.context == TEXTS else notice_document(notice)
 
 
@@ -223,7 +223,7 @@ R = TypeVar("R", bound=Record)
 def typed(
     schema: type[R], value: dict[str, Any], source: str, place: tuple[int | str, ...] = ()
 ) -> R:
-    """Let pydantic check a part of a document, and report the first thing that it finds."""
+    """Validate a part of a document with pydantic, and raise the first error found."""
     try:
         return schema.model_validate(value)
     except ValidationError as error:
@@ -242,7 +242,7 @@ def typed(
 
 
 def _problem(error: Any) -> tuple[Error, dict[str, Any]]:
-    """Return what pydantic has found as a code, and the facts that its sentence names."""
+    """Return an error of pydantic as a code and the facts of its sentence."""
     kind, value, context = error["type"], error["input"], dict(error.get("ctx", {}))
     if kind == "otmoe":
         return Error[context.pop("problem")], context
@@ -278,7 +278,7 @@ _PROBLEMS = {
     "model_type": Error.FIELD_OBJECT,
     "literal_error": Error.FIELD_CHOICE,
 }
-"""What the errors of pydantic are, by their names there, and a few of our own."""
+"""Our errors, by the types of pydantic's, and a few of our own."""
 
 
 def check_version(document: dict[str, Any], source: str) -> None:
@@ -295,12 +295,12 @@ def check_version(document: dict[str, Any], source: str) -> None:
 
 
 def adds_up(total: float, wanted: float) -> bool:
-    """Say whether numbers of a document have the sum they should have, but for rounding."""
+    """Return whether a sum of numbers in a document is as expected, up to rounding."""
     return abs(total - wanted) <= _ROUNDING * wanted
 
 
 def check_distinct(values: list[Any], path: str, source: str) -> None:
-    """Refuse a list that holds a value twice."""
+    """Refuse a list with repeated values."""
     seen = set()
     for i, value in enumerate(values):
         if value in seen:

@@ -1,4 +1,4 @@
-"""JSON text, read with suspicion and written for people."""
+"""JSON text, read strictly and written for people."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ from otmoe.text.arguments import check_whole
 from otmoe.text.errors import InvalidType, MessageError, fail
 from otmoe.text.sentences import Error
 
-_QUOTED = 40  # characters of an offending value that are shown
+_QUOTED = 40  # characters shown of an invalid value
 _DIGITS = 300  # an integer of more digits may be too large even for a float
-_PART = 1 << 20  # bytes that are read at a time
+_PART = 1 << 20  # bytes read at a time
 
-_STREAMS = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")  # what a shell hands over
+_STREAMS = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")  # streams passed by a shell
 
 BRACES = 3
-"""Bytes of a document's file beside its fields: braces and ends of lines, less the last comma."""
+"""Bytes of a document's file besides its fields: braces and line ends, minus the last comma."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How much of a file from elsewhere is read; what goes beyond is refused.
+    """Limits on files from other parties; anything larger is refused.
 
-    The text is measured before it is parsed, and a file before it is read. Files that this machine
-    writes are not limited.
+    Text is measured before it is parsed, and a file before it is read. Files written by this
+    machine are not limited.
 
     Attributes
     ----------
     bytes : int
         Size of the file.
     depth : int
-        Lists and objects inside each other.
+        Nesting of lists and objects.
     values : int
-        Numbers, texts, lists and objects, all told.
+        Total number of numbers, texts, lists and objects.
     text : int
-        Characters of a text, as it is written in the file.
+        Characters of one text, as written in the file.
     experts, features, classes : int
         Of a model.
 
@@ -50,7 +50,7 @@ class Limits:
     >>> LocalModel.from_json("[[[[0]]]]", source="upload 7", limits=Limits(depth=3))
     Traceback (most recent call last):
     otmoe.text.errors.MessageError: upload 7: has more than 3 levels of lists and objects; if \
-it should, read it with limits=otmoe.Limits(depth=...) and a larger number.
+that is intended, raise the limit with limits=otmoe.Limits(depth=...).
     """
 
     bytes: int = 32 * 2**20
@@ -66,7 +66,7 @@ it should, read it with limits=otmoe.Limits(depth=...) and a larger number.
             check_whole(f"limits.{limit.name}", getattr(self, limit.name))
 
     def check(self, name: str, found: int, source: str) -> None:
-        """Refuse a file of which more is found than the limit of that name allows."""
+        """Refuse a file that exceeds the limit of that name."""
         if found > getattr(self, name):
             self.refuse(name, source)
 
@@ -78,10 +78,10 @@ it should, read it with limits=otmoe.Limits(depth=...) and a larger number.
 
 
 LIMITS = Limits()
-"""What is read unless the caller says otherwise."""
+"""The default limits."""
 
 UNLIMITED = Limits(**{limit.name: 2**62 for limit in fields(Limits)})
-"""For what this machine has made itself."""
+"""For files made by this machine."""
 
 _MORE_THAN = {
     "bytes": "more than {:,} bytes",
@@ -95,7 +95,7 @@ _MORE_THAN = {
 
 
 def path_of(place: Sequence[int | str]) -> str:
-    """Return a place in a document as one would write it in code.
+    """Return a place in a document, written as in code.
 
     Examples
     --------
@@ -108,14 +108,14 @@ def path_of(place: Sequence[int | str]) -> str:
             path += f"[{part}]"
         elif part.isidentifier() and len(part) <= _QUOTED:
             path += f".{part}"
-        elif part != "[key]":  # so pydantic says that it means a key and not its value
+        elif part != "[key]":  # how pydantic marks a key rather than its value
             path += f"[{shown(part)}]"
     return path.removeprefix(".")
 
 
 @dataclass(frozen=True)
 class Twice:
-    """Stands for an object in which a key occurs twice, so that no check lets it pass.
+    """Placeholder for an object with a repeated key, which no check accepts.
 
     Attributes
     ----------
@@ -138,15 +138,15 @@ def _integer(digits: str) -> int | float:
     return int(digits) if len(digits) < _DIGITS else float(digits)
 
 
-# A text, whose end may be missing, or what opens and closes. No step can be undone, so that the
-# time is linear in the length whatever the text is.
+# A text, whose end may be missing, or a bracket. There is no backtracking, so the time is linear
+# in the length of any text.
 _TOKEN = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[][{}]', re.DOTALL)
 
 
 def _measure(text: str, source: str, limits: Limits) -> None:
-    """Refuse a text that holds too much, before anything is made of it.
+    """Refuse a text that exceeds a limit, before it is parsed.
 
-    Where the text stops being JSON the measure may stop as well, since the parser will.
+    Measuring may stop where the text is not valid JSON, since the parser will fail there.
     """
     depth = values = texts = end = 0
     for token in _TOKEN.finditer(text):
@@ -171,18 +171,18 @@ def _measure(text: str, source: str, limits: Limits) -> None:
 
 
 def named(path: str | os.PathLike[str]) -> str:
-    """Return a path as errors begin with it, on one line whatever somebody has called the file."""
+    """Return a path for the beginning of an error, on one line whatever the file is called."""
     return "".join(c if c.isprintable() else "?" for c in str(path))
 
 
 def read(path: str | os.PathLike[str], limits: Limits = LIMITS) -> bytes:
-    """Return what a file holds, if that is within the limit.
+    """Return the content of a file, if it is within the limit.
 
     Parameters
     ----------
     path : str or path
-        Of a file; or of what this process was handed as a stream, such as /dev/stdin, of which no
-        more is read than the limit and one byte.
+        A file, or a stream passed to this process such as /dev/stdin, of which at most the limit
+        and one byte are read.
     limits : Limits
     """
     source = named(path)
@@ -201,12 +201,12 @@ def read(path: str | os.PathLike[str], limits: Limits = LIMITS) -> bytes:
 
 
 def _without_waiting(path: str, flags: int) -> int:
-    """Open a file; of a named pipe, do not wait for somebody to write to it."""
+    """Open a file, without waiting for a writer if it is a named pipe."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def parse(text: str | bytes, source: str, limits: Limits = LIMITS) -> dict[str, Any]:
-    """Return the JSON object that a text holds.
+    """Return the JSON object in a text.
 
     Parameters
     ----------
@@ -223,7 +223,7 @@ def parse(text: str | bytes, source: str, limits: Limits = LIMITS) -> dict[str, 
         decoded = text.decode() if isinstance(text, bytes) else text
     except UnicodeDecodeError as error:
         raise MessageError(Error.NOT_UTF8, where=source, byte=error.start) from None
-    decoded = decoded.removeprefix("\ufeff").strip()  # some editors put a mark before UTF-8
+    decoded = decoded.removeprefix("\ufeff").strip()  # some editors write a byte-order mark
     _measure(decoded, source, limits)
     try:
         document = json.loads(decoded, object_pairs_hook=_object, parse_int=_integer)
@@ -248,7 +248,7 @@ def _not_json(text: str, error: ValueError, source: str) -> MessageError:
 
 
 def to_text(document: Any, indent: str = "") -> str:
-    """Return a document as JSON, two spaces for each level and rows of numbers on one line.
+    """Return a document as JSON, indented by two spaces, with rows of numbers on one line.
 
     Examples
     --------
@@ -293,7 +293,7 @@ def _scalar(value: Any) -> str:
 
 
 def shown(value: Any) -> str:
-    """Return a value as short JSON, or what kind of thing it is."""
+    """Return a value as short JSON, or its kind."""
     if isinstance(value, dict):
         return "an object"
     if isinstance(value, list):

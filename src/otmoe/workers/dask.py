@@ -13,9 +13,9 @@ from otmoe.workers.remote import RemoteExecutor, settle
 class DaskExecutor(RemoteExecutor):
     """Run tasks on a Dask cluster.
 
-    Dask's own executor takes the same task for done when it is tried again, unless told
-    ``pure=False``, and reports an error of its own where a worker dies just after its result was
-    fetched. Here every attempt is an attempt, and a result that was fetched counts.
+    Unless given ``pure=False``, Dask's own executor does not run a task again when it is retried,
+    and it raises an error if a worker dies just after its result was fetched. This one runs every
+    attempt, and keeps a result that was fetched.
 
     Parameters
     ----------
@@ -40,6 +40,6 @@ class DaskExecutor(RemoteExecutor):
         self, future: Future[Any], call: Callable[..., Any], args: Any, kwargs: Any
     ) -> Callable[[], Any]:
         theirs = self._client.submit(partial(call, **kwargs), *args, **self._options)
-        # `result` waits where the worker that held it died, and Dask computes it again
+        # `result` waits if the worker that held it died, and Dask computes it again
         theirs.add_done_callback(lambda done: settle(future, done.result))
         return theirs.cancel

@@ -1,9 +1,9 @@
-"""Tasks over an executor: retries, a time limit, workers that die, and names for what failed."""
+"""Tasks over an executor: retries, timeouts, workers that die, and named failures."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -17,25 +17,25 @@ from otmoe.text.sentences import Error, Finding
 from otmoe.workers.pools import KeptPool, Pool, blames, n_workers_of, pool_of
 
 Progress = Callable[[int, int, str], None]
-"""Called as progress(tasks done, tasks in all, name of the one that has just ended)."""
+"""Called as progress(tasks done, total number of tasks, name of the task that just ended)."""
 
 _LASTING = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)
 
 
 @dataclass(frozen=True)
 class Workers:
-    """Where tasks run, and how patient we are with them.
+    """Where tasks run, with retries and a timeout.
 
     Attributes
     ----------
     executor : Executor, callable or KeptPool, optional
-        An executor; or a function that makes one, by which a broken one can be replaced; or, inside
-        :func:`kept`, the pool that serves all tasks. By default tasks are done here, one after
-        another.
+        An executor; or a function that makes one, so that a broken executor can be replaced; or,
+        inside :func:`kept`, the pool shared by all tasks. By default tasks run in this process, one
+        after another.
     retries : int
-        Further attempts at a task whose worker died, or whose file could not be reached.
+        Further attempts at a task whose worker died or whose file could not be read.
     timeout : float, optional
-        Seconds without any task ending after which those that run are given up.
+        Seconds without any task ending after which running tasks are abandoned.
     """
 
     executor: Executor | Callable[[], Executor] | KeptPool | None = None
@@ -49,9 +49,9 @@ HERE = Workers()
 
 @contextmanager
 def kept(workers: Workers) -> Iterator[Workers]:
-    """Give the same workers with one pool for all that is gathered meanwhile, and end it then.
+    """Yield the same workers with one pool for all calls of :func:`gather`; shut it down at exit.
 
-    A pool that breaks or hangs is replaced, as always. Executors of the user's stay as they are.
+    A pool that breaks or hangs is replaced as usual. Executors supplied by the user are unchanged.
     """
     make = workers.executor
     if make is None or isinstance(make, Executor | KeptPool):
@@ -68,7 +68,7 @@ def kept(workers: Workers) -> Iterator[Workers]:
 
 @dataclass(frozen=True)
 class Failure:
-    """A task that could not be done.
+    """A task that failed.
 
     Attributes
     ----------
@@ -85,56 +85,68 @@ class Failure:
 
 
 class TasksFailed(RunError):
-    """Some tasks could not be done; `failures` names them."""
+    """Some tasks failed; `failures` names them."""
 
     def __init__(self, failures: Sequence[Failure]) -> None:
         self.failures = tuple(failures)
-        shown = "; ".join(map(str, self.failures[:3]))
+        shown = self._shown({})
+        super().__init__(Error.FITS_FAILED, count=len(self.failures), failures=shown)
+
+    def _shown(self, words: Mapping[str, str]) -> str:
+        """Return the first failures, each in the wording given for its code, if any."""
+        first = (
+            f"{failure.name}: {failure.cause.in_words(words)}" for failure in self.failures[:3]
+        )
         more = f"; and {len(self.failures) - 3} more" if len(self.failures) > 3 else ""
-        super().__init__(Error.FITS_FAILED, count=len(self.failures), failures=f"{shown}{more}")
+        return "; ".join(first) + more
+
+    def in_words(self, words: Mapping[str, str]) -> str:
+        """Return the sentence, with the failures in these words too."""
+        text = words.get(self.code, self.member.value)
+        return text.format(**{**self.facts, "failures": self._shown(words)})
 
     def __reduce__(self) -> Any:
         return TasksFailed, (self.failures,)
 
 
 class Event(Enum):
-    """What may happen to a task."""
+    """What can happen to a task."""
 
     RETURNED = "it returned a result"
-    PASSING = "it raised an error that may be gone at the next attempt"
+    PASSING = "it raised an error that may not recur"
     RAISED = "it raised any other error"
     BLAMED = "its executor blames it for the death of a worker"
-    BROKE = "it was not done when its pool broke"
-    RAN = "it ran when nothing had ended for too long"
-    MAY_HAVE_RUN = "it ran or waited then: pools call more tasks running than they have workers"
-    WAITED = "it waited then"
+    BROKE = "it had not ended when its pool broke"
+    RAN = "it was running when the timeout expired"
+    MAY_HAVE_RUN = "it ran or waited then: pools report more running tasks than they have workers"
+    WAITED = "it was waiting then"
 
 
 class Next(Enum):
-    """What becomes of a task."""
+    """What is done with a task."""
 
     DONE = "its result is kept"
     AGAIN = "it is tried again with the others"
-    ALONE = "it is tried again by itself"
-    FAILED = "it is given up, and named"
+    ALONE = "it is tried again alone"
+    FAILED = "it is abandoned and reported"
 
 
 NEXT = {
-    # event: among others, by itself
+    # event: among others, alone
     Event.RETURNED: (Next.DONE, Next.DONE),
-    Event.PASSING: (Next.AGAIN, Next.AGAIN),  # as often as retries allow; then it was RAISED
+    Event.PASSING: (Next.AGAIN, Next.AGAIN),  # as often as retries allow, then RAISED
     Event.RAISED: (Next.FAILED, Next.FAILED),
     Event.BLAMED: (Next.ALONE, Next.FAILED),
-    Event.BROKE: (Next.AGAIN, Next.FAILED),  # if pools keep breaking, all go one at a time
+    Event.BROKE: (Next.AGAIN, Next.FAILED),  # if pools keep breaking, tasks run one at a time
     Event.RAN: (Next.FAILED, Next.FAILED),
     Event.MAY_HAVE_RUN: (Next.ALONE, Next.FAILED),
     Event.WAITED: (Next.AGAIN, Next.AGAIN),
 }
-"""What becomes of a task, by what happened to it."""
+"""What is done with a task, by what happened to it."""
 
 
 def passes(error: BaseException | None) -> bool:
-    """Say whether an error may be gone at the next attempt: a disk or a network in trouble."""
+    """Return whether an error may not recur, such as a failure of a disk or a network."""
     return isinstance(error, OSError) and not isinstance(error, _LASTING)
 
 
@@ -147,20 +159,20 @@ def gather(
     progress: Progress | None = None,
     each: Callable[[int, Any], None] | None = None,
 ) -> tuple[list[Any], list[Failure]]:
-    """Apply a function to every task, wherever the workers are.
+    """Apply a function to every task, on the workers.
 
-    What becomes of a task that fails, kills its worker or hangs is in the table :data:`NEXT`.
+    The table :data:`NEXT` defines what is done with a task that fails, kills its worker or hangs.
 
     Parameters
     ----------
     function : callable
     tasks : sequence
-        Each is the one argument of a call.
+        Each is the only argument of a call.
     names : sequence of str
     workers : Workers
     progress : callable, optional
     each : callable, optional
-        Called here as each(number of the task, its result) as soon as there is one.
+        Called in this process as each(index of the task, its result) as soon as a result arrives.
 
     Returns
     -------
@@ -180,7 +192,7 @@ def gather(
 
 @dataclass
 class _Board:
-    """What has become of the tasks so far."""
+    """The state of all tasks."""
 
     names: Sequence[str]
     workers: Workers
@@ -192,7 +204,7 @@ class _Board:
     waits: Counter[int] = field(default_factory=Counter)
 
     def note(self, i: int, event: Event, value: Any, alone: bool = False) -> Next:
-        """Note what happened to a task, and return what becomes of it."""
+        """Record what happened to a task, and return what is done with it."""
         if event is Event.PASSING:
             self.attempts[i] += 1
             if self.attempts[i] > self.workers.retries:
@@ -230,12 +242,12 @@ def _gather_on(
     pending: dict[Future[Any], int] = {}
     try:
         while together or alone:
-            # 1) all that is left, or one task at a time where one of them kills its worker
+            # 1) all remaining tasks, or one at a time if one of them kills its worker
             by_itself = breaks > board.workers.retries or not together
             if not together:
                 together, alone = alone[:1], alone[1:]
             batch, together = (together[:1], together[1:]) if by_itself else (together, [])
-            # 2) what happens to them
+            # 2) run them
             events, pending = set(), {}
             for i, event, value in _events(pool, function, tasks, batch, board, pending):
                 events.add(event)
@@ -244,7 +256,7 @@ def _gather_on(
                     together.append(i)
                 elif then is Next.ALONE:
                     alone.append(i)
-            # 3) another pool, if this one broke or hangs
+            # 3) a new pool, if this one broke or hangs
             broke = Event.BROKE in events
             if broke:
                 breaks = 0 if by_itself else breaks + 1
@@ -265,9 +277,9 @@ def _events(
     board: _Board,
     pending: dict[Future[Any], int],
 ) -> Iterator[tuple[int, Event, Any]]:
-    """Submit tasks, and yield what happens to each, as it happens.
+    """Submit tasks, and yield what happens to each as it happens.
 
-    `pending` holds those that were submitted and have not ended, for whoever is interrupted.
+    `pending` holds those that were submitted and have not ended, so that they can be cancelled.
     """
     ended: SimpleQueue[Future[Any]] = SimpleQueue()
     for i in batch:
@@ -291,10 +303,10 @@ def _events(
 def _stalled(
     pool: Pool, pending: dict[Future[Any], int], board: _Board
 ) -> Iterator[tuple[int, Event, Any]]:
-    """Yield who ran and who waited when nothing had ended for too long.
+    """Yield which tasks were running and which were waiting when the timeout expired.
 
-    What can be cancelled was waiting. Where nobody says what runs, a task waits once; then it is
-    taken for one that hangs.
+    Tasks that can be cancelled were waiting. If an executor does not report what runs, a task may
+    wait once; after that it is assumed to hang.
     """
     waiting = [i for future, i in pending.items() if future.cancel()]
     running = [i for i in pending.values() if i not in set(waiting)]
@@ -302,12 +314,12 @@ def _stalled(
     for i in running:
         yield i, Event.RAN if sure else Event.MAY_HAVE_RUN, None
     for i in waiting:
-        board.waits[i] += not running  # some executors never say what runs
+        board.waits[i] += not running  # some executors never report what runs
         yield i, Event.RAN if board.waits[i] > 1 else Event.WAITED, None
 
 
 def _outcome(call: Callable[[], Any]) -> tuple[Event, Any]:
-    """Return how a call ended."""
+    """Return the outcome of a call."""
     try:
         return Event.RETURNED, call()
     except BrokenExecutor as error:
@@ -319,7 +331,7 @@ def _outcome(call: Callable[[], Any]) -> tuple[Event, Any]:
 
 
 def sentence(error: BaseException) -> str:
-    """Return an error as one sentence, its kind in front where that is not said."""
+    """Return an error as one sentence, preceded by its type unless the text is enough."""
     text = " ".join(str(error).split())
     if isinstance(error, ValueError | OtmoeError) and text:
         return text
@@ -327,7 +339,7 @@ def sentence(error: BaseException) -> str:
 
 
 def _cause_of(error: BaseException, name: str) -> Notice:
-    """Return why a task failed, without the name that the sentence may begin with."""
+    """Return why a task failed, without a leading name of the task."""
     cause = sentence(error)
     for begin in (f"{name}: ", f"shard {name!r}: "):
         cause = cause.removeprefix(begin)

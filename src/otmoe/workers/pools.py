@@ -1,4 +1,4 @@
-"""Where tasks run: in a pool of our own that can be replaced, or on an executor of the user's."""
+"""Where tasks run: a pool of our own, which can be replaced, or an executor of the user."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from typing import Any, Protocol
 from otmoe.text.errors import RunError
 from otmoe.text.sentences import Error
 
-_WATCH = 1.0  # seconds between two looks at whether the driver is there
+_WATCH = 1.0  # seconds between checks that the driver is alive
 _WATCHER = "otmoe-watch"
-_BLAMED = "KilledWorker"  # Dask tries again by itself, and blames all tasks that a worker held
+_BLAMED = "KilledWorker"  # Dask retries, then blames all tasks that the worker held
 
 
 def local_workers(n_workers: int) -> Callable[[], Executor]:
-    """Return what makes a pool of processes on this machine, one thread each."""
+    """Return a function that makes a pool of processes on this machine, with one thread each."""
 
     def make() -> Executor:
         from loky.process_executor import ProcessPoolExecutor
@@ -33,14 +33,14 @@ def local_workers(n_workers: int) -> Callable[[], Executor]:
 
 
 def end_with(parent: int) -> None:
-    """Have this process end soon after its parent did, however that came to its end.
+    """End this process soon after its parent, however the parent ended.
 
-    A signal at the parent's death would come when the thread ends that started this process.
+    A parent-death signal would arrive when the thread that started this process ends.
 
     Parameters
     ----------
     parent : int
-        Number of the parent's process.
+        Process id of the parent.
     """
 
     def watch() -> None:
@@ -53,26 +53,26 @@ def end_with(parent: int) -> None:
 
 
 class Pool(Protocol):
-    """An executor, and what can be done about it when it breaks."""
+    """An executor, and how to recover when it breaks."""
 
     replaceable: bool
 
     @property
     def executor(self) -> Executor:
-        """What runs the tasks."""
+        """The executor that runs the tasks."""
 
     def renew(self, *, broken: bool) -> None:
-        """Go on after the executor broke, or after nothing had ended in it for too long."""
+        """Continue after the executor broke or timed out."""
 
     def close(self) -> None:
-        """End it; all tasks are done."""
+        """Shut it down; all tasks have ended."""
 
     def abort(self, pending: Iterable[Future[Any]]) -> None:
-        """End it at once; somebody interrupted."""
+        """Shut it down immediately, after an interrupt."""
 
 
 class OwnPool:
-    """A pool that we made, and can make again.
+    """A pool that we made and can replace.
 
     Parameters
     ----------
@@ -87,23 +87,23 @@ class OwnPool:
         self.executor = make()
 
     def renew(self, *, broken: bool) -> None:
-        """End the executor and its processes, and make another."""
+        """Kill the executor and its processes, and make a new one."""
         _kill(self.executor)
         self.executor = self._make()
 
     def close(self) -> None:
-        """End it."""
+        """Shut it down."""
         self.executor.shutdown()
 
     def abort(self, pending: Iterable[Future[Any]]) -> None:
-        """End it at once, and its processes; cancelled tasks would trip over each other."""
+        """Kill it and its processes; tasks are not cancelled one by one."""
         _kill(self.executor)
 
 
 class KeptPool:
-    """A pool of our own that serves several rounds of tasks, and is made for the first of them.
+    """A pool of our own that is reused for several rounds of tasks, and made for the first.
 
-    Starting a process means importing the package there, a second or two; see :func:`kept`.
+    A new process has to import the package, which takes a second or two; see :func:`kept`.
 
     Parameters
     ----------
@@ -125,27 +125,27 @@ class KeptPool:
         return self._own.executor
 
     def renew(self, *, broken: bool) -> None:
-        """End the executor and its processes; the next tasks make another."""
+        """Kill the executor and its processes; the next tasks make a new one."""
         self.abort()
 
     def close(self) -> None:
-        """Keep it: more tasks may come."""
+        """Keep it for further tasks."""
 
     def abort(self, pending: Iterable[Future[Any]] = ()) -> None:
-        """End it at once, and its processes."""
+        """Kill it and its processes."""
         own, self._own = self._own, None
         if own is not None:
             own.abort(pending)
 
     def end(self) -> None:
-        """End it: no more tasks will come."""
+        """Shut it down; there are no further tasks."""
         own, self._own = self._own, None
         if own is not None:
             own.close()
 
 
 class BorrowedExecutor:
-    """An executor of the user's, which is not ours to end.
+    """An executor of the user, which we do not shut down.
 
     Parameters
     ----------
@@ -158,46 +158,46 @@ class BorrowedExecutor:
         self.executor = executor
 
     def renew(self, *, broken: bool) -> None:
-        """Refuse to go on with a broken executor."""
+        """Raise an error if the executor is broken."""
         if broken:
             raise RunError(Error.EXECUTOR_BROKE)
 
     def close(self) -> None:
-        """Leave it as it is."""
+        """Leave it running."""
 
     def abort(self, pending: Iterable[Future[Any]]) -> None:
-        """Cancel what has not begun."""
+        """Cancel tasks that have not started."""
         for future in pending:
             future.cancel()
 
 
 def pool_of(executor: Executor | Callable[[], Executor] | KeptPool) -> Pool:
-    """Return the pool of an executor, or of what makes one; a pool that is kept is one."""
+    """Return the pool for an executor, or for a function that makes one; a kept pool as it is."""
     if isinstance(executor, KeptPool):
         return executor
     return BorrowedExecutor(executor) if isinstance(executor, Executor) else OwnPool(executor)
 
 
 def n_workers_of(executor: Executor) -> int:
-    """Return how many tasks an executor runs at a time, as far as it says so."""
+    """Return how many tasks an executor runs at a time; 1 if it does not say."""
     return getattr(executor, "_max_workers", None) or 1
 
 
 def blames(error: BaseException) -> bool:
-    """Say whether an executor blames a task for the death of its worker."""
+    """Return whether an executor blames a task for the death of its worker."""
     return type(error).__name__ == _BLAMED
 
 
 def _kill(executor: Executor) -> None:
-    """End a pool at once, and its processes."""
+    """Kill a pool and its processes."""
     processes = list((getattr(executor, "_processes", None) or {}).values())
     for options in ({"wait": True, "kill_workers": True}, {"wait": False, "cancel_futures": True}):
         try:
             executor.shutdown(**options)
             break
-        except TypeError:  # not every executor knows these options
+        except TypeError:  # not every executor has these options
             continue
-        except Exception:  # it is broken; there is nothing left to end
+        except Exception:  # it is broken; there is nothing left to shut down
             break
     else:
         with suppress(Exception):

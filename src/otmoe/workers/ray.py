@@ -16,20 +16,20 @@ from otmoe.workers.remote import RemoteExecutor, settle
 
 
 class RayExecutor(RemoteExecutor):
-    """Run tasks on Ray, on the cluster that :func:`ray.init` was told of or has started.
+    """Run tasks on the Ray cluster that :func:`ray.init` connected to or started.
 
-    It is not started from here: Ray listens on all network interfaces of a machine, and runs what
-    it is sent.
+    This class does not start Ray, which listens on all network interfaces of a machine and runs
+    whatever it is sent.
 
-    Ray itself starts a task again whose worker or machine died. One that dies each time ends in an
-    error of Ray's, which names it; the others are not touched. A cancelled future cancels its
-    task, and its worker is ended. Where Ray was started by this process, what it leaves behind when
-    the process is killed is ended too.
+    Ray itself retries a task whose worker or machine died. A task that fails each time ends in an
+    error raised by Ray, which names it; the others are not affected. Cancelling a future cancels
+    its task and ends its worker. If this process started Ray and is killed, the processes that Ray
+    leaves behind are ended too.
 
     Parameters
     ----------
     retries : int, default=2
-        How often Ray starts a task again whose worker died; -1 for ever.
+        How often Ray retries a task whose worker died; -1 for no limit.
     **options
         Of :meth:`ray.remote_function.RemoteFunction.options`: what a task needs, such as
         ``num_cpus=2``, ``memory=4e9`` or ``resources={"site": 1}``. By default one CPU.
@@ -62,13 +62,13 @@ class RayExecutor(RemoteExecutor):
         if call not in self._remote:  # once for all its tasks: Ray keeps every function it is given
             self._remote[call] = self._ray.remote(_watched(call)).options(**self._options)
         ref = self._remote[call].remote(*args, **kwargs)
-        # Ray's own future knows neither that it was cancelled nor how to cancel the task.
+        # Ray's own future neither records a cancellation nor cancels the task.
         ref.future().add_done_callback(lambda done: settle(future, partial(_result, done)))
         return partial(self._ray.cancel, ref, force=True)
 
 
 def _watched(call: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a call after whose beginning the worker ends with the Ray that started it."""
+    """Return a call that also makes the worker end when the Ray that started it ends."""
 
     @wraps(call)
     def run(*args: Any, **kwargs: Any) -> Any:
@@ -79,7 +79,7 @@ def _watched(call: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _result(done: Future[Any]) -> Any:
-    """Return what a task returned, or raise what it raised without Ray's report around it."""
+    """Return the result of a task, or raise its error without the wrapper that Ray adds."""
     error = done.exception()
     if error is None:
         return done.result()

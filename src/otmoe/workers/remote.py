@@ -1,4 +1,4 @@
-"""What executors on somebody else's cluster have in common."""
+"""Common parts of executors on a cluster that we did not start."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from otmoe.text.sentences import Error
 
 
 class RemoteExecutor(Executor):
-    """Tasks on a cluster that goes on when this executor is shut down."""
+    """Tasks on a cluster that keeps running when this executor is shut down."""
 
     def __init__(self) -> None:
         self._futures: set[Future[Any]] = set()
@@ -24,7 +24,7 @@ class RemoteExecutor(Executor):
     def _start(
         self, future: Future[Any], call: Callable[..., Any], args: Any, kwargs: Any
     ) -> Callable[[], Any]:
-        """Start a task that settles the future when it ends, and return what cancels the task."""
+        """Start a task that settles the future when it ends; return a function that cancels it."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """Start a task, and return the future of its result."""
@@ -44,12 +44,12 @@ class RemoteExecutor(Executor):
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Take no more tasks; the cluster goes on, since others may use it.
+        """Accept no more tasks; the cluster keeps running, since others may use it.
 
         Parameters
         ----------
         wait : bool
-            Whether to wait for the tasks that were started.
+            Whether to wait for tasks that have started.
         cancel_futures : bool
             Whether to cancel them first.
         """
@@ -63,11 +63,11 @@ class RemoteExecutor(Executor):
 
 
 def settle(future: Future[Any], result: Callable[[], Any]) -> None:
-    """Give a future the result of a call, or its error; nothing, if it was cancelled."""
+    """Set the result of a call, or its error, on a future, unless that was cancelled."""
     with suppress(InvalidStateError):
         try:
             future.set_result(result())
         except InvalidStateError:
             raise
-        except BaseException as error:  # also what a cluster raises for a task that it cancelled
+        except BaseException as error:  # also the error of a cluster for a task that it cancelled
             future.set_exception(error)

@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 from oracles import random_model
 
-from otmoe import FeatureSpec, simulate
+from otmoe import FeatureSpec, MoERegressor, simulate
 from otmoe.data.columns import Column
 from otmoe.federation.policy.figures import figures_of
 from otmoe.likelihood.fit import em
@@ -189,3 +189,10 @@ def test_rows_that_determine_no_coefficient_have_all_the_leverage():
         X = np.column_stack([rng.normal(size=(n, 4)), np.full(n, 7.0)])
         fit = em(X, rng.normal(size=n), 1)
         assert_allclose(figures_of(fit.model, Rows(X, np.zeros(n))).leverage, 1.0, rtol=1e-6)
+
+
+def test_a_coefficient_that_experts_have_in_common_counts_once():
+    data = simulate(300, 2, 2, random_state=0)
+    model = MoERegressor(2, common=[0], random_state=0).fit(data.X, data.y).model_
+    figures = figures_of(model, Rows(data.X, data.y))
+    assert figures.parameters == model.n_free == model.n_parameters - 1

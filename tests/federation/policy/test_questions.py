@@ -152,7 +152,7 @@ def test_two_questions_show_the_person_between_them_unless_the_policy_refuses(tm
         reply_for(asked, about(split(-0.5, 38.0)), offer(site))
         with refused("policy_refuses", rules=["question"]) as error:
             reply_for(asked, about(split(0.5, 38.0)), offer(site))
-        assert "that replies tell" in str(error.value)
+        assert "that replies reveal" in str(error.value)
     assert np.max(np.abs(errors)) < 1e-3
 
 
@@ -259,7 +259,7 @@ def test_a_person_on_a_background_is_seen_though_the_expert_has_many_rows(tmp_pa
     assert abs(best - 2.5) < 0.25
     with refused("policy_refuses", rules=["question"]) as error:
         reply_for(request(), about(model), offer(tmp_path))
-    assert "that replies tell" in str(error.value)
+    assert "that replies reveal" in str(error.value)
 
 
 def test_three_harmless_questions_that_add_up_to_one_person_are_not_harmless_together(rows):

@@ -247,7 +247,7 @@ def test_a_rule_is_set_aside_with_a_reason():
     fails(*fit, *one, code="policy_refuses", rules=["leverage"])
     both = ["--override", "rows", "--override", "leverage", "--reason", "agreed by the board"]
     shown = fine(*fit, *both).stdout
-    assert "Verdict: CONSIDER" in shown and "set aside: agreed by the board" in shown
+    assert "Verdict: CONSIDER" in shown and "overridden: agreed by the board" in shown
     assert told("inspect", "lyon.moe.json")["overrides"] == dict.fromkeys(
         ("rows", "leverage"), "agreed by the board"
     )
@@ -285,7 +285,7 @@ def test_a_page_to_sign_says_what_is_set_aside_and_runs_nothing():
     html = page.to_html()
     assert "<script" not in html and "http" not in html
     assert "&lt;i&gt;Lyon" in html and "&lt;b&gt;they agreed" in html and "<b>" not in html
-    assert "set aside" in html and "signature" in html
+    assert "overridden" in html and "signature" in html
 
 
 # -- real sites ------------------------------------------------------------------------------------

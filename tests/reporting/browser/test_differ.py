@@ -30,7 +30,7 @@ if not (find_spec("selenium") and chromium.installed()):
 HOSTILE = "</script><img src=x onerror=alert(1)>"
 PICTURES = Path(__file__).parents[3] / "build" / "browser"
 
-# What selenium leaves open is its to mend.
+# Resources that selenium leaves open.
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 
 WIDTH = 1280
@@ -116,7 +116,7 @@ def test_every_block_has_a_line(visit, pages):
     chrome = visit("few")
     between = pages["few"][0]
     names = [spread.block for spread in between.spreads]
-    assert texts(chrome, "#spreads tbody th") == [*names, "all together"]
+    assert texts(chrome, "#spreads tbody th") == [*names, "all blocks"]
     cells = texts(chrome, "#spreads tbody tr:last-child td")
     assert cells[2] == f"{between.overall.q:.1f}" and cells[3] == f"{between.overall.df:g}"
 
@@ -166,14 +166,14 @@ def test_screen_readers_hear_every_site(visit, pages):
     names = chrome.execute_script(
         "return [...document.querySelectorAll('#differ select')].map((s) => s.labels[0].innerText)"
     )
-    assert names[0].startswith("Coefficient") and names[1].startswith("sites in the order")
+    assert names[0].startswith("Coefficient") and names[1].startswith("Sort sites by")
 
 
 def test_a_site_that_is_chosen_is_marked_in_the_forest(visit, pages):
     chrome = visit("many")
     between = pages["many"][0]
     assert len(texts(chrome, "#differ g.effect")) == 40
-    assert any("20 sites nearer to the mean" in text for text in texts(chrome, "#differ text"))
+    assert any("20 sites closer to the mean" in text for text in texts(chrome, "#differ text"))
     drawn = set(attributes(chrome, "#differ g.effect", "data-name"))
     name = next(site.site for site in between.sites if site.site not in drawn)
     chrome.execute_script("choose(sites.findIndex((s) => s.site === arguments[0]))", name)
@@ -190,7 +190,7 @@ def test_a_site_that_is_chosen_is_marked_in_the_forest(visit, pages):
 
 def test_forecasts_have_columns_where_there_are_some(visit, pages):
     few = [head.rstrip(" ↓") for head in texts(visit("few"), "#driving th")]
-    assert few == ["site", "rows", "Q", "of Q", "p"]
+    assert few == ["site", "rows", "Q", "share of Q", "p"]
     chrome = visit("many")
     heads = [head.rstrip(" ↓") for head in texts(chrome, "#driving th")]
     assert heads == [*few, "own", "common", "personal", "best"]

@@ -73,5 +73,5 @@ def test_a_click_copies_the_table(visit):
     chrome = visit("visits")
     chrome.find_element("css selector", "#matrix button").click()
     (said,) = texts(chrome, "#matrix [role=status]")
-    assert said in ("copied", "selected: copy it by hand")
+    assert said in ("copied", "selected; press Ctrl+C to copy")
     assert "coinsurance" in chrome.execute_script("return getSelection().toString()")

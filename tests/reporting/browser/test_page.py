@@ -1,4 +1,4 @@
-"""The report in a browser: it draws itself, asks for nothing, and a click on a site filters.
+"""The report in a browser: it draws its parts, makes no requests, and a click on a site filters.
 
 Pictures of it are left in build/browser.
 """
@@ -41,7 +41,7 @@ if not (find_spec("selenium") and chromium.installed()):
 HOSTILE = "</script><img src=x onerror=alert(1)>"
 PICTURES = Path(__file__).parents[3] / "build" / "browser"
 
-# What selenium leaves open is its to mend.
+# Resources that selenium leaves open.
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 
 WIDTH = 1200
@@ -239,7 +239,7 @@ def test_what_is_pointed_at_is_explained(visit, pages):
     first = max(range(5), key=lambda m: about.sites[m].weight)
     chrome.execute_script(move, "#flow path.link")
     shown = chrome.execute_script(tip)
-    assert f"{about.sites[first].site}, its expert 0 → expert" in shown
+    assert f"{about.sites[first].site}, its expert 0 → merged expert" in shown
     assert f"cost of the site {about.sites[first].cost:.3g} nats" in shown
     chrome.execute_script("document.querySelector('#flow g.site').focus()")
     assert f"{about.sites[first].n_samples:,.0f} rows" in chrome.execute_script(tip)

@@ -55,16 +55,16 @@ def test_levels_of_a_category_stand_together_under_its_name(visit, width):
     chrome = visit("winds")
     chromium.size(chrome, width)
     names = texts(chrome, "#matrix tbody th")
-    first = names.index("wind, against N")
+    first = names.index("wind (reference: N)")
     assert names[first + 1 : first + 5] == ["E", "S", "W", "speed"]
-    assert names.count("wind, against N") == 2  # experts and gate
+    assert names.count("wind (reference: N)") == 2  # experts and gate
     assert texts(chrome, "#matrix tbody th.level") == ["E", "S", "W"] * 2
     chrome.execute_script(
         "const s = [...document.querySelectorAll('#coefficients select')].at(-1);"
         "s.value = 'size'; s.dispatchEvent(new Event('change'))"
     )
     labels = texts(chrome, "#coefficients svg text")
-    head = labels.index("wind, against N")
+    head = labels.index("wind (reference: N)")
     assert sorted(labels[head + 1 : head + 4]) == ["E", "S", "W"]
     assert labels[head + 1] == "E"  # the largest of them, whose size is the category's
     wide = chrome.execute_script("return document.documentElement.scrollWidth")
@@ -102,11 +102,11 @@ def test_a_disagreement_is_said_on_an_absolute_scale(visit, pages, width):
         "return Object.fromEntries([...document.querySelectorAll('#sites tbody tr')]"
         ".map((tr) => [tr.children[0].textContent, tr.children[5].textContent]))"
     )
-    bounds = {"negligible": 0.01, "slight": 0.1, "marked": 1, "another model": np.inf}
+    bounds = {"negligible": 0.01, "slight": 0.1, "marked": 1, "different model": np.inf}
     for site in sites:
         degree = next(name for name, bound in bounds.items() if site.disagreement < bound)
         assert cells[site.site].endswith(f" {degree}")
-    assert cells["site 3"].endswith("another model")
+    assert cells["site 3"].endswith("different model")
     (scale,) = texts(chrome, "#degrees")
     assert "0.01 to 0.1: slight" in scale and "2.7 times less likely" in scale
     chrome.execute_script("choose(0)")

@@ -11,18 +11,18 @@ from otmoe.cli.refine.step import take_step
 
 
 @click.group(
+    short_help="Refine a merged model to the fit of all rows, in rounds.",
     epilog="""\b
 Example:
   otmoe refine start model.json "*.moe.json" --state state.json -o round1.request.json
-  otmoe refine answer round1.request.json lyon.parquet --target y --site Lyon \\
-      -o lyon.round1.reply.json
+  otmoe refine answer round1.request.json --fit lyon.moe.json -o lyon.round1.reply.json
   otmoe refine step state.json "*.round1.reply.json" -o refined.json
 
-The server starts; every site answers; the server takes a step, which makes the next request. When
-it says so, the model is the maximum-likelihood answer of all rows, and has standard errors.""",
+The server starts; every site answers; the server takes a step, which writes the next request. It
+says when the model is the maximum-likelihood estimate for all rows, with standard errors.""",
 )
 def refine() -> None:
-    """Lead a merged model to the answer of all rows, by rounds of files."""
+    """Refine a merged model to the maximum-likelihood fit of all rows, in rounds of files."""
 
 
 for _command in (start, answer, take_step, start_again):

@@ -20,9 +20,9 @@ Example:
   otmoe refine answer round2b.request.json lyon.parquet --target y --site Lyon --key lyon.key \\
       --new-roster -o lyon.round2b.reply.json
 
-Replies to the request before are of no use any more. Sites have to agree to the new roster: if
-rounds were completed with the sites that are left out, the difference of the sums says nearly what
-plain replies of these sites would have said.""",
+Replies to the previous request can no longer be used. Sites have to agree to the new roster: if
+rounds were completed with the excluded sites, the difference between the sums reveals nearly as
+much as plain replies of these sites would have.""",
 )
 @click.argument("state", type=click.Path(path_type=Path))
 @option(
@@ -31,7 +31,7 @@ plain replies of these sites would have said.""",
     required=True,
     metavar="SITE",
     section="Sites",
-    help="Go on without this site; may be given several times. At least three are left.",
+    help="Continue without this site; may be given several times. At least three must remain.",
 )
 @output("Request to write, JSON.")
 def start_again(
@@ -67,7 +67,7 @@ def start_again(
         report,
         as_json,
         quiet,
-        f"{len(fresh.sites)} sites are to answer {output}: {few(fresh.sites)}",
+        f"the request is {output}; send it to {few(fresh.sites)}",
         *roster_lines(fresh.roster),
-        f"what the server has to keep is in {state}",
+        f"keep {state}: the next step needs this state",
     )

@@ -33,16 +33,16 @@ Example:
       -o lyon.round1.reply.json
   otmoe inspect lyon.round1.reply.json
 
-Rows, weights and name have to be those of the site's fit: --fit takes them from the file
-lyon.moe.json.local, which `otmoe fit` wrote beside the message. Look at the reply before you send
+Rows, weights and name must be those of the site's fit: --fit takes them from the file
+lyon.moe.json.local, which `otmoe fit` wrote beside the message. Inspect the reply before you send
 it.
 
-A request may ask for the scatter of the scores: for standard errors by the sandwich, or to learn
-how sites differ. It gets that only from a site that gives --scatter, or --groups where rows belong
-together: one more matrix, without any label.
+A request may ask for the scatter of the scores, for sandwich standard errors or to estimate how
+sites differ. A site sends it only with --scatter, or with --groups if its rows are clustered: one
+more matrix, without labels.
 
 A request for a secure sum names the sites that take part. Give --key, and compare the fingerprint
-of the roster with that of other sites, by telephone say, before you send the reply.""",
+of the roster with that of other sites, for example by telephone, before you send the reply.""",
 )
 @click.argument("request", type=click.Path(path_type=Path))
 @click.argument("data", nargs=-1, metavar="[DATA...]")
@@ -52,23 +52,24 @@ of the roster with that of other sites, by telephone say, before you send the re
     type=click.Path(path_type=Path),
     metavar="MESSAGE",
     section="Columns",
-    help="The site's message: take DATA, --target, --site and the other options about columns and "
-    "rows from its fit, where they are not given.",
+    help="The site's message: take DATA, --target, --site and the other options about columns "
+    "and rows from its fit, unless they are given.",
 )
-@option("--target", metavar="COLUMN", section="Columns", help="The response.")
+@options.target(required=False)
 @options.weight
 @options.offset
 @option(
     "--groups",
     metavar="COLUMN",
     section="Columns",
-    help="Labels of rows that belong together, such as a patient's: send the scatter by group.",
+    help="Cluster labels of the rows, such as the patient: send the scatter by group. Required if "
+    "rows of a group share their expert.",
 )
 @option(
     "--missing",
     type=click.Choice(["error", "drop"]),
     section="Rows",
-    help="Rows with missing values: refuse them (the default), or leave them out.",
+    help="Rows with missing values: refuse (the default) or drop them.",
 )
 @options.sep
 @option("--site", metavar="NAME", section="Reply", help="Name of the site, as sent.")
@@ -78,7 +79,7 @@ of the roster with that of other sites, by telephone say, before you send the re
     "sandwich",
     is_flag=True,
     section="Reply",
-    help="Let the scatter of the rows' scores leave as well, if the request asks for it.",
+    help="Send the scatter of the rows' scores as well, if the request asks for it.",
 )
 @option(
     "--key",
@@ -86,14 +87,14 @@ of the roster with that of other sites, by telephone say, before you send the re
     metavar="FILE",
     section="Reply",
     help="The private key that `otmoe fit --secure` wrote: mask the reply, so that only the sum "
-    "over all sites can be read. Requests for plain replies are refused then.",
+    "over all sites can be read. Requests for plain replies are then refused.",
 )
 @option(
     "--new-roster",
     is_flag=True,
     section="Reply",
-    help="Mask it also for other sites than in rounds before. The difference of the two sums tells "
-    "about sites that are in one of them alone.",
+    help="Answer even if the roster has changed since earlier rounds. The difference between the "
+    "two sums reveals something about sites that are in only one of them.",
 )
 @policy.options
 @policy.ledger
@@ -124,13 +125,14 @@ def answer(
     """Answer a REQUEST from the rows of one site.
 
     All of DATA is one site, read into memory. The reply holds sums over its rows: log-likelihood,
-    score and information, rounded; it is written only if the site's policy lets it leave.
+    score and information, rounded; it is written only if the site's policy allows it to leave.
     """
     check_output(output, force)
     if message is not None:
         known = recalled(message)
         data, target = data or known.data, target or known.target
         weight, offset = weight or known.weight, offset or known.offset
+        groups = groups or known.groups
         site, sep = site or known.site, sep or known.sep
         missing = missing or cast(Literal["error", "drop"], known.missing)
     for lacking, value in {"DATA": data, "--target": target, "--site": site}.items():
@@ -180,9 +182,10 @@ def answer(
     scatter = reply.content.scatter
     for measure in made.withheld:
         warn(said(measure, made.verdict.people))
+    labelled = groups is not None and asked.model.expert_per == "row"
     if scatter is None and asked.sandwich and not made.withheld:
         warn(Warn.SHELL_SANDWICH_ASKED(why=why_scatter(asked.between)))
-    elif scatter is None and not asked.sandwich and (sandwich or groups is not None):
+    elif scatter is None and not asked.sandwich and (sandwich or labelled):
         warn(Warn.SHELL_SANDWICH_UNASKED())
     if rows.dropped:
         warn(rows_dropped(rows.dropped, len(rows.y), rows.missing))

@@ -23,8 +23,8 @@ Example:
   otmoe refine start model.json "*.moe.json" --between auto --state state.json \\
       -o round1.request.json
 
-The sites that are asked are those of the messages. The support points serve as a common scale of
-the features: any that is roughly right will do, and none changes the answer.""",
+The sites of the messages are asked. The support points only set a common scale for the features: a
+rough one is enough, and it does not change the result.""",
 )
 @click.argument("model", type=click.Path(path_type=Path))
 @click.argument("files", nargs=-1, required=True, metavar="FILES...")
@@ -41,36 +41,37 @@ the features: any that is roughly right will do, and none changes the answer."""
     default="auto",
     show_default=True,
     section="Rounds",
-    help="How many; auto stops a thousandth of a standard error from the maximum.",
+    help="Number of rounds; auto stops within a thousandth of a standard error of the maximum.",
 )
 @option(
     "--sandwich",
     is_flag=True,
     section="Rounds",
-    help="Ask for what standard errors by the sandwich need; each site decides whether to send it.",
+    help="Ask for what sandwich standard errors need; each site decides whether to send it.",
 )
 @option(
     "--between",
     type=click.Choice(known.RESTRICTIONS),
     section="Rounds",
-    help="Have the last step say how sites differ, for `otmoe personalise`: in anything (auto), in "
-    "the gate, or in intercepts. It asks for the same as --sandwich.",
+    help="Have the last step estimate how sites differ, for `otmoe personalise`: in everything "
+    "(auto), in the gate, or in the intercepts. Asks for the same as --sandwich.",
 )
 @option(
     "--secure",
     is_flag=True,
     section="Rounds",
-    help="Learn what all sites say in sum, and nothing of each: replies are masked by keys that "
-    "their messages hold (`otmoe fit --secure`). Three sites at least; each round needs all of "
-    "them. With 151 parameters a round takes a site 0.03 s more among 12 sites, 0.1 s among 100; "
-    "its reply grows by 5 %, to 250 kB, and the request by 85 bytes a site.",
+    help="Learn only the sum of all replies, and none of them individually: replies are masked "
+    "with the keys in the sites' messages (`otmoe fit --secure`). Needs at least three "
+    "sites, and a reply from each of them in every round. With 151 parameters a round takes "
+    "a site 0.03 s longer among 12 sites, 0.1 s among 100; its reply grows by 5 %, to 250 "
+    "kB, and the request by 85 bytes per site.",
 )
 @option(
     "--support",
     metavar="DATA",
     section="Scale",
     help="Rows of covariates, as for `otmoe aggregate`; by default points are drawn from the "
-    "sketches and rows that the messages bring.",
+    "sketches and rows in the messages.",
 )
 @options.missing("Scale")
 @option(
@@ -78,7 +79,7 @@ the features: any that is roughly right will do, and none changes the answer."""
     type=click.Path(path_type=Path),
     required=True,
     section="Output",
-    help="File in which the server keeps where it stands.",
+    help="File that holds the server's state between rounds.",
 )
 @output("Request to write, JSON.")
 def start(
@@ -97,9 +98,9 @@ def start(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Begin with a merged MODEL; write the first request.
+    """Start from a merged MODEL, and write the first request.
 
-    FILES are the messages that it was merged of, or patterns in quotes.
+    FILES are the messages that it was merged from, or patterns in quotes.
     """
     for path in (state, output):
         check_output(path, force)
@@ -155,8 +156,8 @@ def start(
         report,
         as_json,
         quiet,
-        f"{len(sites)} sites are to answer {output}: {few(sites)}",
-        *([f"they are asked for the scatter of scores, too, {why}"] if request.sandwich else []),
+        f"the request is {output}; send it to {few(sites)}",
+        *([f"they are also asked for the scatter of scores, {why}"] if request.sandwich else []),
         *([] if begun.roster is None else roster_lines(begun.roster)),
-        f"what the server has to keep is in {state}",
+        f"keep {state}: the next step needs this state",
     )

@@ -25,7 +25,7 @@ from otmoe.cli.common import (
 )
 from otmoe.cli.inbox import paths_of
 from otmoe.cli.tables import listed
-from otmoe.text.errors import InferenceError, InvalidInput
+from otmoe.text.errors import InferenceError, InvalidInput, MessageError
 from otmoe.text.sentences import Error, Warn
 
 if TYPE_CHECKING:
@@ -50,8 +50,8 @@ Examples:
   otmoe refine step state.json "*.round1.reply.json" -o refined.json
   otmoe refine step state.json replies --allow-missing --summary -o refined.json
 
-STATE and the files it makes are written whole or not at all; a round that was taken is over, and
-its replies are refused.""",
+STATE and the output files are written whole or not at all; once a step has been taken, further
+replies to that round are refused.""",
 )
 @click.argument("state", type=click.Path(path_type=Path))
 @click.argument("replies", nargs=-1, required=True, metavar="REPLIES...")
@@ -60,7 +60,7 @@ its replies are refused.""",
     is_flag=True,
     section="Sites",
     help="Take the step without sites that have not replied, and name them. A secure sum needs "
-    "all: begin again without them, by `otmoe refine again`.",
+    "all sites: start again without them, with `otmoe refine again`.",
 )
 @option(
     "--odd",
@@ -68,23 +68,24 @@ its replies are refused.""",
     default="drop",
     show_default=True,
     section="Sites",
-    help="A site whose reply cannot be right: go on without it and say why, or change nothing.",
+    help="If a reply cannot be right, or is not a reply to this round: continue without it and say "
+    "why, or stop and change nothing.",
 )
 @option(
     "--request",
     type=click.Path(path_type=Path),
     metavar="FILE",
     section="Output",
-    help="The next request to write; by default such as round2.request.json, beside STATE.",
+    help="File for the next request; by default named like round2.request.json, beside STATE.",
 )
 @option(
     "--summary",
     is_flag=True,
     section="Output",
-    help="Print standard errors, tests and intervals once it is done.",
+    help="Print standard errors, tests and intervals when the rounds are done.",
 )
 @options.model_only
-@output("Model file to write, JSON, once it is done.")
+@output("Model file to write when the rounds are done, JSON.")
 def take_step(
     state: Path,
     replies: tuple[str, ...],
@@ -100,8 +101,8 @@ def take_step(
 ) -> None:
     """Take a step from the REPLIES of all sites.
 
-    It makes the next request or, when it is done, the model. REPLIES are files, folders of them,
-    or patterns in quotes. A site that has not replied is named, and nothing is changed.
+    It writes the next request or, at the end, the model. REPLIES are files, folders of them, or
+    patterns in quotes. If a site has not replied, it is named, and nothing is changed.
     """
     from otmoe.documents.masked_reply import MaskedReply
     from otmoe.documents.reply import RefineReply
@@ -121,14 +122,18 @@ def take_step(
         raise usage(Error.SHELL_THREE_FILES)
     paths = paths_of(replies)
     found: list[RefineReply] = []
-    if before.roster is None:
+    aside: list[Exception] = []
+    if before.roster is not None:  # what each site says is not known
+        after, gone = masked_step(before, [MaskedReply.load(path) for path in paths]), []
+    elif odd == "refuse":
         found = [RefineReply.load(path) for path in paths]
-        how: Any = {"allow_missing": allow_missing, "odd": "drop" if odd == "drop" else "raise"}
-        after = step(before, found, **how)
+        after = step(before, found, allow_missing=allow_missing, odd="raise")
+    else:
+        found, aside = _usable(before, paths, allow_missing)
+        after = step(before, found, allow_missing=allow_missing or bool(aside))
+    if before.roster is None:
         gone = [site for site in before.asked if site not in {reply.site for reply in found}]
         found = [reply for reply in found if reply.site not in after.dropped]
-    else:  # what each site says is not known
-        after, gone = masked_step(before, [MaskedReply.load(path) for path in paths]), []
     done = after.refinement
     lacking = [reply.site for reply in found if done.sandwich and reply.content.scatter is None]
     report: dict[str, Any] = {
@@ -140,6 +145,7 @@ def take_step(
         "converged": done.converged,
         "done": after.done,
         "missing": gone,
+        "set_aside": [sentence(error) for error in aside],
         "dropped": {site: notice_document(why) for site, why in after.dropped.items()},
         "unscattered": lacking,
         "output": str(output if after.done else request),
@@ -153,9 +159,11 @@ def take_step(
     else:
         request_of(after).save(request)
         if after.looking:
-            lines.append("this was the last step, and sites are asked once whether it was good")
+            lines.append("this was the last step; sites are asked once more, to check it")
         lines.append(f"the next request is {request}; send it to {few(after.asked)}")
     after.save(state)
+    for error in aside:
+        warn(Warn.SHELL_SET_ASIDE(why=sentence(error)))
     for site, why in after.dropped.items():
         if site not in before.dropped:
             warn(Warn.REPLY_DROPPED(sites=(site,), site=site, round=done.rounds, why=why))
@@ -164,6 +172,39 @@ def take_step(
     if lacking and not after.done:  # else the standard errors say so
         warn(Warn.SHELL_NO_SCATTER(sites=tuple(lacking), names=few(lacking)))
     say(report, as_json, quiet, *lines)
+
+
+def _usable(
+    state: RefineState, paths: list[Path], allow_missing: bool
+) -> tuple[list[RefineReply], list[Exception]]:
+    """Return the replies that belong to this round, and why other files are set aside.
+
+    As many sites may be missing as files were set aside, which may have been their replies. Replies
+    to a round that is over are none to this one, and say nothing.
+    """
+    from otmoe.documents.reply import RefineReply
+    from otmoe.federation.replies import belonging
+    from otmoe.federation.rounds import request_of
+
+    read: list[RefineReply] = []
+    aside: list[Exception] = []
+    for path in paths:
+        try:
+            read.append(RefineReply.load(path))
+        except FileNotFoundError:
+            raise
+        except (MessageError, OSError) as error:
+            aside.append(error)
+    read = [reply for reply in read if reply.site not in state.dropped]
+    found, refused = belonging(state, request_of(state), read)
+    if refused and not found:
+        raise refused[0]
+    aside += [error for error in refused if error.facts.get("when") != "over"]
+    lost = len(aside) + sum(error.code == Error.REPLY_TWICE.code for error in refused)
+    missing = {*state.asked} - {reply.site for reply in found}
+    if aside and missing and not (found and (allow_missing or len(missing) <= lost)):
+        raise aside[0]
+    return found, aside
 
 
 def _between(
@@ -214,7 +255,8 @@ def _finish(
         about["dropped"] = few(f"{site} ({why})" for site, why in state.dropped.items())
     aggregation = None
     if state.aggregation is not None and not model_only:
-        aggregation = refined_document(state.aggregation, known, state.rounds, state.sites)
+        how = state.rounds, state.sites, state.features
+        aggregation = refined_document(state.aggregation, known, *how)
     kept = between
     if between is not None and model_only:  # the prior has to reach the sites, others' names not
         kept = replace(between, sites=())

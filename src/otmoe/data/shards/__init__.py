@@ -1,4 +1,4 @@
-"""Where rows live, in memory or in files: a description of each part that is fitted by itself."""
+"""Where rows are, in memory or in files: a description of each part that is fitted separately."""
 
 from otmoe.data.shards.cutting import shards_from
 from otmoe.data.shards.gathering import ShardRows, rows_dropped

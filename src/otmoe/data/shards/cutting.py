@@ -1,4 +1,4 @@
-"""Data cut into shards: by file, by row group, by site, or into n parts."""
+"""Split data into shards: by file, by row group, by site, or into n parts."""
 
 from __future__ import annotations
 
@@ -12,8 +12,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from otmoe.arrays.numerics import Floats
+from otmoe.arrays.stretches import starts_of
 from otmoe.data.columns import check_marks
 from otmoe.data.features import MAX_LEVELS, FeatureSpec
+from otmoe.data.responses import Column, columns_of, responses_of
 from otmoe.data.shards.files import find, named, names_for
 from otmoe.data.shards.memory import (
     Cut,
@@ -30,7 +33,16 @@ from otmoe.data.shards.memory import (
 from otmoe.data.shards.partitions import partitions_of
 from otmoe.data.shards.reading import FileShard, Missing, Piece, Shard
 from otmoe.data.shards.sources import open_source
-from otmoe.data.tables import array, check_names, described, is_number, is_table, is_text, texts
+from otmoe.data.tables import (
+    array,
+    check_names,
+    described,
+    is_number,
+    is_table,
+    is_text,
+    names_of,
+    texts,
+)
 from otmoe.text.arguments import renamed
 from otmoe.text.errors import InvalidInput, InvalidType, ShardError
 from otmoe.text.sentences import Error
@@ -51,7 +63,7 @@ def shards_from(
     sep: str | None = None,
     offset: str | None = None,
 ) -> list[Shard]:
-    """Describe data as shards, to be read where the work is done.
+    """Describe data as shards, to be read by the workers.
 
     Parameters
     ----------
@@ -61,19 +73,21 @@ def shards_from(
         such as ``site=a`` name a column, which can be the site. Or rows in memory: a table with
         named columns, or the arrays (X, y) or (X, y, weight).
     target : str
-        Column of the response, unless data are arrays. Text is for classifiers.
+        Column of the response, unless data are arrays. Text is for classifiers;
+        ``"successes/trials"`` names two columns, for the binomial family; several responses have
+        commas in between.
     features : FeatureSpec or sequence of str, optional
-        Names, or nothing for all other columns, are looked up in the first rows, as
-        :meth:`FeatureSpec.from_sample` does it: a category then has the levels that occur there.
-        Better give a specification.
+        With names, or None for all other columns, the encoding is derived from the first rows by
+        :meth:`FeatureSpec.from_sample`: a category then has the levels that occur there. A
+        specification is preferable.
     weight : str, optional
         Column of case weights.
     site_column : str, optional
-        Column that says which site a row belongs to: one shard for each of its values, named
-        after it.
+        Column with the site of each row: one shard for each of its values, named after it.
     groups : str, optional
-        Column that says which rows belong together, such as the person that they are about: no
-        feature, but there for ``inference_shards(shards, groups=...)``.
+        Column with the group of each row, such as the person: not a feature, but available for
+        ``inference_shards(shards, groups=...)`` and ``fit_shards(shards, groups=...)``. A numeric
+        `cut` is made between groups; in files, between groups of adjacent rows.
     cut : {"file", "row_group"} or int
         One shard per file, or per row group, or as many of nearly equal size, cut in the order of
         the rows.
@@ -109,28 +123,30 @@ def shards_from(
         return cut_rows(of_arrays(data, features, missing), cut)
     if target is None:
         raise InvalidType(Error.TARGET_MISSING)
-    roles = [name for name in (target, weight, offset, site_column) if name is not None]
-    if len(set(roles)) < len(roles):
-        raise InvalidInput(Error.ROLES_SHARED, columns=roles)
-    if groups is not None and groups != site_column:  # the rows of a site may be a group
-        if groups in roles:
-            raise InvalidInput(Error.ROLES_SHARED, columns=[*roles, groups])
-        roles.append(groups)
+    beside = weight, offset, site_column
     if is_table(data):
-        whole = of_table(data, target, features, weight, groups, roles, missing, max_levels, offset)
+        responses = responses_of(target, names_of(data))
+        roles = _roles(columns_of(responses), beside, groups)
+        how = missing, max_levels, offset
+        whole = of_table(data, responses, features, weight, groups, roles, *how)
         return (
             cut_rows(whole, cut) if site_column is None else rows_by_site(whole, data, site_column)
         )
     files = find(data)
     names = names_for(files)
-    spec, labels = _looked_up(files, names, target, features, roles, max_levels, sep)
-    plan = FileShard("", (), target, spec, weight, labels, missing=missing, sep=sep, offset=offset)
+    name, sample = _first_rows(files, names, sep)
+    responses = responses_of(target, sample.schema.names)
+    roles = _roles(columns_of(responses), beside, groups)
+    with named(name):
+        spec, labels = _looked_up(sample, files[0], responses, features, roles, max_levels)
+    plan = FileShard("", (), responses[0][0], spec, weight, labels, missing=missing, sep=sep)
+    plan = replace(plan, offset=offset, responses=responses)
     if site_column is not None:
         return list(_by_site(plan, files, names, site_column))
     if cut == "row_group":
         return list(_by_row_group(plan, files, names))
     if cut != "file":
-        return list(_recut(plan, files, names, int(cut)))
+        return list(_recut(plan, files, names, int(cut), groups))
     return [
         replace(plan, name=checked(name), pieces=(Piece(file),))
         for file, name in zip(files, names, strict=True)
@@ -149,16 +165,20 @@ def _check_options(site: str | None, cut: Cut, missing: Missing) -> None:
         )
 
 
-def _looked_up(
-    files: list[str],
-    names: list[str],
-    target: str,
-    features: Any,
-    roles: list[str],
-    max_levels: int,
-    sep: str | None,
-) -> tuple[FeatureSpec, bool]:
-    """Return the features, and whether the target is text, as the first rows have it.
+def _roles(responses: Sequence[str], beside: Sequence[str | None], groups: str | None) -> list[str]:
+    """Return the columns that are no features; refuse one that is meant to be two of them."""
+    roles = [name for name in (*responses, *beside) if name is not None]
+    if len(set(roles)) < len(roles):
+        raise InvalidInput(Error.ROLES_SHARED, columns=roles)
+    if groups is not None and groups != beside[-1]:  # the rows of a site may be a group
+        if groups in roles:
+            raise InvalidInput(Error.ROLES_SHARED, columns=[*roles, groups])
+        roles.append(groups)
+    return roles
+
+
+def _first_rows(files: list[str], names: list[str], sep: str | None) -> tuple[str, pa.Table]:
+    """Return the name and the first rows of a file.
 
     A file that is empty or cannot be read tells nothing; the next is asked.
     """
@@ -175,18 +195,35 @@ def _looked_up(
             break
     if not samples:
         raise trouble[0]
-    name, sample = samples[-1]
-    with named(name):
-        check_names(roles, sample.schema.names)
-        kind = sample.schema.field(target).type
-        kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-        if not (is_text(kind) or is_number(kind) or pa.types.is_null(kind)):
-            raise InvalidInput(Error.TARGET_KIND, column=target, kind=described(kind))
-        if is_text(kind):
-            seen = texts(array(sample.column(target), target), target).unique().to_pylist()
-            check_marks([label for label in seen if label is not None], target)
-        folders = partitions_of(files[0])
-        return spec_for(sample, features, roles, folders, max_levels), is_text(kind)
+    return samples[-1]
+
+
+def _looked_up(
+    sample: pa.Table,
+    file: str,
+    responses: Sequence[Column],
+    features: Any,
+    roles: list[str],
+    max_levels: int,
+) -> tuple[FeatureSpec, bool]:
+    """Return the features, and whether the target is text, as the first rows of a file have it."""
+    check_names(roles, sample.schema.names)
+    labels = [_is_text(sample, target) for target, _ in responses]
+    if len(responses) > 1 and any(labels):
+        raise InvalidInput(Error.TARGET_TEXT, column=responses[labels.index(True)][0])
+    return spec_for(sample, features, roles, partitions_of(file), max_levels), labels[0]
+
+
+def _is_text(sample: pa.Table, target: str) -> bool:
+    """Say whether a response is text; refuse one that is neither that nor a number."""
+    kind = sample.schema.field(target).type
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    if not (is_text(kind) or is_number(kind) or pa.types.is_null(kind)):
+        raise InvalidInput(Error.TARGET_KIND, column=target, kind=described(kind))
+    if is_text(kind):
+        seen = texts(array(sample.column(target), target), target).unique().to_pylist()
+        check_marks([label for label in seen if label is not None], target)
+    return bool(is_text(kind))
 
 
 def _groups(
@@ -206,13 +243,19 @@ def _by_row_group(plan: FileShard, files: list[str], names: list[str]) -> Iterat
 
 
 def _recut(
-    plan: FileShard, files: list[str], names: list[str], n_shards: int
+    plan: FileShard, files: list[str], names: list[str], n_shards: int, groups: str | None
 ) -> Iterator[FileShard]:
-    """Cut the rows of all files, one after another, into shards of nearly equal size."""
+    """Cut the rows of all files, one after another, into shards of nearly equal size.
+
+    With groups, none is cut whose rows are next to each other.
+    """
     sizes = [ends[-1] for _, _, ends in _groups(files, names, plan.sep)]
     begins = list(accumulate(sizes, initial=0))
     cuts = bounds(begins[-1], n_shards)
-    for i, name in enumerate(numbered(n_shards)):
+    if groups is not None:
+        starts = _group_starts(files, names, groups, plan.sep)
+        cuts = sorted({int(starts[np.searchsorted(starts, cut)]) for cut in cuts})
+    for i, name in enumerate(numbered(len(cuts) - 1)):
         first, last = cuts[i], cuts[i + 1]
         pieces = tuple(
             Piece(file, max(first - begin, 0), min(last - begin, size))
@@ -220,6 +263,19 @@ def _recut(
             if begin < last and begin + size > first
         )
         yield replace(plan, name=name, pieces=pieces)
+
+
+def _group_starts(files: list[str], names: list[str], column: str, sep: str | None) -> Floats:
+    """Return where groups of neighbouring rows begin in all files together, and the end."""
+    codes: dict[str | None, int] = {}
+    found = []
+    for file, name in zip(files, names, strict=True):
+        with named(name):
+            source = open_source(file, sep)
+            for batch in source.batches([column], [column], 0, sum(source.groups)):
+                labels = texts(batch.column(column), column).to_pylist()
+                found.append([codes.setdefault(label, len(codes)) for label in labels])
+    return starts_of(np.concatenate([*found, []]).astype(np.int64))
 
 
 def _by_site(plan: FileShard, files: list[str], names: list[str], site: str) -> Iterator[FileShard]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from otmoe.arrays.numerics import Floats, row_blocks
 from otmoe.data.features import FeatureSpec
+from otmoe.data.responses import Column, columns_of, read_responses
 from otmoe.data.tables import is_text, labels, numbers
 from otmoe.data.tally import Tally
 from otmoe.data.terms import Layout
@@ -26,7 +27,7 @@ class ShardRows:
     Attributes
     ----------
     X : ndarray of float64 of shape (n, d)
-    y : ndarray of shape (n,)
+    y : ndarray of shape (n,), or (n, C) for successes and failures or several responses
         Numbers as float64, class labels as text.
     weight : ndarray of float64 of shape (n,), optional
     dropped : int
@@ -39,6 +40,8 @@ class ShardRows:
         Whose each row is, where the shard was asked for it.
     missing : mapping of int
         Rows in which a column is missing, by its name, where some were left out.
+    response_names : tuple of str
+        Names of several responses; none where there is one.
     """
 
     X: Floats
@@ -49,6 +52,7 @@ class ShardRows:
     groups: Floats | None = None
     ids: Floats | None = None
     missing: Mapping[str, int] = field(default_factory=dict)
+    response_names: tuple[str, ...] = ()
 
 
 def rows_dropped(rows: int, kept: int, missing: Mapping[str, int]) -> Notice:
@@ -76,7 +80,7 @@ class Gathered:
 
     Parameters
     ----------
-    target : str
+    responses : sequence of Column
     weight : str or None
     as_text : bool
         Whether the target is text.
@@ -91,7 +95,7 @@ class Gathered:
 
     def __init__(
         self,
-        target: str,
+        responses: Sequence[Column],
         weight: str | None,
         as_text: bool,
         layout: Layout,
@@ -100,13 +104,15 @@ class Gathered:
         offset: str | None = None,
         ids: str | None = None,
     ) -> None:
-        self.target, self.weight_name, self.as_text = target, weight, as_text
+        self.responses, self.weight_name, self.as_text = responses, weight, as_text
         self.layout, self.n_features, self.n_rows = layout, layout.n_features, n_rows
         self.tally = Tally()
         self.end = 0  # of the features that have been begun
         # Without a number, every batch has an array of its own.
         self.blocks = [np.empty((0 if n_rows is None else n_rows, self.n_features))]
-        self.y = [np.empty(0, dtype=str if as_text else np.float64)]
+        n_columns = len(columns_of(responses))
+        shape = 0 if n_columns == 1 else (0, n_columns)
+        self.y = [np.empty(shape, dtype=str if as_text else np.float64)]
         self.weight, self.offset, self.offset_name = [np.empty(0)], [np.empty(0)], offset
         self.absent = [np.empty(0, dtype=bool)]
         self.groups_name, self.ids_name = groups, ids
@@ -136,8 +142,7 @@ class Gathered:
         self.features.encode_batch(batch, self.tally, X[:, self.start : self.end])
 
     def _add_target(self, batch: pa.RecordBatch) -> None:
-        column = batch.column(self.target)
-        y, absent = target_values(column, self.target, self.tally, self.as_text)
+        y, absent = response_values(batch, self.responses, self.tally, self.as_text)
         if self.weight_name is not None:
             weight = weights(batch.column(self.weight_name), self.weight_name, self.tally)
             absent = absent | np.isnan(weight)
@@ -230,6 +235,17 @@ def kept_labels(found: Floats, missing: Floats, keep: Floats, name: str) -> Floa
             Error.GROUP_MISSING, name=f"column {name!r}", row=int(rows[0]), count=len(rows)
         )
     return found[keep]
+
+
+def response_values(
+    batch: pa.RecordBatch, responses: Sequence[Column], tally: Tally, as_text: bool
+) -> tuple[Floats, Floats]:
+    """Return y of n rows, (n,) or (n, C), and where some of it is missing; and count these."""
+    if as_text:
+        ((name, _),) = responses
+        return target_values(batch.column(name), name, tally, True)
+    y = read_responses(responses, lambda n: target_values(batch.column(n), n, tally, False)[0])
+    return y, np.isnan(y) if y.ndim == 1 else np.isnan(y).any(axis=1)
 
 
 def target_values(

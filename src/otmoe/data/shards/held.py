@@ -1,8 +1,8 @@
 """Rows of files that a process keeps in memory between passes, as long as there is room.
 
-A process holds what it has read first and lets nothing go for what comes later: passes go over all
-shards in turn, and the one that was used last is the last to be needed. A file that has changed
-meanwhile is read again.
+A process keeps what it has read first and does not evict it for later shards: passes go over all
+shards in turn, so the most recently used one is needed last. A file that has changed in the
+meantime is read again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from otmoe.data.shards.gathering import ShardRows
 from otmoe.data.shards.reading import FileShard, Shard
 
 IDLE = 300.0
-"""Seconds after which a process that nobody has asked for rows forgets them all."""
+"""Seconds without a request after which a process forgets all rows."""
 
 _SHARE = 0.5  # of the memory that stays free
 _CGROUP = Path("/sys/fs/cgroup")
@@ -82,7 +82,7 @@ def letting_go() -> Iterator[None]:
 
 
 def _watch() -> None:
-    """Forget all rows once nobody has asked for some time; end when there are none."""
+    """Forget all rows after some time without requests; end when there are none."""
     while _HELD:
         left = _USED[0] + IDLE - time.monotonic()
         if left <= 0:
@@ -98,7 +98,7 @@ def _stamp(shard: FileShard) -> Stamp | None:
         try:
             system, inner = locate(path)
             info = system.get_file_info(inner)
-        except (OSError, ValueError):  # whoever reads it says what is wrong
+        except (OSError, ValueError):  # reading it will raise the error
             return None
         if info.size is None or info.mtime_ns is None:
             return None
@@ -115,7 +115,7 @@ def _size(rows: ShardRows) -> int:
 def _room() -> int:
     """Return how many bytes more may be held: half of the memory stays free.
 
-    All processes of a machine look at the same figures, so that nobody has to share out.
+    All processes of a machine look at the same figures, so that no coordination is needed.
     """
     total, free = _memory()
     return int(free - _SHARE * total)

@@ -6,17 +6,21 @@ import re
 import warnings
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 
 from otmoe.arrays.numerics import Floats, to_numpy
+from otmoe.arrays.stretches import starts_of
 from otmoe.data.features import MAX_LEVELS, FeatureSpec
+from otmoe.data.responses import Column, labels_of, read_responses
 from otmoe.data.shards.files import named
 from otmoe.data.shards.reading import ArrayShard, Missing, Shard
 from otmoe.data.tables import array, as_arrow, is_table, is_text, names_of, numbers, texts
 from otmoe.data.tally import Tally
+from otmoe.likelihood.sharing import group_codes
 from otmoe.text.errors import InvalidInput, InvalidType, MessageError, ShardError
 from otmoe.text.notices import OtmoeWarning
 from otmoe.text.records import Record, Site, typed
@@ -62,7 +66,7 @@ def default_columns(names: Sequence[str], roles: Collection[str]) -> list[str]:
     ----------
     names : sequence of str
     roles : collection of str
-        Columns that are no features: target, weight, site, those in the names of folders.
+        Columns that are not features: target, weight, site, those in the names of folders.
     """
     index = [name for name in names if name not in roles and _INDEX.fullmatch(name)]
     if index:
@@ -85,7 +89,7 @@ def spec_for(
     sample : table
     features : FeatureSpec, sequence of str, or None for all columns
     roles : list of str
-        Columns that are no features: target, weight, site.
+        Columns that are not features: target, weight, site.
     folders : collection of str
         Columns in the names of folders, which are features only where they are named.
     max_levels : int
@@ -129,7 +133,7 @@ def of_arrays(data: tuple[Any, ...], features: Any, missing: Missing) -> ArraySh
 
 def of_table(
     data: Any,
-    target: str,
+    responses: Sequence[Column],
     features: Any,
     weight: str | None,
     groups: str | None,
@@ -142,11 +146,7 @@ def of_table(
     with named("rows"):
         table = as_arrow(data, roles)
         X, spec = _encoded(data, features, roles, max_levels)
-        column = array(table.column(target), target)
-        if is_text(column.type):
-            y = texts(column, target).to_numpy(zero_copy_only=False)
-        else:
-            y = numbers(column, target)
+        y = read_responses(responses, lambda name: _target(table, name, len(responses) == 1))
         w, known = (
             None if name is None else numbers(array(table.column(name), name), name)
             for name in (weight, offset)
@@ -155,7 +155,18 @@ def of_table(
         if groups is not None:
             found = texts(array(table.column(groups), groups), groups)
             beside[groups] = found.to_numpy(zero_copy_only=False)
-    return ArrayShard("rows", X, y, w, spec, missing, beside, offset=known)
+    shard = ArrayShard("rows", X, y, w, spec, missing, beside, offset=known)
+    return replace(shard, response_names=labels_of(responses))
+
+
+def _target(table: Any, name: str, alone: bool) -> Floats:
+    """Return the values of a column of y: numbers, or text where there is no other response."""
+    column = array(table.column(name), name)
+    if not is_text(column.type):
+        return numbers(column, name)
+    if not alone:
+        raise InvalidInput(Error.TARGET_TEXT, column=name)
+    return np.asarray(texts(column, name).to_numpy(zero_copy_only=False))
 
 
 def _encoded(
@@ -175,9 +186,15 @@ def cut_rows(whole: ArrayShard, cut: Cut) -> list[Shard]:
         return [whole]
     n_shards = int(cut)
     ends = bounds(whole.n_rows, n_shards)
-    return [
-        _part(whole, slice(ends[i], ends[i + 1]), name) for i, name in enumerate(numbered(n_shards))
-    ]
+    parts: list[Any] = [slice(*pair) for pair in pairwise(ends)]
+    for labels in whole.beside.values():  # groups, whose rows stay together
+        codes = group_codes(labels)
+        order = np.argsort(codes, kind="stable")
+        starts = starts_of(codes[order])
+        cuts = sorted({int(starts[np.searchsorted(starts, end)]) for end in ends})
+        parts = [order[begin:end] for begin, end in pairwise(cuts)]
+    names = numbered(len(parts))
+    return [_part(whole, part, name) for part, name in zip(parts, names, strict=True)]
 
 
 def rows_by_site(whole: ArrayShard, data: Any, site: str) -> list[Shard]:

@@ -1,4 +1,4 @@
-"""Where rows live: descriptions that travel, and are read where the work is done."""
+"""Where rows are: descriptions that are sent to workers and read there."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from otmoe.arrays.numerics import Floats, to_numpy
 from otmoe.data.features import FeatureSpec
+from otmoe.data.responses import Column, columns_of, labels_of
 from otmoe.data.shards.files import kind_of, named, names_for
 from otmoe.data.shards.gathering import (
     Gathered,
@@ -64,7 +65,7 @@ class ArrayShard:
     ----------
     name : str
     X : array or frame of shape (n, d)
-    y : array of shape (n,)
+    y : array of shape (n,), or (n, C) for successes and failures or several responses
         Numbers, or class labels as text.
     weight : array of shape (n,), optional
     features : FeatureSpec, optional
@@ -73,11 +74,13 @@ class ArrayShard:
     missing : {"error", "drop"}
         What to do about rows with missing values.
     beside : mapping of str to array of shape (n,)
-        Other columns, by name, that are no features.
+        Other columns, by name, that are not features.
     groups : str, optional
         Column of labels to be read with the rows: one of those beside, or of a frame X.
     offset : array of shape (n,), optional
         Known part of the experts' linear predictors.
+    response_names : tuple of str
+        Names of several responses; none where there is one.
     """
 
     name: str
@@ -89,6 +92,7 @@ class ArrayShard:
     beside: Mapping[str, Any] = field(default_factory=dict, repr=False)
     groups: str | None = None
     offset: Any = field(default=None, repr=False)
+    response_names: tuple[str, ...] = ()
 
     @property
     def n_rows(self) -> int:
@@ -105,8 +109,7 @@ class ArrayShard:
         with named(self.name):
             tally = Tally()
             X = self._features(tally)
-            column = array(self.y, "y")
-            y, absent = target_values(column, "y", tally, is_text(column.type))
+            y, absent = self._response(tally)
             weight = offset = None
             if self.weight is not None:
                 weight = weights(array(self.weight, "weight"), "weight", tally)
@@ -123,19 +126,27 @@ class ArrayShard:
             tally.check(self.missing, "error" if self.features is None else self.features.unknown)
             keep = ~(absent | np.isnan(X).any(axis=1))
             groups = self._groups(keep)
-            if keep.all():
-                return ShardRows(X, y, weight, offset=offset, groups=groups)
-            left = int((~keep).sum())
+            left, names = int((~keep).sum()), self.response_names
+            if not left:
+                return ShardRows(X, y, weight, offset=offset, groups=groups, response_names=names)
             weight, offset = (None if a is None else a[keep] for a in (weight, offset))
             found = ShardRows(X[keep], y[keep], weight, left, offset, groups)
-            return replace(found, missing=tally.missing)
+            return replace(found, missing=tally.missing, response_names=names)
+
+    def _response(self, tally: Tally) -> tuple[Floats, Floats]:
+        """Return y, and where it is missing."""
+        if np.ndim(self.y) < 2:
+            column = array(self.y, "y")
+            return target_values(column, "y", tally, is_text(column.type))
+        y = np.asarray(to_numpy(self.y), np.float64)
+        for column in y.T:
+            tally.add("y", column)
+        return y, np.asarray(np.isnan(y).any(axis=1))
 
     def _groups(self, keep: Floats) -> Floats | None:
         if self.groups is None:
             return None
-        there = self.beside
-        if self.groups not in there and is_table(self.X):
-            there = self.X
+        there = self.X if self.groups not in self.beside and is_table(self.X) else self.beside
         if self.groups not in names_of(there):
             raise InvalidInput(Error.NO_GROUPS_KNOWN, column=self.groups)
         column = array(as_arrow(there, [self.groups]).column(self.groups), self.groups)
@@ -148,11 +159,11 @@ class ArrayShard:
         X = np.asarray(to_numpy(self.X), np.float64)
         if X.ndim != 2:
             raise InvalidInput(Error.NOT_A_MATRIX, name="X", shape=X.shape)
-        names = [f"x{j}" for j in range(X.shape[1])]
+        places = {f"x{j}": range(j, j + 1) for j in range(X.shape[1])}
         if self.features is not None:
-            names = list(self.features.feature_names)[: self.features.layout.n_base]
-        for j, name in enumerate(names):
-            tally.add(name, X[:, j])
+            places = self.features.layout.of_columns
+        for name, place in places.items():
+            tally.add(name, X[:, place[0]])  # where a level is missing, so are the others
         tally.n_rows = len(X)
         return X
 
@@ -209,6 +220,8 @@ class FileShard:
         What separates columns of CSV files; by default as their headers have it.
     offset : str, optional
         Column of the known part of the experts' linear predictors.
+    responses : tuple of Column
+        Columns of several responses, or of one with its trials; empty for the target alone.
 
     Examples
     --------
@@ -231,6 +244,17 @@ class FileShard:
     sep: str | None = None
     offset: str | None = None
     ids: str | None = None
+    responses: tuple[Column, ...] = ()
+
+    @property
+    def asked(self) -> tuple[Column, ...]:
+        """The columns of each response."""
+        return self.responses or ((self.target, None),)
+
+    @property
+    def response_names(self) -> tuple[str, ...]:
+        """Names of several responses; none where there is one."""
+        return labels_of(self.asked)
 
     @property
     def n_rows(self) -> int | None:
@@ -264,16 +288,8 @@ class FileShard:
         """
         n_rows, spec = self.n_rows, self.features
         with named(self.name):
-            found = Gathered(
-                self.target,
-                self.weight,
-                self.labels,
-                spec.layout,
-                n_rows,
-                self.groups,
-                self.offset,
-                self.ids,
-            )
+            beside = self.groups, self.offset, self.ids
+            found = Gathered(self.asked, self.weight, self.labels, spec.layout, n_rows, *beside)
             for some in self._abreast(n_rows):
                 also = [] if found.end else self._beside
                 found.begin(some)
@@ -281,12 +297,12 @@ class FileShard:
                     found.add(batch)
             rows = found.rows(self.missing, spec.unknown)
             release()
-            return rows
+            return replace(rows, response_names=self.response_names)
 
     @property
     def _beside(self) -> list[str]:
-        """Columns that are no features."""
-        names = (self.target, self.weight, self.offset, self.groups, self.ids)
+        """Columns that are not features."""
+        names = [*columns_of(self.asked), self.weight, self.offset, self.groups, self.ids]
         return list(dict.fromkeys(name for name in names if name is not None))
 
     @property

@@ -64,9 +64,9 @@ def draw_features(
     missing: Literal["error", "drop"] = "error",
     random_state: Any = 0,
 ) -> tuple[Floats, int]:
-    """Draw rows of covariates from files, each row as likely as any other.
+    """Draw rows of covariates from files, uniformly at random.
 
-    The files are read once, and no more than the rows drawn and a batch is kept in memory.
+    The files are read once, and only the rows drawn and a batch are kept in memory.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ def draw_features(
         As in :func:`otmoe.shards_from`; a target is not needed.
     features : FeatureSpec
     n_rows : int
-        Rows to draw, without replacement; all come, in their order, where there are fewer.
+        Rows to draw, without replacement; if there are fewer, all are returned, in their order.
     missing : {"error", "drop"}
         What to do about rows in which a feature is missing.
     random_state : int, Generator or None

@@ -265,7 +265,7 @@ class CsvSource:
                 yield batch
 
     def _types(self, columns: Sequence[str], texts: Sequence[str]) -> dict[str, pa.DataType]:
-        """Return the types to read columns as; what the first rows look like is no promise."""
+        """Return the types to read columns as; the first rows alone do not determine them."""
         types = {}
         for name in columns:
             guess = self._schema.field(name).type

@@ -32,6 +32,8 @@ class RowsShard:
     weight, offset : array of shape (n,), optional
     index : ndarray of int, optional
         The rows; all if it is None.
+    groups : ndarray of shape (n,), optional
+        Label of the group of each row.
     """
 
     name: str
@@ -40,6 +42,7 @@ class RowsShard:
     weight: Array | None = field(default=None, repr=False)
     offset: Array | None = field(default=None, repr=False)
     index: Floats | None = field(default=None, repr=False)
+    groups: Floats | None = field(default=None, repr=False)
 
     features: FeatureSpec | None = None
 
@@ -51,20 +54,30 @@ class RowsShard:
     def read(self) -> ShardRows:
         """Return the rows, in the namespace and on the device of the arrays."""
         if self.index is None:
-            return ShardRows(self.X, self.y, self.weight, offset=self.offset)
+            return ShardRows(self.X, self.y, self.weight, offset=self.offset, groups=self.groups)
         weight, offset = (
             None if a is None else take(a, self.index) for a in (self.weight, self.offset)
         )
         X, y = take(self.X, self.index), take(self.y, self.index)
-        return ShardRows(X, y, weight, offset=offset)
+        groups = None if self.groups is None else self.groups[self.index]
+        return ShardRows(X, y, weight, offset=offset, groups=groups)
 
     def __reduce__(self) -> Any:
         rows = self.read()
-        return RowsShard, (self.name, rows.X, rows.y, rows.weight, rows.offset)
+        parts = (self.name, rows.X, rows.y, rows.weight, rows.offset, None, rows.groups)
+        return RowsShard, parts
 
 
-def split(n_rows: int, n_shards: int, n_parameters: int, rng: np.random.Generator) -> list[Floats]:
+def split(
+    n_rows: int,
+    n_shards: int,
+    n_parameters: int,
+    rng: np.random.Generator,
+    codes: Floats | None = None,
+) -> list[Floats]:
     """Cut rows at random into shards of equal size, fewer where rows are few.
+
+    With codes of groups (n,), from 0, those of a group stay together, and sizes differ.
 
     Returns
     -------
@@ -74,6 +87,13 @@ def split(n_rows: int, n_shards: int, n_parameters: int, rng: np.random.Generato
     n_shards = max(min(n_shards, n_rows // (ROWS_PER_PARAMETER * n_parameters)), 1)
     if n_shards == 1:
         return [np.arange(n_rows)]
+    if codes is not None:
+        order = rng.permutation(int(codes.max()) + 1)
+        ends = np.cumsum(np.bincount(codes)[order])
+        shard = np.empty(len(order), dtype=np.int64)
+        shard[order] = np.minimum((ends - 1) * n_shards // n_rows, n_shards - 1)
+        found = [np.flatnonzero(shard[codes] == i) for i in range(n_shards)]
+        return [part for part in found if len(part)]
     return [np.sort(part) for part in np.array_split(rng.permutation(n_rows), n_shards)]
 
 

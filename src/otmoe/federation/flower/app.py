@@ -1,8 +1,8 @@
 """Flower: every node fits its own rows and replies with its message; the server merges them.
 
-One round of queries, and refine rounds after it if they are asked for. A node replies with the very
-text that ``otmoe fit`` or ``otmoe refine answer`` would have written, and the server keeps it as a
-file, so that the same model can be made of the files again.
+One round of queries, followed by refine rounds if requested. A node replies with the same text that
+``otmoe fit`` or ``otmoe refine answer`` would have written, and the server keeps it as a file, so
+that the same model can be made from the files again.
 """
 
 from __future__ import annotations
@@ -119,9 +119,9 @@ def ask(
     grid : flwr.serverapp.Grid
     request : Request
     start : ModelFile, optional
-        At which nodes begin their fits, instead of searching.
+        From which nodes start their fits, instead of searching.
     nodes : int
-        How many to wait for; whoever is connected then is asked.
+        How many to wait for; all nodes connected then are asked.
     wait : float
         Seconds to wait for them.
     timeout : float
@@ -130,7 +130,7 @@ def ask(
     Returns
     -------
     replies : list of Reply
-        Sorted by site, whoever was first.
+        Sorted by site, whatever the order of arrival.
     failures : list of Failure
         Nodes that did not connect, died, were too slow, failed, or replied anything else.
     """
@@ -218,7 +218,7 @@ def server_app() -> Any:
 
 
 def serve(grid: Any, config: Mapping[str, Any]) -> Aggregation:
-    """Ask every node, keep what they send, and write the model made of it.
+    """Ask every node, keep what they send, and write the merged model.
 
     Parameters
     ----------

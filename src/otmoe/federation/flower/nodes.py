@@ -139,7 +139,7 @@ def exchange(
 def _pulled(grid: Any, numbers: Sequence[str]) -> Iterator[tuple[str, list[Any] | Exception]]:
     """Pull replies, some at a time and each by itself: yield what came, or what went wrong.
 
-    A reply that Flower cannot unpack, or that takes too long, is no reason to lose the others.
+    A reply that Flower cannot unpack, or that takes too long, does not affect the others.
     """
     for begin in range(0, len(numbers), PARALLEL):
         done: SimpleQueue[tuple[str, list[Any] | Exception]] = SimpleQueue()
@@ -152,7 +152,7 @@ def _pulled(grid: Any, numbers: Sequence[str]) -> Iterator[tuple[str, list[Any] 
 
         some = set(numbers[begin : begin + PARALLEL])
         for number in sorted(some):
-            # no pool: at the end nobody shall wait for a pull that was given up
+            # no pool: do not wait at the end for a pull that was given up
             Thread(target=pull, args=(number,), daemon=True).start()
         end = time.monotonic() + UNPACK
         while some:
@@ -194,6 +194,6 @@ def sent_as(record: Mapping[str, Any], name: str) -> bytes:
 
 
 def file_name(i: int, site: str) -> str:
-    """Return a name that is no path, whatever the site calls itself."""
+    """Return a file name without a path, whatever the site calls itself."""
     name = re.sub(r"[^\w-]+", "_", site)[:60]
     return f"{i + 1:03d}-" + name.encode()[:_LONGEST_NAME].decode(errors="ignore")

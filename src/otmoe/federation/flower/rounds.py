@@ -1,4 +1,4 @@
-"""Refine rounds by Flower: the server asks the nodes again, and keeps what they say as files."""
+"""Refine rounds with Flower: the server asks the nodes again, and keeps their replies as files."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def refine(
     numbers: Mapping[str, int],
     support: Floats | int,
 ) -> tuple[RefineState, Between | None]:
-    """Lead a merged model on towards the answer of all rows, round by round.
+    """Refine a merged model towards the fit of all rows, round by round.
 
     Requests, replies and the state are kept as files, as `otmoe refine` would have them.
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
+from otmoe.data.responses import columns_of
 from otmoe.data.shards import FileShard, ShardRows
 from otmoe.distributed.task import RowsFit, rows_in
 from otmoe.documents.reply import RefineReply
@@ -32,7 +33,10 @@ from otmoe.federation.policy.scatters import judged_scatter
 from otmoe.federation.policy.verdict import check, judge, judged_columns, judged_size
 from otmoe.federation.rounds import reply_from
 from otmoe.likelihood.rows import Rows
+from otmoe.model.mixture import MoE
 from otmoe.model.target import Target
+from otmoe.text.errors import InvalidInput
+from otmoe.text.sentences import Error
 
 
 def judged_queries(ledger: Ledger, policy: Policy) -> list[Measure]:
@@ -45,7 +49,7 @@ def judged_queries(ledger: Ledger, policy: Policy) -> list[Measure]:
 def judged_by_ledger(
     ledger: Ledger, policy: Policy, study: str, answer: Answer, rows: RowSet
 ) -> list[Measure]:
-    """Hold an answer against what was sent before.
+    """Check an answer against what was sent before.
 
     Parameters
     ----------
@@ -87,7 +91,7 @@ class Border:
     ledger : Path, optional
         Where the ledger is; by default beside the data.
     overrides : dict of str
-        Rules that are set aside for this once, and why.
+        Rules that are overridden this once, and why.
     """
 
     policy: Policy = field(default_factory=Policy)
@@ -125,11 +129,11 @@ class Border:
         self.check(judged_size(self.policy, parameters, rows))
 
     def check(self, measures: Iterable[Measure]) -> None:
-        """Refuse what breaks a rule that is not set aside."""
+        """Refuse what breaks a rule that is not overridden."""
         check(self.verdict(measures))
 
     def verdict(self, measures: Iterable[Measure], people: bool = False) -> Verdict:
-        """Return the verdict of some measures, with what is set aside."""
+        """Return the verdict of some measures, with overrides."""
         found = tuple(measures)
         broken = {m.rule for m in found if m.outcome == "refuse"}
         aside = {rule: why for rule, why in self.overrides.items() if rule in broken}
@@ -158,6 +162,7 @@ def release_message(
     Release
         For the caller to :func:`verdict.check`.
     """
+    _check_parts(found.local.message.model)
     made = released(
         found.local.message,
         found.rows,
@@ -170,7 +175,7 @@ def release_message(
     model, features = made.message.model, made.message.features
     answer = answer_of("message", model, features, sums=made.message.grams is not None, file=file)
     with _open(border, shard, file) as book:
-        study = study_of(shard.name, shard.target, features, model)
+        study = study_of(shard.name, _asked_about(shard), features, model)
         known = book.row_set(found.rows)
         more = book.measures(border.policy, study, answer, known)
         verdict = border.verdict([*made.verdict.measures, *more], made.verdict.people)
@@ -219,16 +224,17 @@ def release_reply(
     sandwich : bool
         Whether that of the rows' scores may.
     exact : bool
-        Whether to keep all digits: those of a reply that will be masked are seen by nobody.
+        Whether to keep all digits: a reply that will be masked needs no rounding.
     """
     policy, model, features = border.policy, asked.model, asked.features
     shard = replace(shard, ids=policy.id)
+    _check_parts(model)
     border.check_columns(shard)
     with _open(border, shard) as book:
         reply, found = reply_from(asked, shard, sandwich=sandwich)
         rows = rows_in(found, Target.of(model), shard.name)
         figures = figures_of(model, rows, features=features, ids=found.ids)
-        study = study_of(shard.name, shard.target, features, model)
+        study = study_of(shard.name, _asked_about(shard), features, model)
         answer = answer_of("reply", model, features, asked.scaling)
         earlier = [] if book.ledger is None else book.ledger.answers(study)
         question, digits = judged_question(policy, model, features, rows, earlier)
@@ -259,8 +265,21 @@ def release_reply(
 def _columns(shard: FileShard) -> list[str]:
     """Return the columns that an answer is made of; whose rows are is for the policy alone."""
     groups = None if shard.groups == shard.ids else shard.groups
-    beside = [name for name in (shard.weight, shard.offset, groups) if name is not None]
-    return [shard.target, *shard.features.names, *beside]
+    others = (shard.weight, shard.offset, groups)
+    beside = [name for name in others if name is not None]
+    return [*columns_of(shard.asked), *shard.features.names, *beside]
+
+
+def _check_parts(model: MoE) -> None:
+    """Refuse classes among several responses: the policy counts those of a single one."""
+    parts = model.experts.parts
+    if len(parts) > 1 and any(part.classifies for part in parts):
+        raise InvalidInput(Error.CLASSES_AMONG_RESPONSES, family=model.experts.family)
+
+
+def _asked_about(shard: FileShard) -> str:
+    """Return the responses as studies know them, in whatever order they were named."""
+    return ",".join(sorted(name for name, _ in shard.asked))
 
 
 @dataclass(frozen=True)
@@ -277,7 +296,7 @@ class _Book:
     def measures(
         self, policy: Policy, study: str, answer: Answer, rows: RowSet | None
     ) -> list[Measure]:
-        """Hold an answer against what was sent before."""
+        """Check an answer against what was sent before."""
         if self.ledger is None or rows is None:
             return []
         return judged_by_ledger(self.ledger, policy, study, answer, rows)

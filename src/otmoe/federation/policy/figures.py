@@ -95,10 +95,21 @@ def figures_of(
     scaling = coarse_scaling(moments)
     rows, here = replace(rows, scaling=scaling), scaling.from_user(model)
     sums = e_step(here, rows)
-    total, first, second = moments.gram[0, 0], moments.gram[0, -1], moments.gram[-1, -1]
-    variance = float(second - first**2 / total) / float(total)
+    variance = _variance(model, rows)
     look = _Look(here, rows, _roots(sums), Levels.of(rows, model, features), ids, variance)
     return replace(look.figures(), curvature=_curvature(here, sums), scaling=scaling)
+
+
+def _variance(model: MoE, rows: Rows) -> Floats:
+    """Return the variance of y, or of the share of successes; of each of several responses."""
+    weight = None if rows.weight is None else to_numpy(rows.weight)
+    y = _outcomes(model, to_numpy(rows.y))
+    return np.average((y - np.average(y, axis=0, weights=weight)) ** 2, axis=0, weights=weight)
+
+
+def _outcomes(model: MoE, y: Floats) -> Floats:
+    """Return y as the experts predict it, (n,), or (n, R) of R responses."""
+    return y if y.ndim == 1 else to_numpy(model.experts.observe(y).mean)[:, 0]
 
 
 def _curvature(model: MoE, sums: Statistics) -> Floats:
@@ -131,13 +142,13 @@ def _roots(sums: Statistics) -> Floats:
 
 @dataclass(frozen=True)
 class _Sums:
-    """What adds up over blocks of rows that are nobody's in particular."""
+    """Sums over blocks of rows, without reference to people."""
 
     rows: int
     mass: Floats  # (K,)
     first: Floats  # (2 J, A C): summed responsibilities by level, expert and class
     second: Floats  # the same of their squares
-    unknown: float  # of y, with x known: squares or deviance
+    unknown: Floats  # of y, with x known: squares, of each response, or deviance
     counts: Floats  # (C,): weight of each class, or of all rows
     worst: tuple[float, int]  # leverage, expert
 
@@ -162,7 +173,7 @@ class _Look:
     roots: Floats
     levels: Levels
     ids: Any
-    variance: float  # of y
+    variance: Floats  # of y
 
     def figures(self) -> Figures:
         """Return the figures."""
@@ -176,7 +187,7 @@ class _Look:
         every = found.first[:J, -len(self.levels.labels) :].sum(axis=1)
         return Figures(
             rows=found.rows,
-            parameters=model.n_parameters,
+            parameters=model.n_free,
             coefficients=model.experts.n_linear * model.experts.n_columns,
             expert_rows=found.mass,
             cell=self.levels.smallest(found.first, found.second, K),
@@ -193,7 +204,7 @@ class _Look:
         """Return of a block: its design, levels, parts in cells, leverages, what y is, weights."""
         model, block = self.model, self.rows.block(some)
         response = model.experts.observe(block.y)
-        posterior = model.posterior(block.X, response, block.offset)
+        posterior = model.posterior(block.X, response, block.offset, groups=block.groups)
         X, r = to_numpy(block.X), to_numpy(posterior.responsibilities)
         weight = np.ones(len(X)) if block.weight is None else to_numpy(block.weight)
         heard = scaled(posterior.responsibilities, block.weight)
@@ -203,8 +214,11 @@ class _Look:
         v = to_numpy(curved).reshape(len(X), -1, model.n_experts)[:, alone]
         v = v.swapaxes(1, 2).reshape(len(X), -1)  # (n, K Q)
         h = v * np.stack([quadratic(X, root) for root in self.roots], axis=1)
-        y = to_numpy(block.y)
-        unknown = self._unknown(block.X, y, posterior)
+        y = _outcomes(model, to_numpy(block.y))
+        by_row = posterior  # what is known of a row without the others of its group
+        if block.groups is not None:
+            by_row = model.posterior(block.X, response, block.offset)
+        unknown = self._unknown(block.X, y, by_row)
         in_cells = r if model.n_experts == 1 else np.column_stack([r, np.ones(len(r))])
         C = len(self.levels.labels)
         own = y[:, None] == np.arange(C) if C > 1 else np.ones((len(X), 1), dtype=bool)
@@ -214,18 +228,19 @@ class _Look:
             h,
             self.levels.at(to_numpy(self.rows.X[some, :])),
             in_cells,
-            unknown * weight,
+            (unknown.T * weight).T,
             counts,
             weight,
         )
 
     def _unknown(self, X: Array, y: Floats, posterior: Any) -> Floats:
-        """Return what is not known of each y by one who knows x: a deviance or a square, (n,)."""
+        """Return what is not known of each y by one who knows x: a deviance or squares, (n,)."""
         experts = self.model.experts
         if experts.classifies:
             return -to_numpy(posterior.log_density)
         mean = to_numpy(experts.response(posterior.eta).mean)
-        return np.square(y - np.sum(to_numpy(posterior.gate_prob) * mean, axis=1))
+        mean = np.einsum("nk,nk...->n...", to_numpy(posterior.gate_prob), mean)
+        return np.asarray(np.square(y - mean))
 
     def _block(self, some: slice) -> _Sums:
         h, levels, part, unknown, counts, weight = self._parts(some)
@@ -238,7 +253,7 @@ class _Look:
             part[:, : K * C].sum(axis=0).reshape(K, C).sum(axis=1),
             levels.T @ part,
             levels.T @ part**2,
-            float(unknown.sum()),
+            unknown.sum(axis=0),
             counts.sum(axis=0),
             (float(h.flat[place]), place % h.shape[1]),
         )
@@ -263,7 +278,7 @@ class _Look:
             np.maximum.reduceat(whole, starts).sum(axis=0),
             np.reshape([cell.sum(axis=0) for cell in cells], (-1, part.shape[1])),
             np.reshape([(cell**2).sum(axis=0) for cell in cells], (-1, part.shape[1])),
-            float(unknown.sum()),
+            unknown.sum(axis=0),
             counts.sum(axis=0),
             self._worst_person(
                 np.add.reduceat(h[on][order], starts), np.flatnonzero(on)[order], starts
@@ -298,13 +313,18 @@ class _Look:
     # -- sums to figures ------------------------------------------------------------------------
 
     def _certainty(self, found: _Sums) -> float:
-        counts, var = found.counts, self.model.experts.dispersion
+        """Return how much of y is known to one who knows x; of the response that is known best."""
+        counts = found.counts
         if self.model.experts.classifies:
             some = counts[counts > 0]
             before = -float(some @ np.log(some / some.sum()))
-        else:
-            before = self.variance * float(counts[0])
-            if var is not None and np.any(var <= VARIANCE_FLOOR * (1 + 1e-3) * self.variance):
+            return 1.0 - float(found.unknown) / before if before > 0 else 1.0
+        for part, spread in zip(
+            self.model.experts.parts, np.atleast_1d(self.variance), strict=True
+        ):
+            var = part.dispersion
+            if var is not None and np.any(var <= VARIANCE_FLOOR * (1 + 1e-3) * spread):
                 return 1.0
-        left = found.unknown / before if before > 0 else 0.0
-        return 1.0 - left if self.model.experts.classifies else 1.0 - left**0.5
+        total = np.atleast_1d(self.variance * counts[0])
+        left = np.atleast_1d(found.unknown) / np.where(total > 0, total, np.inf)
+        return 1.0 - float(np.min(left)) ** 0.5

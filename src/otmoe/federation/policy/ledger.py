@@ -58,6 +58,7 @@ class RowsRecord(Record):
     n_rows: _COUNT
     all: Line
     target: Line
+    parts: List[Line] = []
 
 
 class AnswerRecord(Record):
@@ -179,7 +180,7 @@ class Ledger(Document):
             study: tuple(a for a in answers if a.file != file)
             for study, answers in self.studies.items()
         }
-        # Rows of which nothing was sent are nobody's concern; positions stay as they are.
+        # Rows of which nothing was sent are dropped; positions do not change.
         used = {a.rows for answers in kept.values() for a in answers}
         nothing = np.zeros(BUCKETS, np.uint64)
         rows = [r if i in used else RowSet(0, nothing, nothing) for i, r in enumerate(self.rows)]
@@ -203,10 +204,7 @@ class Ledger(Document):
         return {
             "key": self.key.hex(),
             "queries": self.queries,
-            "rows": [
-                {"n_rows": r.n_rows, "all": _hex(r.all), "target": _hex(r.target)}
-                for r in self.rows
-            ],
+            "rows": [_rows_document(rows) for rows in self.rows],
             "studies": {
                 study: [_answer_document(a) for a in answers]
                 for study, answers in self.studies.items()
@@ -222,9 +220,7 @@ class Ledger(Document):
                 check_model(answer.model, answer.features, source, limits)
                 if answer.rows >= len(record.rows):
                     fail(source, f"studies.{study}[{i}].rows", Error.LEDGER_SPOILT)
-        rows = tuple(
-            RowSet(r.n_rows, _words(r.all, source), _words(r.target, source)) for r in record.rows
-        )
+        rows = tuple(_rows_of(part, source) for part in record.rows)
         studies = {s: tuple(map(_answer_of, found)) for s, found in record.studies.items()}
         return cls(_bytes(record.key, _KEY, source), record.queries, rows, studies)
 
@@ -245,6 +241,16 @@ def _bytes(text: str, length: int, source: str) -> bytes:
 
 def _words(text: str, source: str) -> Floats:
     return np.frombuffer(_bytes(text, 8 * BUCKETS, source), "<u8")
+
+
+def _rows_document(rows: RowSet) -> dict[str, Any]:
+    parts = {"parts": [_hex(part) for part in rows.parts]} if rows.parts else {}
+    return {"n_rows": rows.n_rows, "all": _hex(rows.all), "target": _hex(rows.target), **parts}
+
+
+def _rows_of(record: RowsRecord, source: str) -> RowSet:
+    every, target = _words(record.all, source), _words(record.target, source)
+    return RowSet(record.n_rows, every, target, tuple(_words(p, source) for p in record.parts))
 
 
 def _answer_document(answer: Answer) -> dict[str, Any]:

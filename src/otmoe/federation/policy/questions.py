@@ -1,8 +1,8 @@
-"""Questions are suspects: what a refine request may ask of a site's rows (docs/threats.md).
+"""What a refine request may ask about a site's rows (docs/threats.md).
 
-A reply has sums over rows, weighted by the responsibilities of the model that is asked about. Who
-chooses the model chooses the weights: an expert with a gate like a thin slab gets one row. So the
-site looks at the weights before it replies, and at those of its earlier replies with them.
+A reply has sums over rows, weighted by the responsibilities of the model in the request. The choice
+of the model is a choice of weights: an expert with a gate like a thin slab gets a single row. So
+the site checks the weights before it replies, together with those of its earlier replies.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def judged_question(
     rows: Rows,
     answers: Sequence[Answer],
 ) -> tuple[list[Measure], float]:
-    """Hold a question against what was agreed, and against what was told before.
+    """Check a question against what was agreed, and against what was disclosed before.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def judged_question(
         share = told.share(noise_of(times * digits))
         if share <= policy.leverage or not digits:
             break
-    found.append(_most(share, policy.leverage, "the share of one row's y that replies tell"))
+    found.append(_most(share, policy.leverage, "the share of one row's y that replies reveal"))
     return found, times * digits
 
 
@@ -101,7 +101,7 @@ def _alike(one: MoE, features: FeatureSpec | None, other: MoE, others: FeatureSp
 
 
 def _most(figure: float, limit: float, where: str) -> Measure:
-    broken = not figure <= limit  # NaN is no answer
+    broken = not figure <= limit  # NaN does not pass
     return Measure(Rule.QUESTION, figure, limit, "refuse" if broken else "pass", where)
 
 
@@ -126,8 +126,7 @@ def steepness(model: MoE, moments: Moments) -> float:
     moments : Moments
         Of the rows.
     """
-    mean = moments.gram[0, 1:-1] / moments.total_weight
-    covariance = moments.gram[1:-1, 1:-1] / moments.total_weight - np.outer(mean, mean)
+    covariance = moments.feature_covariance
     slopes = np.asarray(model.gate.coef)[:, 1:]
     pairs = slopes[:, None] - slopes[None]  # (k, l, i)
     variance = np.einsum("kli,ij,klj->kl", pairs, covariance, pairs)

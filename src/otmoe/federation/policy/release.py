@@ -46,7 +46,7 @@ def released(
     own_names: bool = False,
     overrides: Mapping[Rule, str] | None = None,
 ) -> Release:
-    """Hold a message against a policy; it is for the caller to :func:`verdict.check` it.
+    """Check a message against a policy; the caller has to call :func:`verdict.check`.
 
     Parameters
     ----------

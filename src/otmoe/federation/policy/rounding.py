@@ -52,10 +52,8 @@ def coarse_scaling(moments: Moments) -> Scaling:
 
     Scales are 1, 2 or 5 times a power of ten, and centres are multiples of them.
     """
-    mean = moments.gram[0, 1:-1] / moments.gram[0, 0]
-    variance = np.diagonal(moments.gram)[1:-1] / moments.gram[0, 0] - mean**2
-    center = moments.shift[:-1] + mean
-    sd = np.sqrt(np.maximum(variance, 0.0))
+    center = moments.feature_mean
+    sd = np.sqrt(np.maximum(np.diagonal(moments.feature_covariance), 0.0))
     constant = sd <= 1e-10 * np.abs(center)
     scale = nice(np.where(constant, np.maximum(np.abs(center), 1.0), sd))
     return Scaling(np.where(constant, 0.0, rounded(center, scale)), scale)
@@ -138,7 +136,7 @@ def rounded_log_likelihood(value: float, rows: int, digits: float) -> float:
 def rounded_sketch(sketch: Sketch, rows: int, digits: float) -> Sketch:
     """Return a sketch with rounded shares, means and covariances.
 
-    Shares are rounded to five rows, so that nobody is counted; moments as estimates are.
+    Shares are rounded to five rows, so that single people do not count; moments as estimates are.
 
     Parameters
     ----------
@@ -177,8 +175,11 @@ def rounded_grams(grams: Grams, scaling: Scaling, levels: Sequence[bool]) -> Gra
     here = T @ grams.matrices @ T.T
     scale = np.ones(p - 1) if scaling.x_scale is None else scaling.x_scale
     unit = np.tile(np.append(1.0, np.where(levels, 1 / scale, 1.0)), Q)
-    curvature = here[:, 0, 0] / np.maximum(grams.counts, 1e-300)
-    size = COUNTS * np.outer(unit, unit) * curvature[:, None, None]
+    # a row's curvature in each predictor: responses have scales of their own
+    intercepts = np.diagonal(here, axis1=1, axis2=2)[:, ::p]  # (K, Q)
+    curvature = np.repeat(intercepts / np.maximum(grams.counts, 1e-300)[:, None], p, axis=1)
+    root = np.sqrt(np.maximum(curvature, 0.0))
+    size = COUNTS * np.outer(unit, unit) * root[:, :, None] * root[:, None, :]
     step = nice(np.where(size > 0, size, 1.0))
     matrices = back @ _lifted(here, step) @ back.T
     return replace(grams, matrices=_tidy((matrices + matrices.swapaxes(1, 2)) / 2))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import shake_256
+from itertools import product
 from typing import Self
 
 import numpy as np
@@ -29,6 +30,8 @@ class RowSet:
     n_rows : int
     all, target : ndarray of uint64 of shape (256,)
         Sums of the hashes that fall into each bucket: of x, y and weight, and of y alone.
+    parts : tuple of ndarray of uint64 of shape (256,)
+        The same of each column of y alone, where it has several.
 
     Examples
     --------
@@ -42,6 +45,7 @@ class RowSet:
     n_rows: int
     all: Floats = field(repr=False)
     target: Floats = field(repr=False)
+    parts: tuple[Floats, ...] = field(default=(), repr=False)
 
     @classmethod
     def of(cls, rows: Rows, key: bytes) -> Self:
@@ -55,8 +59,13 @@ class RowSet:
         """
         y = to_numpy(rows.y)
         columns = [to_numpy(rows.X[:, j]) for j in range(rows.X.shape[1])]
-        columns += [y] if rows.weight is None else [y, to_numpy(rows.weight)]
-        return cls(len(rows), _summed(_hashes(columns, key)), _summed(_hashes([y, _ranks(y)], key)))
+        several = [y] if y.ndim == 1 else list(y.T)
+        columns += several if rows.weight is None else [*several, to_numpy(rows.weight)]
+        kinds = y if y.ndim == 1 else np.unique(y, axis=0, return_inverse=True)[1].ravel()
+        target = _hashes([*several, _ranks(kinds)], key)
+        each = [] if y.ndim == 1 else [_hashes([column, _ranks(column)], key) for column in y.T]
+        parts = tuple(map(_summed, each))
+        return cls(len(rows), _summed(_hashes(columns, key)), _summed(target), parts)
 
     def same(self, other: RowSet) -> bool:
         """Say whether the rows are the same, with the same features."""
@@ -65,11 +74,13 @@ class RowSet:
     def difference(self, other: RowSet) -> int:
         """Return by how many rows two sets differ; of many, only that they are many.
 
-        Features may be written otherwise and the rows be the same. So the smaller number counts,
-        of rows that differ in anything and of those that differ in y, unless that is none.
+        Features may be written otherwise and the rows be the same, and a response may be asked
+        about alone or with others. So the smaller number counts, of rows that differ in anything
+        and of those that differ in y, or in the part of it that differs least, unless that is none.
         """
-        target = max(int(np.sum(self.target != other.target)), abs(self.n_rows - other.n_rows))
-        counts = (int(np.sum(self.all != other.all)), target)
+        pairs = product((self.target, *self.parts), (other.target, *other.parts))
+        least = min(int(np.sum(mine != theirs)) for mine, theirs in pairs)
+        counts = (int(np.sum(self.all != other.all)), max(least, abs(self.n_rows - other.n_rows)))
         return min((n for n in counts if n), default=0)
 
 

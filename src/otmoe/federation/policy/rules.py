@@ -1,4 +1,4 @@
-"""The rules of a site: what has to be true of anything that leaves it."""
+"""The rules of a site: conditions for anything that leaves it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Rule(StrEnum):
 
 
 def overrides_of(reasons: Mapping[str, str] | None) -> dict[Rule, str]:
-    """Return rules that are set aside by their names, and why."""
+    """Return overridden rules by name, and why."""
     reasons = reasons or {}
     for name in reasons:
         if name not in set(Rule):
@@ -57,38 +57,38 @@ def overrides_of(reasons: Mapping[str, str] | None) -> dict[Rule, str]:
 
 
 class Policy(Record):
-    """What a site lets leave; set at the site, read by every route. None switches a rule off.
+    """What may leave a site; set at the site and applied to all output. None turns a rule off.
 
     Attributes
     ----------
     rows : int, optional
-        Least number of rows, or of people where `id` names a column.
+        Minimum number of rows, or of people if `id` names a column.
     parameters, parameters_warn : float, optional
-        Largest number of free parameters over rows, and the number from which to warn.
+        Maximum number of free parameters per row, and the value above which to warn.
     expert_rows, expert_rows_per_coefficient : int, optional
-        Least number of rows behind each expert, and for each of its coefficients.
+        Minimum number of rows behind each expert, and for each of its coefficients.
     cell : int, optional
-        Least number of rows in a cell that is not empty: level, expert and class.
+        Minimum number of rows in a nonempty cell: level, expert and class.
     leverage : float, optional
-        Largest share that one row has in its own fitted value.
+        Maximum share of one row in its own fitted value.
     certainty : float, optional
-        Largest share of y that the model knows: of its standard deviation, or of its deviance.
+        Maximum share of y that the model determines: of its standard deviation, or of its deviance.
     component_rows : int, optional
-        Least number of rows behind a component of a sketch.
+        Minimum number of rows behind a component of a sketch.
     share : int, optional
-        Largest number of rows of x that leave as they are.
+        Maximum number of rows of x that leave unchanged.
     digits : float, optional
-        What is sent is rounded to this fraction of its standard error, or to what one row could
-        change where that is more.
+        Numbers are rounded to this fraction of their standard errors, or to the change that one row
+        could make if that is more.
     names : bool
         Whether constant features and rare levels that are not in the coordinator's file may be
         named.
     allow, deny : list of str
         Columns that may be used, if any are listed, and columns that may not.
     id : str, optional
-        Column that says whose a row is: people are counted in place of rows.
+        Column that identifies the person of a row: people are then counted instead of rows.
     messages, replies, queries : int, optional
-        How many of each leave in one study.
+        Maximum number of each in one study.
     """
 
     rows: Least | None = 10
@@ -112,13 +112,13 @@ class Policy(Record):
 
     @classmethod
     def off(cls) -> Self:
-        """Return the policy that refuses nothing and rounds nothing, for rows that are nobody's."""
+        """Return the policy that refuses and rounds nothing, for rows that are not confidential."""
         numbers = {k for k, f in cls.model_fields.items() if isinstance(f.default, int | float)}
         return cls.model_validate({**dict.fromkeys(numbers), "names": True})
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read a policy from a JSON file; a field that is not there has its default.
+        """Read a policy from a JSON file; missing fields have their defaults.
 
         Parameters
         ----------
@@ -133,18 +133,18 @@ class Policy(Record):
 
     @property
     def smallest_count(self) -> int:
-        """Rows, or people, below which no count is told."""
+        """Rows, or people, below which no count is disclosed."""
         return max(self.rows or 1, self.cell or 1)
 
 
 def in_force(path: str | os.PathLike[str] | None = None) -> tuple[Policy, str]:
-    """Return the policy of this site, and where it is from.
+    """Return the policy of this site, and its source.
 
     Parameters
     ----------
     path : str or path, optional
-        Its file; by default the one that OTMOE_POLICY names, or ``policy.json`` in the working
-        folder, or what is built in.
+        Its file; by default the one named by OTMOE_POLICY, or ``policy.json`` in the working
+        directory, or the built-in one.
     """
     found = path or os.environ.get(VARIABLE) or (FILE if os.path.isfile(FILE) else None)
     return (Policy(), BUILT_IN) if found is None else (Policy.load(found), os.fspath(found))
@@ -180,9 +180,9 @@ class Verdict:
     measures : tuple of Measure
         One per rule that is on: the worst of its kind.
     overrides : dict
-        Broken rules that the site has set aside for this once, and why.
+        Broken rules that the site has overridden this once, and why.
     people : bool
-        Whether people were counted in place of rows.
+        Whether people were counted instead of rows.
     """
 
     measures: tuple[Measure, ...]

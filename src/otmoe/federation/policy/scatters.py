@@ -1,4 +1,4 @@
-"""What the scatter of scores in a reply tells about one row, or one group (docs/threats.md).
+"""What the scatter of scores in a reply reveals about one row or group (docs/threats.md).
 
 A scatter B is the sum of u u' over rows or groups, u being their scores. Of all that can be made of
 it, two things are measured: the share of one u in any v'Bv, at most u' B^-1 u; and what diagonals
@@ -26,7 +26,7 @@ from otmoe.likelihood.information import score_sums
 from otmoe.likelihood.rows import Rows
 
 ONE = "the share of one row or group in it"
-TOGETHER = "the share of one squared residual that all scatters tell"
+TOGETHER = "the share of one squared residual that all scatters reveal"
 
 
 def judged_scatter(
@@ -38,7 +38,7 @@ def judged_scatter(
     earlier: Sequence[Answer],
     digits: float,
 ) -> list[Measure]:
-    """Hold the scatter of a reply against a policy, with those of earlier replies.
+    """Check the scatter of a reply against a policy, with those of earlier replies.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What the sums of all replies tell about single rows (docs/threats.md)."""
+"""What the sums of all replies reveal about single rows (docs/threats.md)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def quadratic(X: Floats, root: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class Told:
-    """What replies tell about the y of single rows, or about their residuals.
+    """What replies reveal about the y of single rows, or about their residuals.
 
     A reply at a model has the sums of r_ik x_ij y_i over the rows, for every expert k and feature
     j; an earlier one is taken to have those of r_ik y_i. Let Z be the matrix of these weights, a
@@ -155,7 +155,8 @@ def _weights(block: Block, model: MoE, past: Sequence[MoE]) -> Floats:
     X, models = to_numpy(block.X), [model, *past]
     response = model.experts.observe(block.y)
     here, *before = (
-        to_numpy(m.posterior(block.X, response, block.offset).responsibilities) for m in models
+        to_numpy(m.posterior(block.X, response, block.offset, None, block.groups).responsibilities)
+        for m in models
     )
     parts = [r[:, None] * X for r in here.T]
     weight = 1.0 if block.weight is None else to_numpy(block.weight)[:, None]

@@ -39,12 +39,12 @@ ASKED = {
     Rule.SCATTER: ("How much of the scatter is about one row or group?", "at most"),
     Rule.LEDGER: ("What has left this site before?", "at most"),
 }
-"""What each rule asks, in words for whoever has to let a message pass."""
+"""What each rule asks, in plain words, for the person who releases a message."""
 
 VERDICTS = {
     "send": "No rule of the site's policy is broken.",
     "consider": "No rule forbids it, but a person has to decide; see below.",
-    "do not send": "A rule of the site's policy is broken; see below which, and what can be done.",
+    "do not send": "A rule of the site's policy is broken; see below for the rule and the remedy.",
 }
 
 _STYLE = (
@@ -122,17 +122,19 @@ class Statement:
             html_table(["question", "found", "allowed", "outcome"], rows),
             *(f"<p>{escape(text)}</p>" for text in self._said()),
             *(
-                f"<p>Rule {escape(str(rule))} was set aside: {escape(why)}</p>"
+                f"<p>Rule {escape(str(rule))} was overridden: {escape(why)}</p>"
                 for rule, why in self.verdict.overrides.items()
             ),
-            f"<p>It is about {self.rows:,.10g} rows and holds: {escape(sent)}.</p>" if sent else "",
+            f"<p>It is based on {self.rows:,.10g} rows and contains: {escape(sent)}.</p>"
+            if sent
+            else "",
             f"<p>File {escape(self.file)}, SHA-256 {self.digest}.</p>"
             if self.file
             else "<p>No file was written.</p>",
             f"<p>Policy: {escape(self.policy)}. Date: {escape(self.date)}.</p>",
-            "<p>The figures say how much this message depends on single rows. They do not say what "
-            "can be learned from it together with other sources or other messages of the site, "
-            "and they are no proof of anonymity.</p>",
+            "<p>The figures show how much this message depends on single rows. They do not show "
+            "what can be learned from it together with other sources or other messages of the "
+            "site, and they do not prove anonymity.</p>",
             '<p class="sign"><span>name</span><span>date, signature</span></p>',
         ]
         title = escape(f"Statement: {self.site}")
@@ -231,7 +233,7 @@ def asked_of(measure: Measure, verdict: Verdict) -> str:
 def outcome_of(measure: Measure, verdict: Verdict) -> str:
     """Return how a measure came out, in a word."""
     broken = measure.outcome == "refuse" and measure.rule in verdict.overrides
-    return "set aside" if broken else measure.outcome
+    return "overridden" if broken else measure.outcome
 
 
 def limit_of(measure: Measure) -> str:

@@ -1,4 +1,4 @@
-"""A survey on its way out: columns that may be read, counts that may be told (docs/policy.md)."""
+"""Release of a survey: columns that may be read, counts that may be disclosed (docs/policy.md)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ReleasedSurvey:
         Without small counts, the others rounded; not to be sent if the verdict is against it.
     verdict : Verdict
     least : int
-        Smallest count that is told.
+        Smallest count that is disclosed.
     step : int
         What counts are rounded to.
     left_out : int

@@ -25,7 +25,7 @@ def told(error: BaseException, columns: Collection[str] = (), *, explain: bool =
     >>> from otmoe.text.sentences import Error
     >>> error = InvalidInput(Error.COLUMN_LEVELS, column="name", values='"Zoe" (1 rows)', more="")
     >>> print(told(error, ["name"]))
-    column_levels, about column name; the log of the site says more.
+    column_levels, about column name; see the site's log for details.
     """
     if not explain:
         return str(Finding.NODE_SILENT())

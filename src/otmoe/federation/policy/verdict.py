@@ -47,7 +47,7 @@ def judge(
     own_names: bool = False,
     overrides: Mapping[Rule, str] | None = None,
 ) -> Verdict:
-    """Hold figures against a policy.
+    """Check figures against a policy.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ def judge(
     own_names : bool
         Whether names of features and levels come from the site's rows, not from the coordinator.
     overrides : dict of str, optional
-        Rules that the site sets aside for this once, and why.
+        Rules that the site overrides this once, and why.
     """
     measures = [*judged_columns(policy, columns), *_of_figures(policy, figures)]
     if own_names and not policy.names and figures.levels:
@@ -72,9 +72,9 @@ def judge(
 
 
 def judge_message(policy: Policy, message: LocalModel) -> Verdict:
-    """Hold a message against a policy, without its rows: what it does not show is not known."""
+    """Check a message against a policy, without its rows: some figures are then unknown."""
     rows, weight = message.n_samples, message.sketch
-    measures = [*judged_size(policy, message.model.n_parameters, rows)]
+    measures = [*judged_size(policy, message.model.n_free, rows)]
     if policy.component_rows is not None and weight is not None:
         least = float(weight.weight.min()) * rows
         measures.append(_least(Rule.SKETCH, least, policy.component_rows))
@@ -90,7 +90,7 @@ def judge_message(policy: Policy, message: LocalModel) -> Verdict:
 
 
 def judge_reply(policy: Policy, reply: RefineReply) -> Verdict:
-    """Hold a reply against a policy, without its rows: what it does not show is not known."""
+    """Check a reply against a policy, without its rows: some figures are then unknown."""
     sums, rows = reply.content.information, reply.content.n_samples
     measures = [*judged_size(policy, len(sums.score), rows)]
     if policy.expert_rows is not None:
@@ -126,7 +126,7 @@ def unseen(verdict: Verdict, reply: bool = False) -> Iterator[Notice]:
 
 
 def judged_columns(policy: Policy, columns: Iterable[str]) -> Iterator[Measure]:
-    """Hold columns against a policy."""
+    """Check columns against a policy."""
     if not (policy.allow or policy.deny):
         return
     used = list(dict.fromkeys(columns))
@@ -137,13 +137,13 @@ def judged_columns(policy: Policy, columns: Iterable[str]) -> Iterator[Measure]:
 def judged_survey(
     policy: Policy, exact: Iterable[SurveyedSite], told: Iterable[SurveyedSite]
 ) -> Iterator[Measure]:
-    """Hold the counts that a survey tells against a policy.
+    """Check the counts of a survey against a policy.
 
     Parameters
     ----------
     policy : Policy
     exact, told : iterable of SurveyedSite
-        Before and after rounding. A count that passes is named as it is told.
+        Before and after rounding. A count that passes is reported as rounded.
     """
     rows = {site.site: site.n_rows for site in exact if site.n_rows}
     if policy.rows is not None and rows:
@@ -168,7 +168,7 @@ def _counts(sites: Iterable[SurveyedSite]) -> Iterator[tuple[str, int]]:
 def judged_size(
     policy: Policy, parameters: int, rows: float, people: bool = False
 ) -> Iterator[Measure]:
-    """Hold the number of rows, or of people, and that of parameters against a policy."""
+    """Check the number of rows, or of people, and that of parameters against a policy."""
     if policy.rows is not None:
         yield _least(Rule.ROWS, rows, policy.rows)
     if policy.parameters is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -22,8 +22,10 @@ from otmoe.arrays.numerics import (
 from otmoe.model.experts.family import Family
 from otmoe.model.experts.values import FitStatistics, Response
 
+FEW_VALUES = 32
+"""Values that y can have, below which a grid has all of them."""
+
 # Maths 17 has the rule; a model merged with itself has to stay where it is (tests/aggregation).
-_FEW_VALUES = 32  # that y can have, so that a grid has all of them
 _EDGES = np.array([-4.5, -2.6, -1.25, 0.0, 1.25, 2.6, 4.5])  # of panels, in deviations
 _REACH = 6.0  # deviations of counts that a grid covers
 _STEPS = 2.0  # points in a deviation of the narrowest, where counts are many
@@ -43,9 +45,19 @@ class Experts(Family):
         """Return the experts' parameters by name, each (K,); `terms` names the p columns."""
         return dict(zip(terms, self.coef.T, strict=True))
 
+    @property
+    def log_dispersions(self) -> Floats:
+        """The constant predictors, (K, E)."""
+        size = self.n_experts * self.n_linear * self.n_columns
+        return self.to_vector()[size:].reshape(self.n_constant, self.n_experts).T
+
     def observe(self, y: Array) -> Response:
         """Return observed y, (n,), as a response."""
         return Response(y[:, None])
+
+    def informed(self, y: Array, weight: Array | None = None) -> Self:
+        """Return the experts with what they have to know of the y of a fit, if anything."""
+        return self
 
     def working(self, y: Array) -> Array:
         """Return observed y roughly on the scale of the linear predictor, (n,)."""
@@ -82,7 +94,7 @@ class Experts(Family):
     @property
     def values(self) -> Floats | None:
         """All values that y can have, where they are few, (Q,); None where they are not."""
-        if self.discrete and self.highest - self.lowest < _FEW_VALUES:
+        if self.discrete and self.highest - self.lowest < FEW_VALUES:
             return np.arange(self.lowest, self.highest + 1)
         return None
 
@@ -97,8 +109,9 @@ class Experts(Family):
 
         Returns
         -------
-        y, width : ndarray of shape (n, Q)
-            Widths are in units of y, of which counts and classes have one each.
+        y : ndarray of shape (n, Q), or (n, Q, R) where a y has R columns
+        width : ndarray of shape (n, Q)
+            In units of y, of which counts and classes have one each.
         """
         values = self.values
         if values is not None:
@@ -106,7 +119,36 @@ class Experts(Family):
         response = self.response(eta)
         mean = np.asarray(response.mean)
         sd = np.sqrt(np.broadcast_to(response.var, mean.shape))
-        return _counts(mean, sd, self.lowest) if self.discrete else _panels(mean, sd)
+        return counts_grid(mean, sd, self.lowest) if self.discrete else _panels(mean, sd)
+
+    @classmethod
+    def null_log_prob(cls, mean: float, variance: float, means: Mapping[str, float]) -> float:
+        """Return the mean log density of the best expert that knows no x, less the base measure.
+
+        Parameters
+        ----------
+        mean, variance : float
+            Of y over the rows.
+        means : mapping of float
+            Means of the scores of rows, by name.
+        """
+        trials = np.array([[means.get("trials", 1.0)]])
+        response, one = (
+            Response(np.array([[mean]]), np.array([[variance]]), trials),
+            np.ones((1, 1)),
+        )
+        expert = cls.blank(1, 1).fit(one, response, one)
+        return float(expert.expected_log_prob(expert.predictor(one), response)[0, 0])
+
+    @classmethod
+    def best_constant(cls, y: Floats, weight: Floats) -> float:
+        """Return the same where it is `null_by_values`, from all values of y.
+
+        Parameters
+        ----------
+        y, weight : ndarray of shape (n,)
+        """
+        return np.nan
 
     def nodes(
         self, eta: Floats, weight: Floats, rng: np.random.Generator
@@ -136,9 +178,8 @@ class Experts(Family):
         own = self.predictor(X)
         response = self.response(own)
         entropy = self.expected_log_prob(own, response)  # (n, L)
-        var = response.var if isinstance(response.var, float) else response.var[:, :, None]
         cross = other.expected_log_prob(
-            other.predictor(X)[:, None, ...], Response(response.mean[:, :, None, ...], var)
+            other.predictor(X)[:, None, ...], response.as_sources()
         )  # (n, L, K)
         gap = entropy[:, :, None] - cross
         return xp.maximum(gap, like(0.0, gap))  # rounding may leave -1e-16
@@ -171,10 +212,7 @@ class Experts(Family):
             divergence.
         """
         xp = namespace(eta)
-        var = response.var if isinstance(response.var, float) else response.var[:, :, None]
-        value = self.expected_log_prob(
-            eta[:, None, ...], Response(response.mean[:, :, None, ...], var)
-        )
+        value = self.expected_log_prob(eta[:, None, ...], response.as_sources())
         return xp.argmax(value, axis=2), xp.max(value, axis=2)
 
     def fit_weights(
@@ -290,7 +328,7 @@ def _panels(mean: Floats, sd: Floats) -> tuple[Floats, Floats]:
     return np.hstack([middle - apart, middle + apart]), np.hstack([half, half])
 
 
-def _counts(mean: Floats, sd: Floats, lowest: float) -> tuple[Floats, Floats]:
+def counts_grid(mean: Floats, sd: Floats, lowest: float) -> tuple[Floats, Floats]:
     """Return counts one by one, or some where they are many, (n, Q)."""
     low = np.maximum(np.floor(np.min(mean - _REACH * sd, axis=1)), lowest)
     high = np.ceil(np.max(mean + _REACH * sd + _REACH, axis=1))

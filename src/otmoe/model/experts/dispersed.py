@@ -51,6 +51,7 @@ class DispersedExperts(Experts):
     dispersions: ClassVar[tuple[str, ...]] = ("dispersion",)
     by_moments: ClassVar[bool] = False
     bends: ClassVar[bool] = True
+    null_by_values: ClassVar[bool] = True
     held: ClassVar[float] = 0.0  # part of a ridge that the log dispersion bears
 
     @abstractmethod
@@ -136,6 +137,33 @@ class DispersedExperts(Experts):
         theta = np.stack([fit_one(k) for k in range(self.n_experts)])  # (K, p + 1)
         return self.with_vector(np.concatenate([theta[:, :-1].ravel(), theta[:, -1]]))
 
+    @classmethod
+    def best_constant(cls, y: Floats, weight: Floats) -> float:
+        """Return the mean log density of the best expert that knows no x, less the base measure.
+
+        It is found by Newton's method from the mean and from the median of y.
+
+        Parameters
+        ----------
+        y, weight : ndarray of shape (n,)
+        """
+        share = weight / weight.sum()
+        center, scale = 0.0, 1.0
+        if cls.has_scale:
+            center = float(share @ y)
+            scale = float(np.sqrt(share @ (y - center) ** 2))
+        z, blank = (y - center) / scale, cls.blank(1, 1)
+        working = np.asarray(blank.working(z))
+        order = np.argsort(working)
+        median = working[order][np.searchsorted(np.cumsum(share[order]), 0.5)]
+        one, response, found = np.ones((len(y), 1)), blank.observe(z), []
+        for start in (share @ working, median):
+            expert = replace(blank, coef=np.full((1, 1), start))
+            expert = expert.fit(one, response, share[:, None])
+            log_prob = expert.expected_log_prob(expert.predictor(one), response)
+            found.append(float(share @ log_prob[:, 0]))
+        return max(found) - float(np.log(scale))
+
     @property
     def _borne(self) -> Floats:
         """How much of a ridge coefficients bear, (p,): none where no y sends them to infinity."""
@@ -206,6 +234,9 @@ def sent_one_by_one(
         rows, sources = np.nonzero((index == k) & (weight > 0))
         one = experts.take([k])
         own = Response(mean[rows, sources][:, None], var[rows, sources][:, None])
+        if not isinstance(response.trials, float):
+            every = np.broadcast_to(to_numpy(response.trials), mean.shape)
+            own = replace(own, trials=every[rows, sources][:, None])
         sent = weight[rows, sources][:, None]
         parts = (sent, *one.fit_weights(eta[rows, k][:, None], own, sent))
         received.append([[np.bincount(rows, column, n) for column in part.T] for part in parts])

@@ -43,9 +43,11 @@ class Family(ABC):
     classifies: ClassVar[bool] = False  # is y a class?
     lowest: ClassVar[float] = -np.inf  # that y can be
     highest: ClassVar[float] = np.inf  # and its mean with it
+    n_responses: ClassVar[int] = 1  # columns of y
     dispersions: ClassVar[tuple[str, ...]] = ()  # names of the constant predictors
     bends: ClassVar[bool] = False  # does a step need the curvature in the constant predictors?
     by_moments: ClassVar[bool] = True  # does E[log phi] depend on mean and variance of y alone?
+    null_by_values: ClassVar[bool] = False  # needs the best expert without x all values of y?
     informative_response: ClassVar[bool] = True  # does one y tell its expert from the others?
     alpha: ClassVar[float] = 0.03  # ridge of the gate, by default; docs/benchmarks.md has the table
     expert_alpha: ClassVar[float] = 0.0  # the same of the experts' slopes
@@ -66,6 +68,31 @@ class Family(ABC):
     def n_linear(self) -> int:
         """Number of predictors of an expert that are linear in x, Q."""
         return 1
+
+    @property
+    def responses(self) -> list[str]:
+        """Names of the responses, one for each linear predictor; none where there is one."""
+        return []
+
+    @property
+    def parts(self) -> tuple[Any, ...]:
+        """The experts of each response."""
+        return (self,)
+
+    @classmethod
+    def split(cls, y: Array) -> list[Array]:
+        """Return the columns of each response, (n,) or (n, 2)."""
+        return [y]
+
+    @classmethod
+    def called(cls, labels: Sequence[str]) -> type[Any]:
+        """Return the family with these names of its responses, where it has several."""
+        return cls
+
+    @classmethod
+    def scaled_columns(cls) -> tuple[bool, ...]:
+        """Say for each column of y whether it may be shifted and stretched."""
+        return (cls.has_scale,) * cls.n_responses
 
     @property
     def n_constant(self) -> int:
@@ -217,6 +244,8 @@ class Family(ABC):
     @classmethod
     def check_response(cls, y: Floats) -> None:
         """Refuse a y (n,) that the family cannot have, or whose square is no number."""
+        if y.ndim != 1:
+            raise InvalidInput(Error.RESPONSE_COLUMNS, shape=y.shape, family=cls.family)
         if np.any(far := np.abs(y) > LARGEST_RESPONSE):
             row = int(np.flatnonzero(far)[0])
             raise InvalidInput(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy import special, stats
+from scipy.optimize import brentq
 
 from otmoe.arrays.numerics import Array, Floats, like, namespace, to_numpy
 from otmoe.model.experts.dispersed import DispersedExperts, exponential
@@ -37,6 +39,7 @@ class GammaExperts(DispersedExperts):
     """
 
     family: ClassVar[str] = "gamma"
+    null_by_values: ClassVar[bool] = False  # two means tell all
     lowest: ClassVar[float] = 0.0
 
     @classmethod
@@ -86,6 +89,9 @@ class GammaExperts(DispersedExperts):
             log = log + like(special.digamma(shape) - np.log(shape), eta)
         return like(1 / self.phi, eta), log, mean / exponential(eta)
 
+    def sample(self, eta: Array, rng: np.random.Generator) -> Floats:
+        return np.maximum(super().sample(eta, rng), np.finfo(np.float64).tiny)  # 0 has no density
+
     def log_affinity(self, eta: Array, other: Self, other_eta: Array) -> Array:
         # A root of a product is a gamma density, but for its constant.
         xp = namespace(eta)
@@ -117,6 +123,17 @@ class GammaExperts(DispersedExperts):
     @staticmethod
     def saturated(mean: float) -> float:
         return -float(np.log(mean))
+
+    @classmethod
+    def null_log_prob(cls, mean: float, variance: float, means: Mapping[str, float]) -> float:
+        # The mean is that of y, and the shape solves log a - digamma(a) = log mean y - mean log y.
+        log = -means["saturated"]
+        gap = float(np.log(mean)) - log
+        if not gap > 0:
+            return np.nan
+        ends = 0.5 / gap, 1 / gap  # since 1 / 2a < log a - digamma(a) < 1 / a
+        shape = brentq(lambda a: np.log(a) - special.digamma(a) - gap, *ends)
+        return float(_log_rate(np.array(shape)) - shape * gap - log)
 
     def scores(self, y: Floats, prediction: Floats) -> dict[str, Floats]:
         deviance = 2 * ((y - prediction) / prediction - np.log(y / prediction))

@@ -22,6 +22,7 @@ _LARGE = 100.0  # sizes r from which on Stirling's series is exact to rounding
 # Of the trapezoidal rule (maths 8): the laws of tests/model see an error of 1e-10 at most.
 _STEP = 0.35  # in log t
 _DECAY = 32.0  # nats by which the integrand has fallen at either end
+_HUGE = 1e12  # mean from which on the integral is that of this one, in proportion
 
 # Of grids (maths 17).
 _TAIL = 30.0  # nats
@@ -213,6 +214,10 @@ def expected_rising(mean: Array, var: Array, r: Array, orders: int) -> list[Arra
         found.append(mean * ratio * (2 * r + c) / (r * (c + r) ** 2))
     if 0 in mean.shape:
         return found
+    huge = mean > _HUGE  # beyond, the integral grows as the mean does, but for its logarithm
+    growth = xp.where(huge, mean / _HUGE, xp.ones_like(mean))
+    mean = xp.where(huge, xp.full_like(mean, _HUGE), mean)
+    c = xp.where(huge, 0.5 * mean * (1.0 + phi), c)
     largest = float(xp.max(c)) + 1.0
     low = -0.5 * (_DECAY + np.log(1 + float(xp.max(mean))) + 2 * np.log(largest))
     high = np.log(_DECAY / float(xp.min(r)))
@@ -221,7 +226,7 @@ def expected_rising(mean: Array, var: Array, r: Array, orders: int) -> list[Arra
         s = -float(np.expm1(-t))
         # minus the chance of an event before t, of which the first term is an approximation
         H = mean * xp.exp(-c * t) + xp.expm1(-xp.log1p(phi * mean * s) / phi) / s
-        part = _STEP * H * xp.exp(-r * t)
+        part = growth * _STEP * H * xp.exp(-r * t)
         for order in range(orders):
             found[order] = found[order] + (-t) ** order * part
     return found

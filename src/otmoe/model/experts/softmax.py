@@ -8,7 +8,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from otmoe.arrays.numerics import Array, Floats, like, namespace, sample_rows, times, to_numpy
+from otmoe.arrays.numerics import Array, Floats, like, namespace, sample_rows, times_each, to_numpy
 from otmoe.model.experts.glm import NewtonExperts, slopes
 from otmoe.model.experts.values import Derivatives, Response, bounded
 from otmoe.text.errors import InvalidType
@@ -87,10 +87,7 @@ class MultinomialExperts(NewtonExperts):
     def predictor(self, X: Array, offset: Array | None = None) -> Array:
         if offset is not None:
             raise InvalidType(Error.NO_OFFSET)
-        K, C, p = self.coef.shape
-        xp = namespace(X)
-        rows = xp.reshape(times(X, self.coef.reshape(K * C, p)).T, (K, C, X.shape[0]))
-        return xp.permute_dims(rows, (2, 0, 1))
+        return times_each(X, self.coef)
 
     def response(self, eta: Array) -> Response:
         return Response(self.mean(eta))

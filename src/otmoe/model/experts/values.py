@@ -21,20 +21,31 @@ class Response:
     mean : array of shape (n, L), or (n, L, C) for probabilities of C classes
         L is 1 (the same response for every expert) or the number of experts.
     var : array broadcastable to (n, L), or 0
+    trials : array broadcastable to (n, L), or 1
+        Number of trials of which the mean is the share of successes, for the binomial family.
     """
 
     mean: Array
     var: Array | float = 0.0
+    trials: Array | float = 1.0
 
     def column(self, k: int) -> Response:
         """Return the response of expert k alone."""
         if self.mean.shape[1] == 1:
             return self
-        var = self.var
-        return Response(
-            self.mean[:, k : k + 1, ...],
-            var if isinstance(var, float) or var.shape[1] == 1 else var[:, k : k + 1],
-        )
+
+        def own(part: Array | float) -> Array | float:
+            return part if isinstance(part, float) or part.shape[1] == 1 else part[:, k : k + 1]
+
+        return Response(self.mean[:, k : k + 1, ...], own(self.var), own(self.trials))
+
+    def as_sources(self) -> Response:
+        """Return the response with an axis for targets after that of its L sources, (n, L, 1)."""
+
+        def spread(part: Array | float) -> Array | float:
+            return part if isinstance(part, float) else part[:, :, None, ...]
+
+        return Response(self.mean[:, :, None, ...], spread(self.var), spread(self.trials))
 
 
 @dataclass(frozen=True)

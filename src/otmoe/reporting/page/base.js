@@ -1,5 +1,5 @@
 "use strict";
-// What all parts of the page share. Text only ever becomes text nodes: names are not markup.
+// Shared by all parts of the page. Text is only ever inserted as text nodes: names are not markup.
 
 const data = JSON.parse(document.getElementById("data").textContent);
 const model = data.model;
@@ -42,8 +42,11 @@ function num(value, digits = 4) {
     return String(Number(value.toPrecision(digits)));
 }
 const count = (value) => Math.round(value).toLocaleString("en");
-const share = (value) =>
-    value >= 0.9995 ? "100\u00a0%" : `${Number((100 * value).toPrecision(3))}\u00a0%`;
+function share(value) {
+    if (value >= 0.9995) return "100\u00a0%";
+    if (value > 0 && value < 1e-5) return "<0.001\u00a0%";
+    return `${Number((100 * value).toPrecision(3))}\u00a0%`;
+}
 function bytes(value) {
     if (value < 1000) return `${value}\u00a0B`;
     if (value < 1e6) return `${(value / 1e3).toFixed(1)}\u00a0kB`;
@@ -83,7 +86,7 @@ const levelOf = new Map(
 );
 const categoryOf = (term) => (levelOf.has(term) ? levelOf.get(term).category : null);
 const levelName = (term) => (levelOf.has(term) ? levelOf.get(term).level : term);
-const categoryName = (category) => `${category.name}, against ${category.reference}`;
+const categoryName = (category) => `${category.name} (reference: ${category.reference})`;
 
 function legend(labels) {
     return el(
@@ -95,7 +98,7 @@ function legend(labels) {
     );
 }
 
-// -- what is pointed at ----------------------------------------------------------------------------
+// -- tooltips --------------------------------------------------------------------------------------
 
 const tip = document.getElementById("tip");
 
@@ -118,7 +121,7 @@ function explained(node, lines) {
     return node;
 }
 
-// -- the site that is chosen -----------------------------------------------------------------------
+// -- the selected site -----------------------------------------------------------------------------
 
 const chosen = { site: null, watchers: [] };
 

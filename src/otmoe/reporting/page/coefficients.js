@@ -1,6 +1,6 @@
-// Coefficients with their intervals: a forest of dots and lines.
+// Coefficients with their intervals, as a forest plot.
 
-const LINES = 240; // dots that are shown at first
+const LINES = 240; // dots shown initially
 const HEAD = 18; // pixels of the name of a category above its levels
 
 // Sort by size, largest first; levels of one category stay together, at the place of their largest.
@@ -37,8 +37,8 @@ function coefficientSection() {
             "p",
             {},
             model.has_intervals
-                ? `Dots are estimates, lines ${share(model.level)} intervals from ${model.intervals_from}; a hollow dot is not determined by them.`
-                : `There are no intervals: ${model.no_intervals || "they were not asked for."}`,
+                ? `Dots are estimates and lines are ${share(model.level)} intervals, based on ${model.intervals_from}. A hollow dot marks a coefficient that is not identified.`
+                : `There are no intervals: ${model.no_intervals || "they were not requested."}`,
         ),
     );
     box.append(legend(Array.from({ length: model.n_experts }, (_, k) => `expert ${k}`)));
@@ -74,7 +74,7 @@ function coefficientSection() {
         el(
             "div",
             { class: "controls" },
-            pick("Of", blocks, (value) => {
+            pick("Show", blocks, (value) => {
                 state.intercept = null;
                 set("block")(value);
             }),
@@ -84,8 +84,8 @@ function coefficientSection() {
             spread
                 ? pick("per", { one: "unit of the feature", sd: "standard deviation" }, set("unit"))
                 : null,
-            pick("in the order", { model: "of the model", size: "of size" }, set("order")),
-            el("label", {}, tick, "with intercept"),
+            pick("sorted by", { model: "position in the model", size: "size" }, set("order")),
+            el("label", {}, tick, "show intercept"),
         ),
     );
     const note = el("p", { class: "quiet small" });
@@ -133,7 +133,7 @@ function coefficientSection() {
         const own = found.find((row) => row.term === "intercept");
         const rest = found.filter((row) => row !== own);
         if (state.intercept === null)
-            // an intercept far away would leave no room for the others
+            // a distant intercept would leave no room for the others
             state.intercept =
                 Boolean(own) && (!rest.length || own.size <= 3 * most(rest.map((row) => row.size)));
         tick.checked = state.intercept;
@@ -146,9 +146,9 @@ function coefficientSection() {
         note.textContent = [
             state.block === "gate" ? `Log-odds against expert ${model.n_experts - 1}.` : "",
             state.block === "expert" && state.label !== null && labels.length
-                ? `About class ${state.label}.`
+                ? `For class ${state.label}.`
                 : "",
-            !state.intercept && own ? "Without the intercepts, which the numbers below have." : "",
+            !state.intercept && own ? "Intercepts are not drawn; they are listed under Numbers." : "",
         ]
             .filter(Boolean)
             .join(" ");
@@ -248,7 +248,7 @@ function coefficientSection() {
                             (e.low === null
                                 ? known
                                     ? ""
-                                    : ", not determined by the rows"
+                                    : ", not identified"
                                 : ` (${num(e.low)} to ${num(e.high)})`),
                     ]),
                 );
@@ -261,7 +261,7 @@ function coefficientSection() {
     const numbers = el("details", {}, el("summary", {}, "Numbers"));
     box.append(numbers);
     const columns = [
-        { head: "of", words: true, value: (e) => blocks[e.block] },
+        { head: "part", words: true, value: (e) => blocks[e.block] },
         { head: "term", words: true, value: (e) => e.term },
         { head: "expert", value: (e) => e.expert },
         labels.length ? { head: "class", words: true, value: (e) => e.label ?? "" } : null,
@@ -273,7 +273,7 @@ function coefficientSection() {
         })),
     ].filter(Boolean);
     table(numbers, columns, model.estimates, {
-        label: "Every coefficient",
+        label: "All coefficients",
         sort: 0,
         down: false,
         search: (e) => `${blocks[e.block]} ${e.term}`,

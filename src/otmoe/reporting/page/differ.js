@@ -1,9 +1,9 @@
-// How sites differ: blocks, one coefficient site by site, and which sites drive it.
+// How sites differ: blocks, one coefficient at all sites, and the sites that differ most.
 
 const chance = (p) => (p === null ? "–" : p < 0.001 ? "<0.001" : p.toFixed(3));
 const decimal = (value, digits) => (value === null ? "–" : value.toFixed(digits));
 
-const OPTIONAL = new Set([3, 4, 7]); // columns of the blocks that a narrow screen leaves out
+const OPTIONAL = new Set([3, 4, 7]); // columns of the blocks that are hidden on narrow screens
 
 function spreadTable(between) {
     const line = (spread, name) =>
@@ -31,7 +31,7 @@ function spreadTable(between) {
         { class: "scroll" },
         el(
             "table",
-            { id: "spreads", "aria-label": "Standard deviations between sites, by block" },
+            { id: "spreads", "aria-label": "Between-site standard deviations, by block" },
             el(
                 "thead",
                 {},
@@ -45,7 +45,7 @@ function spreadTable(between) {
                 "tbody",
                 {},
                 between.spreads.map((spread) => line(spread, spread.block)),
-                line(between.overall, "all together"),
+                line(between.overall, "all blocks"),
             ),
         ),
     );
@@ -64,14 +64,14 @@ function forestPart(box, between) {
         show();
     });
     which.lastChild.value = String(state.j);
-    const orders = { estimate: "of the estimates", rows: "of size", name: "of names" };
+    const orders = { estimate: "estimate", rows: "number of rows", name: "name" };
     box.append(
-        el("h3", {}, "One coefficient, site by site"),
+        el("h3", {}, "One coefficient at all sites"),
         el(
             "div",
             { class: "controls" },
             which,
-            pick("sites in the order", orders, (value) => {
+            pick("Sort sites by", orders, (value) => {
                 state.order = value;
                 show();
             }),
@@ -80,9 +80,9 @@ function forestPart(box, between) {
             "div",
             { class: "legend", "aria-hidden": "true" },
             el("span", {}, el("i", { class: "open" }), "site alone"),
-            el("span", {}, el("i", { class: "full" }), "after shrinkage to the mean"),
+            el("span", {}, el("i", { class: "full" }), "shrunk towards the mean"),
             el("span", {}, "◆ mean over sites"),
-            el("span", {}, el("i", { class: "new" }), "where a new site lies"),
+            el("span", {}, el("i", { class: "new" }), "prediction interval for a new site"),
         ),
     );
     const show = picture(box, (width) => forestPlot(between, state.j, state.order, width));
@@ -90,9 +90,9 @@ function forestPart(box, between) {
         el(
             "p",
             { class: "quiet small" },
-            `Lines are ${share(between.level)} intervals; an arrow is one that goes on. Marks are as large as sites have rows. ` +
-                "Where a site has no open mark, its rows alone do not determine the coefficient. " +
-                "Intercepts are those at the average of the features.",
+            `Lines are ${share(between.level)} intervals; an arrow means that the interval extends beyond the plot. Larger marks are sites with more rows. ` +
+                "If a site has no open mark, its rows alone do not identify the coefficient. " +
+                "Intercepts refer to the mean of the features.",
         ),
     );
     chosen.watchers.push(show);
@@ -104,7 +104,7 @@ function drivingPart(box, between) {
     const known = between.sites.some((site) => site.comparison);
     const compared = (name) => ({
         head: name,
-        title: `mean log density of a held-out row by the ${name} model`,
+        title: `mean log density of a held-out row under the ${name} model`,
         value: (s) => (s.comparison ? s.comparison[name] : null),
         show: (s) => {
             const value = decimal(s.comparison ? s.comparison[name] : null, 3);
@@ -114,14 +114,14 @@ function drivingPart(box, between) {
     const part = el(
         "div",
         { id: "driving" },
-        el("h3", {}, "Which sites drive it"),
+        el("h3", {}, "Sites that differ most"),
         el(
             "p",
             { class: "quiet" },
-            "Q: a site's part of the test that all agree, and how often chance makes it larger." +
+            "Q: the site's contribution to the test of homogeneity; p: the probability of a larger value by chance." +
                 (known
-                    ? " Own, common, personal: mean log density of a held-out row by the site's own model, the common one, " +
-                      "and the common one drawn to the site; the best is bold."
+                    ? " Own, common, personal: mean log density of a held-out row under the site's own model, the common model, " +
+                      "and the site's model shrunk towards the common one; the best is in bold."
                     : ""),
         ),
     );
@@ -133,7 +133,7 @@ function drivingPart(box, between) {
             { head: "rows", optional: known, value: (s) => s.n_samples, show: (s) => count(s.n_samples) },
             { head: "Q", value: (s) => s.q, show: (s) => decimal(s.q, 1) },
             {
-                head: "of Q",
+                head: "share of Q",
                 optional: known,
                 value: (s) => s.q,
                 show: (s) => (total > 0 ? share(s.q / total) : "–"),
@@ -153,7 +153,7 @@ function drivingPart(box, between) {
         ],
         between.sites,
         {
-            label: "Which sites drive the differences",
+            label: "Sites that differ most",
             sort: 2,
             search: (s) => s.site,
             site: merged ? (s) => index.get(s.site) ?? null : undefined,
@@ -173,10 +173,10 @@ function differSection() {
             `${plural(between.n_sites, "site")}, ${plural(between.n_samples, "row")}, design effect ${decimal(between.design_effect, 2)}. ` +
                 (all.p_value === null
                     ? ""
-                    : `Test that all agree: Q = ${decimal(all.q, 1)} on ${num(all.df)} degrees of freedom, p ${all.p_value < 0.001 ? "" : "= "}${chance(all.p_value)}, I² ${share(all.i2)}.`),
+                    : `Test of homogeneity: Q = ${decimal(all.q, 1)} on ${num(all.df)} degrees of freedom, p ${all.p_value < 0.001 ? "" : "= "}${chance(all.p_value)}, I² ${share(all.i2)}.`),
         ),
         ...between.warnings.map((text) => el("p", { class: "look" }, text)),
-        el("h3", {}, "Standard deviation between sites, τ, by block"),
+        el("h3", {}, "Between-site standard deviation τ, by block"),
         spreadTable(between),
         el("p", { class: "quiet small" }, between.scale),
     );
@@ -187,20 +187,20 @@ function differSection() {
     const numbers = el("details", {}, el("summary", {}, "Numbers"));
     box.append(numbers);
     const columns = ["mean", "se", "tau", "low", "high"].map((key) => ({
-        head: { mean: "mean", se: "std. error", tau: "τ", low: "new site: low", high: "high" }[key],
+        head: { mean: "mean", se: "std. error", tau: "τ", low: "new site: low", high: "new site: high" }[key],
         value: (what) => what[key],
         show: (what) => num(what[key], 5),
     }));
     table(
         numbers,
         [
-            { head: "of", words: true, value: (what) => what.group },
+            { head: "part", words: true, value: (what) => what.group },
             { head: "term", words: true, value: (what) => what.name },
             ...columns,
         ],
         between.coefficients,
         {
-            label: "Means over sites, and how far sites differ",
+            label: "Means over sites and between-site standard deviations",
             sort: 0,
             down: false,
             search: (what) => `${what.group} ${what.name}`,

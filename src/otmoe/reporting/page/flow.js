@@ -1,10 +1,10 @@
-// The flow of mass from the experts of every site to the merged ones.
+// The flow of mass from the experts of every site to the merged experts.
 
-const MOST = 24; // sites that are drawn by themselves, beside those that stand out
+const MOST = 24; // sites drawn individually, besides those that stand out
 const MOST_FLAGGED = 24;
 
 // Return what is drawn on the left: sites with the mass that goes from each of their experts to each
-// merged one, as a share of all; the many small ones in one.
+// merged expert, as a share of all mass; many small sites are drawn as one.
 function sources() {
     const covered = sites.map((_, i) => i).filter((i) => sites[i].mass);
     const total = sum(covered.map((i) => sites[i].weight));
@@ -55,7 +55,7 @@ function siteWords(i) {
         site.site,
         `${count(site.n_samples)} rows, weight ${share(site.weight)}`,
         `cost ${num(site.cost, 3)} nats` +
-            (site.disagreement === null ? "" : `, disagreement ${num(site.disagreement, 3)}`),
+            (site.disagreement === null ? "" : `, disagreement ${num(site.disagreement, 3)} nats per row`),
         ...(site.disagreement === null ? [] : [lessLikely(site.disagreement)]),
         ...(site.flagged.length ? [`stands out: ${site.flagged.join("; ")}`] : []),
     ];
@@ -213,8 +213,8 @@ function flow(width) {
                             }),
                             () => [
                                 item.site === null
-                                    ? `${item.label} → expert ${k}`
-                                    : `${item.label}, its expert ${l} → expert ${k}`,
+                                    ? `${item.label} → merged expert ${k}`
+                                    : `${item.label}, its expert ${l} → merged expert ${k}`,
                                 `${share(mass)} of all mass` +
                                     (item.site === null
                                         ? ""
@@ -238,11 +238,11 @@ function flowSection() {
     if (!merged) return;
     const box = section(
         "flow",
-        "Where the sites' experts went",
+        "How the sites' experts were merged",
         merged.mass
-            ? "Left the sites, each cut into its own experts; right the merged ones. A band is as thick " +
-                  "as the mass that goes there. Click on a site to follow it through the page."
-            : "The experts were not merged, so that there is nothing to follow.",
+            ? "On the left are the sites, each divided into its own experts; on the right, the merged experts. The width " +
+                  "of a band is the mass that goes from one to the other. Click on a site to focus the page on it."
+            : "The experts were not merged, so there is no flow to show.",
     );
     if (merged.mass) chosen.watchers.push(picture(box, flow));
     const detail = el("div", {});

@@ -1,13 +1,13 @@
-// One coefficient, site by site: before shrinkage (open) and after (filled), the mean, a new site.
+// One coefficient at all sites: before shrinkage (open) and after (filled), the mean, a new site.
 
-const FOREST_SITES = 40; // sites that are drawn by themselves
+const FOREST_SITES = 40; // sites drawn individually
 const FOREST_ROW = 24; // pixels
-const FOREST_ROOM = 0.8; // at either side, of the width of what is known after shrinkage
+const FOREST_ROOM = 0.8; // on either side, relative to the range of the intervals after shrinkage
 
 const span = (value, error, wide) => [value - wide * error, value + wide * error];
 
-// Return the sites of coefficient j that are drawn, from top to bottom; those nearest to the mean are
-// counted where there are many. The site that is chosen always is drawn.
+// Return the sites drawn for coefficient j, from top to bottom. If there are many, those closest to
+// the mean are only counted. The selected site is always drawn.
 function forestRows(between, j, order) {
     const mean = between.coefficients[j].mean;
     const all = between.sites.map((site) => ({
@@ -36,7 +36,7 @@ function forestRows(between, j, order) {
     return found;
 }
 
-// Return the ends of the axis: a site that knows little does not push the others aside.
+// Return the ends of the axis; a site with a wide interval does not compress the others.
 function forestLimits(rows, what, mean) {
     const sitesOnly = rows.filter((row) => row.site);
     const inner = [what.low, what.high, ...mean, ...sitesOnly.flatMap((row) => row.after)];
@@ -53,7 +53,7 @@ function isChosen(site) {
     return chosen.site !== null && sites[chosen.site].site === site.site;
 }
 
-// Return words for an estimate and its interval, with as many decimals as the axis needs.
+// Return functions that format estimates and intervals with as many decimals as the axis needs.
 function forestNumbers(limits) {
     const digits = Math.min(Math.max(2 - Math.floor(Math.log10(limits[1] - limits[0])), 0), 6);
     const cell = (value) => {
@@ -87,7 +87,7 @@ function forestPlot(between, j, order, width) {
         role: "group",
         "aria-label":
             `Forest plot. ${name}: mean over sites ${words(what.mean, mean)}, ` +
-            `a new site ${words(null, [what.low, what.high]).trim()}`,
+            `prediction interval for a new site ${words(null, [what.low, what.high]).trim()}`,
     });
     const text = (at, y, string, attributes = {}) =>
         draw("text", { x: at, y: y + 4, ...attributes }, string);
@@ -128,7 +128,7 @@ function forestPlot(between, j, order, width) {
     rows.forEach((row, i) => {
         const y = top + (i + 0.5) * FOREST_ROW;
         if (row.left) {
-            const rest = `${plural(row.left, "site")} nearer to the mean`;
+            const rest = `${plural(row.left, "site")} closer to the mean`;
             const at = (left + width - right) / 2;
             put(
                 draw("rect", { x: at - 90, y: y - 9, width: 180, height: 18, fill: "var(--paper)" }),
@@ -141,7 +141,7 @@ function forestPlot(between, j, order, width) {
         const told = [
             row.site.site,
             `${count(row.rows)} rows`,
-            row.ends ? `alone ${words(row.alone, row.ends)}` : "its rows alone do not determine it",
+            row.ends ? `site alone ${words(row.alone, row.ends)}` : "not identified from its rows alone",
             `after shrinkage ${words(row.shrunk, row.after)}`,
         ];
         const inside = row.alone !== null && row.alone >= limits[0] && row.alone <= limits[1];
@@ -247,8 +247,8 @@ function forestPlot(between, j, order, width) {
         }),
         [
             "a new site",
-            `between ${cell(what.low)} and ${cell(what.high)} in ${share(between.level)} of cases`,
-            `standard deviation between sites ${cell(what.tau)}`,
+            `${share(between.level)} prediction interval ${cell(what.low)} to ${cell(what.high)}`,
+            `between-site standard deviation ${cell(what.tau)}`,
         ],
     );
     return svg;

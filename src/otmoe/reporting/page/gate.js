@@ -1,8 +1,8 @@
-// The gate as pictures: what each feature does to its probabilities, and regions for two of them.
+// Plots of the gate: the effect of each feature on its probabilities, and regions for two features.
 
-const SHOWN = 12; // features whose effect is shown at first
+const SHOWN = 12; // features whose effect is shown initially
 const CELLS = 44; // along each side of the regions
-const LEAST = 14; // pixels of a bar that has its name below it
+const LEAST = 14; // minimum width in pixels of a bar with its name below it
 
 function softmax(logits) {
     const top = most(logits);
@@ -19,7 +19,7 @@ function raw(j, value) {
     return center + unit * value;
 }
 
-// Return where a feature goes from and to, and whether it is 0 or 1.
+// Return the range of a feature, and whether it is binary.
 function range(j) {
     const c = merged && merged.covariates;
     if (!c) return { low: -2, high: 2, two: false };
@@ -33,8 +33,8 @@ function range(j) {
 const middle = () =>
     merged && merged.covariates ? merged.covariates.mean : model.terms.slice(1).map(() => 0);
 
-// Return a function that gives the probabilities where some features have other values than at the
-// middle, in a time that does not grow with the features.
+// Return a function that gives the probabilities if some features differ from their means, in a time
+// that does not grow with the number of features.
 function gateAround() {
     const center = middle(),
         logits = gateLogits(center);
@@ -52,8 +52,8 @@ function gateAround() {
         );
 }
 
-// Return what changes where a feature has another value: it, and the curves and products that
-// follow it, which are known at some values.
+// Return what changes with the value of a feature: the feature itself, and the splines and products
+// derived from it, which are interpolated between known values.
 function moved(j, value) {
     const known = model.followers[j];
     if (!known) return { [j]: value };
@@ -73,7 +73,7 @@ function along(j, n, around) {
     return { values, two, prob: values.map((v) => around(moved(j, v))) };
 }
 
-// Return what a column does on average over the support points, where the file knows it.
+// Return the average effect of a column over the support points, if the file has it.
 const averaged = (first, number) =>
     ((merged && merged.gate) || []).find((e) => e.first === first && !!e.values === number);
 
@@ -86,14 +86,14 @@ function effectOf(j, around) {
     return { j, title: model.terms[j + 1], values, bars: two, prob, names, size: sizeOf(prob) };
 }
 
-// Return how far the most mobile probability goes.
+// Return the range of the probability that varies most.
 function sizeOf(prob) {
     return most(
         prob[0].map((_, k) => most(prob.map((p) => p[k])) - least(prob.map((p) => p[k]))),
     );
 }
 
-// Return the same of a category: its levels side by side, the reference first.
+// Return the effect of a category: its levels side by side, the reference first.
 function effectOfCategory(category, around) {
     const names = [category.reference, ...category.levels];
     const known = averaged(category.first - 1, false);
@@ -193,7 +193,7 @@ function regions(width, first, second) {
     const picture = draw("svg", {
         viewBox: `0 0 ${side} ${side * 0.72}`,
         role: "img",
-        "aria-label": `The expert that the gate prefers, ${model.terms[first + 1]} across and ${model.terms[second + 1]} up`,
+        "aria-label": `Most probable expert by ${model.terms[first + 1]} (horizontal) and ${model.terms[second + 1]} (vertical)`,
         style: `max-width: ${side}px`,
     });
     const height = side * 0.72 - bottom;
@@ -276,7 +276,7 @@ function gateSection() {
     if (!model) return;
     const box = section("gate", "The gate");
     if (model.n_experts === 1) {
-        box.append(el("p", {}, "There is one expert, which answers for every row."));
+        box.append(el("p", {}, "The model has a single expert, so there is no gate to show."));
         return;
     }
     const features = model.gate_columns
@@ -289,9 +289,9 @@ function gateSection() {
             el(
                 "p",
                 {},
-                `The gate looks at no feature: ${gateProb(middle())
-                    .map((p, k) => `expert ${k} has ${share(p)}`)
-                    .join(", ")} everywhere.`,
+                `The gate does not depend on any feature. Probabilities: ${gateProb(middle())
+                    .map((p, k) => `expert ${k} ${share(p)}`)
+                    .join(", ")}.`,
             ),
         );
         return;
@@ -301,8 +301,8 @@ function gateSection() {
             "p",
             { class: "quiet" },
             known
-                ? `The probability of each expert as one feature goes through the middle 95 % of its values, or a category through its levels, ${(merged.gate || []).length ? "averaged over the support points (partial dependence)" : "the others at their means"}; the strongest first.`
-                : "Where the rows lie is not known: a feature goes from -2 to 2 here, the others are 0.",
+                ? `The probability of each expert as one feature varies over the middle 95 % of its values, or a category over its levels, ${(merged.gate || []).length ? "averaged over the other features of the support points (partial dependence)" : "with the other features at their means"}. Largest effects first.`
+                : "The distribution of the features is unknown, so each one varies from -2 to 2, with the others at 0.",
         ),
     );
     const around = gateAround();
@@ -342,14 +342,14 @@ function gateSection() {
         el(
             "p",
             { class: "quiet" },
-            "The expert that the gate prefers at each pair of values, paler where it is not sure; the other features at their means.",
+            "The most probable expert at each pair of values, paler if the gate is less certain, with the other features at their means.",
         ),
     );
     const selects = pair.map((chosenFeature, at) => {
         const select = el(
             "select",
             {
-                "aria-label": at ? "up" : "across",
+                "aria-label": at ? "vertical axis" : "horizontal axis",
                 onchange: () => {
                     pair[at] = Number(select.value);
                     show();
@@ -359,7 +359,7 @@ function gateSection() {
                 el("option", { value: j, selected: j === chosenFeature }, model.terms[j + 1]),
             ),
         );
-        return el("label", {}, at ? "up" : "across", select);
+        return el("label", {}, at ? "vertical axis" : "horizontal axis", select);
     });
     box.append(el("div", { class: "controls" }, selects));
     const show = picture(box, (width) => regions(width, pair[0], pair[1]));

@@ -1,6 +1,6 @@
-// The headline, how the merging went, and the order of everything.
+// The headline, the merging, and the order of all sections.
 
-const POINTS = 300; // of a curve
+const POINTS = 300; // drawn of a curve
 
 function headline() {
     const tiles = [];
@@ -21,13 +21,13 @@ function headline() {
             sites.length === 1 ? "site" : "sites",
             ...(out ? [`${count(out)} left out`] : []),
         );
-        tile(count(rows), "rows, which stayed where they are");
+        tile(count(rows), "rows, which stayed at their sites");
         const sent = sum(sites.map(sentBy));
         const each = merged.refinement ? merged.refinement.rounds * merged.round_bytes : 0;
         tile(
             bytes(sent + each * sites.length),
-            `sent in all, ${bytes(Math.round(sent / sites.length + each))} a site`,
-            ...(each ? [`of it about ${bytes(each)} in refine rounds`] : []),
+            `sent in total, ${bytes(Math.round(sent / sites.length + each))} per site`,
+            ...(each ? [`about ${bytes(each)} per site in refine rounds`] : []),
         );
     }
     const good = data.goodness;
@@ -51,18 +51,18 @@ function headline() {
             ...(merged.candidates.length ? ["chosen by the server"] : []),
             ...(rounds ? [`then ${plural(rounds.rounds, "refine round")}`] : ["one round"]),
         );
-        tile(num(merged.cost, 3), "R_c: nats between the sites' experts and the merged ones");
+        tile(num(merged.cost, 3), "R_c: nats lost by merging the sites' experts");
         if (merged.lost !== null)
             tile(
                 num(merged.lost, 3),
-                "expected nats per row lost to the sites' own models",
+                "expected nats lost per row, relative to the sites' own models",
                 ...(rounds ? ["before the refine rounds"] : []),
             );
         if (rounds)
             tile(
                 num(rounds.log_likelihood / rounds.n_samples, 5),
                 "log-likelihood per row of the merged model",
-                "as the sites answered",
+                "from the sites' replies",
             );
         else
             tile(
@@ -80,7 +80,7 @@ function headline() {
 function checkSection() {
     if (!merged) return;
     const box = section("checks", "Can it be trusted?");
-    const words = { good: "good", look: "look", bad: "bad" };
+    const words = { good: "ok", look: "check", bad: "problem" };
     box.append(
         el(
             "ul",
@@ -117,7 +117,7 @@ function checkSection() {
     );
     if (merged.warnings.length)
         box.append(
-            el("h3", {}, "Warnings of the merging"),
+            el("h3", {}, "Warnings from merging"),
             el(
                 "ul",
                 {},
@@ -187,18 +187,18 @@ function curve(all, name, from) {
     };
 }
 
-// What the server chose from; nothing where the method was given.
+// The candidates of the server; nothing if the method was given.
 function candidates(box) {
     if (!merged.candidates.length) return;
     const part = el(
         "div",
         { id: "candidates" },
-        el("h3", {}, "What the server chose from"),
+        el("h3", {}, "Candidates"),
         el(
             "p",
             { class: "quiet" },
-            "Nats per row that each is expected to lose to the sites' own models, at covariates of the sites. " +
-                "One that is better by next to nothing is not preferred to the simpler one.",
+            "Expected loss in nats per row relative to the sites' own models, at covariates of the sites. " +
+                "If several are practically tied, the one with smaller errors when sites agree is chosen.",
         ),
     );
     box.append(part);
@@ -207,58 +207,58 @@ function candidates(box) {
         { head: "experts", value: (c) => c.n_experts },
         { head: "expected nats lost", value: (c) => c.lost, show: (c) => num(c.lost, 4) },
         {
-            head: "taken",
+            head: "choice",
             words: true,
             value: (c) => (c.method === merged.method ? "chosen" : ""),
         },
     ];
     table(part, columns, merged.candidates, {
-        label: "What the server chose from",
+        label: "Candidates",
         sort: 2,
         down: false,
     });
 }
 
-// What merging by votes would give: at the median site, liars cannot hide what they cost.
+// The robust methods: dishonest sites cannot hide their effect on the loss at the median site.
 function alternatives(box) {
     if (!merged.alternatives.length) return;
     const part = el(
         "div",
         { id: "alternatives" },
-        el("h3", {}, "If some sites may lie: merging by votes"),
+        el("h3", {}, "Comparison with robust methods"),
         el(
             "p",
             { class: "quiet" },
-            "Nats per row that each model is expected to lose to the sites' own. Fewer than half of the sites cannot move the " +
-                "median far: where merging by votes loses less there than the model above, some sites pull it their way.",
+            "Expected loss in nats per row relative to the sites' own models. Fewer than half of the sites cannot move the " +
+                "median far: if a robust method loses much less there, some sites are pulling this model towards them.",
         ),
     );
     box.append(part);
     const columns = [
         { head: "method", words: true, value: (a) => a.method },
         { head: "at the median site", value: (a) => a.typical, show: (a) => num(a.typical, 3) },
-        { head: "mean over sites, by weight", value: (a) => a.lost, show: (a) => num(a.lost, 3) },
+        { head: "weighted mean over sites", value: (a) => a.lost, show: (a) => num(a.lost, 3) },
         {
-            head: "taken",
+            head: "choice",
             words: true,
             value: (a) => (a === merged.alternatives[0] ? "this model" : ""),
         },
     ];
     table(part, columns, merged.alternatives, {
-        label: "Merging by votes",
+        label: "Comparison with robust methods",
         sort: 1,
         down: false,
     });
 }
 
 function howItEnded() {
-    if (merged.converged) return "It ended well";
-    return merged.refinement ? "The rounds did not reach the maximum" : "It did not converge";
+    if (merged.converged) return "Merging finished";
+    return merged.refinement ? "The refine rounds did not reach the maximum" : "Merging did not converge";
 }
 
 function convergenceSection() {
     if (!merged) return;
-    const box = section("convergence", "How the merging went");
+    const box = section("convergence", "How the model was merged");
     box.append(
         el(
             "p",
@@ -272,7 +272,7 @@ function convergenceSection() {
     box.append(columns);
     if (merged.trace.length > 1) {
         const name = merged.method === "kl" ? "Expected nats lost per row" : "R_c in nats";
-        const part = el("div", {}, el("h3", {}, `${name}; it never rises`));
+        const part = el("div", {}, el("h3", {}, `${name} (non-increasing)`));
         columns.append(part);
         picture(part, curve(merged.trace, name, "iteration"));
     }
@@ -281,17 +281,17 @@ function convergenceSection() {
         const part = el(
             "div",
             {},
-            el("h3", {}, "Penalised log-likelihood of all rows; it never falls"),
+            el("h3", {}, "Penalised log-likelihood of all rows (non-decreasing)"),
         );
         columns.append(part);
         picture(part, curve(rounds.trace, "log-likelihood", "accepted step"));
         for (const missed of rounds.missing)
             box.append(
-                el("p", { class: "look" }, `Round ${missed.round}: ${missed.site} did not answer.`),
+                el("p", { class: "look" }, `Round ${missed.round}: ${missed.site} did not reply.`),
             );
     }
     if (!columns.childElementCount)
-        box.append(el("p", { class: "quiet" }, "The method has no iterations."));
+        box.append(el("p", { class: "quiet" }, "This method does not iterate."));
 }
 
 document.getElementById("about").textContent = Object.entries(data.about)
@@ -315,6 +315,7 @@ checkSection();
 flowSection();
 siteSection();
 coefficientSection();
+termSection();
 matrixSection();
 differSection();
 gateSection();
@@ -322,7 +323,7 @@ convergenceSection();
 sentSection();
 versionSection();
 main.append(
-    el("footer", {}, `Made by otmoe ${data.otmoe}. This page asks nothing of any network.`),
+    el("footer", {}, `Made by otmoe ${data.otmoe}. This page makes no network requests.`),
 );
 redraw();
 let waiting = 0;

@@ -1,6 +1,6 @@
-// All coefficients, features down and experts across: to read, to copy, to take along.
+// All coefficients as a table, to read, copy or download: a row per feature, a column per expert.
 
-const MATRIX_ROWS = 200; // of a block that are shown
+const MATRIX_ROWS = 200; // shown of each block
 
 function matrixSection() {
     const found = data.matrix;
@@ -9,8 +9,8 @@ function matrixSection() {
         "matrix",
         "Coefficient matrix",
         model.has_intervals
-            ? "Features down, experts across; standard errors in brackets."
-            : "Features down, experts across.",
+            ? "One row per feature and one column per expert, with standard errors in parentheses."
+            : "One row per feature and one column per expert.",
     );
     const experts = Array.from({ length: found.experts }, (_, k) => `expert ${k}`);
     const row = (tag, cells) =>
@@ -42,10 +42,10 @@ function matrixSection() {
         });
     }
     const most = Math.max(...found.blocks.map((block) => block.terms.length));
-    if (most > MATRIX_ROWS) box.append(el("p", {}, `The first ${MATRIX_ROWS} of each; the CSV has all.`));
+    if (most > MATRIX_ROWS) box.append(el("p", {}, `Only the first ${MATRIX_ROWS} rows of each block are shown; the CSV file has all.`));
     const sheet = el(
         "table",
-        { "aria-label": "Coefficients: features down, experts across" },
+        { "aria-label": "Coefficients: a row per feature, a column per expert" },
         el("thead", {}, row("th", ["", ...experts])),
         el("tbody", {}, body),
     );
@@ -58,13 +58,13 @@ function matrixSection() {
     const copy = () => {
         const picked = getSelection();
         picked.selectAllChildren(sheet);
-        said.textContent = document.execCommand("copy") ? "copied" : "selected: copy it by hand";
+        said.textContent = document.execCommand("copy") ? "copied" : "selected; press Ctrl+C to copy";
     };
     box.append(
         el(
             "p",
             { class: "screen" },
-            el("button", { type: "button", class: "small", onclick: copy }, "Copy the table"),
+            el("button", { type: "button", class: "small", onclick: copy }, "Copy table"),
             " ",
             el(
                 "a",

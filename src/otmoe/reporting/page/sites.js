@@ -1,4 +1,4 @@
-// The sites one by one: the table, what they sent, their software, and the panel of one of them.
+// The sites: their table, what they sent, their software, and the panel of a selected site.
 
 const PART_COLOURS = {
     about: 7,
@@ -11,8 +11,8 @@ const PART_COLOURS = {
 };
 const partColour = (part) => `var(--e${PART_COLOURS[part]})`;
 const sentBy = (site) => sum(Object.values(site.sent));
-const LOST = "expected nats per row lost to the site's own model";
-const INFLUENCE = "expected nats per row that the other sites would gain if it were left out";
+const LOST = "expected nats lost per row, relative to the site's own model";
+const INFLUENCE = "expected gain of the other sites, in nats per row, if it were left out";
 const perRow = (site) => site.log_likelihood / site.n_samples;
 
 function statusOf(site) {
@@ -25,13 +25,13 @@ function statusOf(site) {
     ].filter(Boolean);
 }
 
-// What a disagreement of so many nats per row means, whatever the sites and the model: a typical row
-// of a site is exp(nats) times less likely under the models of the others than under its own.
+// What a disagreement in nats per row means, for any sites and any model: a typical row of a site is
+// exp(nats) times less likely under the other sites' models than under its own.
 const DEGREES = [
     { below: 0.01, name: "negligible" },
     { below: 0.1, name: "slight" },
     { below: 1, name: "marked" },
-    { below: Infinity, name: "another model" },
+    { below: Infinity, name: "different model" },
 ];
 const degree = (nats) => DEGREES.find((one) => nats < one.below);
 
@@ -42,10 +42,10 @@ function lessLikely(nats) {
             : nats < 7
               ? `${num(Math.exp(nats), 2)} times`
               : "more than a thousand times";
-    return `a typical row is ${size} less likely under the models of the others`;
+    return `a typical row is ${size} less likely under the other sites' models`;
 }
 
-// Two fits to rows of one truth differ by half of parameters over rows of either.
+// Two fits to rows of the same truth differ by half the parameters, over the rows of each.
 function byChance(site) {
     if (!model || sites.length < 2) return "";
     const rows = sites.map((s) => s.n_samples).sort((a, b) => a - b);
@@ -57,15 +57,15 @@ function byChance(site) {
 function disagreementScale() {
     const words = DEGREES.map(({ below, name }, i) => {
         const from = i ? DEGREES[i - 1].below : null;
-        if (from === null) return `below ${below}: ${name} (${share(-Math.expm1(-below))} less likely at most)`;
+        if (from === null) return `Below ${below}: ${name} (at most ${share(-Math.expm1(-below))} less likely)`;
         return below === Infinity
-            ? `${from} and more: ${name} (${num(Math.exp(from), 2)} times less likely or worse)`
+            ? `${from} or more: ${name} (at least ${num(Math.exp(from), 2)} times less likely)`
             : `${from} to ${below}: ${name}`;
     });
     return el(
         "p",
         { class: "quiet small", id: "degrees" },
-        `Disagreement says how much less likely a typical row of the site is under the models of the others. ${words.join("; ")}.`,
+        `Disagreement measures how much less likely a typical row of the site is under the other sites' models. ${words.join("; ")}.`,
     );
 }
 
@@ -86,10 +86,10 @@ function siteSection() {
     const box = section(
         "sites",
         "Sites",
-        "Weight: how much a site counts. Cost: nats by which its experts differ from those they were sent to. " +
-            "Disagreement: how far its predictions are from those of the others, in nats per row, on one scale for all reports. " +
+        "Weight: the site's weight in the merged model. Cost: how far its experts are from the merged experts that they were assigned to, in nats; R_c is the weighted mean. " +
+            "Disagreement: how far its predictions are from those of the other sites, in nats per row, on an absolute scale. " +
             (knowsLost ? `Lost: ${LOST}. ` : "") +
-            "Click on a site to follow it through the page.",
+            "Click on a site to focus the page on it.",
     );
     if (sites.some((site) => site.disagreement !== null)) box.append(disagreementScale());
     const index = new Map(sites.map((site, i) => [site, i]));
@@ -137,7 +137,7 @@ function siteSection() {
             words: true,
             value: (s) =>
                 (s.flagged.length ? 2 : 0) + (s.converged ? 0 : 1) + (s.warnings.length ? 0.5 : 0),
-            show: (s) => joined(statusOf(s), "fine"),
+            show: (s) => joined(statusOf(s), "ok"),
         },
     ];
     const words = (s) =>
@@ -159,7 +159,7 @@ function siteSection() {
             part,
             [
                 { head: "site", words: true, value: (row) => row[0] },
-                { head: "why", words: true, value: (row) => row[1] },
+                { head: "reason", words: true, value: (row) => row[1] },
             ],
             out,
             { label: "Sites that were left out", sort: 0, down: false },
@@ -176,7 +176,7 @@ function sitePanel(i) {
         [
             "disagreement",
             site.disagreement === null
-                ? "not known"
+                ? "unknown"
                 : `${num(site.disagreement, 3)} nats per row, ${degree(site.disagreement).name}: ` +
                   `${lessLikely(site.disagreement)}${byChance(site)}`,
         ],
@@ -194,13 +194,13 @@ function sitePanel(i) {
         el(
             "div",
             {},
-            el("h3", {}, "Share of its mass, from its experts to the merged ones"),
+            el("h3", {}, "Share of its mass, from its experts (rows) to the merged experts (columns)"),
             el(
                 "div",
                 { class: "scroll" },
                 el(
                     "table",
-                    { "aria-label": `Mass of ${site.site}, from its experts to the merged ones` },
+                    { "aria-label": `Mass of ${site.site}, from its experts (rows) to the merged experts (columns)` },
                     el(
                         "thead",
                         {},
@@ -289,11 +289,11 @@ function sentSection() {
     const box = section(
         "sent",
         "What the sites sent",
-        "Bytes of their messages, part by part, as otmoe writes them. No message holds a value of y" +
+        "Size of the messages by part, as otmoe writes them. No message contains a value of y" +
             (totals.support
-                ? "; rows of x are there where a site volunteered them."
+                ? "; rows of x are included if a site chose to send them."
                 : " or a row of x.") +
-            " Support points that came by another way are not counted.",
+            " Support points obtained in other ways are not counted.",
     );
     if (merged.refinement && model) {
         const P = model.n_parameters,
@@ -302,8 +302,8 @@ function sentSection() {
             el(
                 "p",
                 { class: "quiet" },
-                `In each of ${plural(merged.refinement.rounds, "refine round")} a site also answered with ` +
-                    `its log-likelihood, score and information and moments of x: about ${count(floats)} numbers, not counted here.`,
+                `In each of ${plural(merged.refinement.rounds, "refine round")}, a site also replied with its ` +
+                    `log-likelihood, score, information and moments of x: about ${count(floats)} numbers, which are not counted here.`,
             ),
         );
     }
@@ -325,10 +325,10 @@ function sentSection() {
     );
     const index = new Map(sites.map((site, i) => [site, i]));
     const short = {
-        about: "about",
+        about: "metadata",
         model: "parameters",
         features: "features",
-        constant_features: "constants",
+        constant_features: "constant features",
         grams: "Grams",
         sketch: "sketch",
         support: "rows of x",
@@ -343,11 +343,11 @@ function sentSection() {
                 value: (s) => s.sent[part] || 0,
                 show: (s) => (s.sent[part] ? bytes(s.sent[part]) : "–"),
             })),
-            { head: "all", value: sentBy, show: (s) => bytes(sentBy(s)) },
+            { head: "total", value: sentBy, show: (s) => bytes(sentBy(s)) },
         ],
         sites,
         {
-            label: "Bytes that each site sent, by part",
+            label: "Bytes sent by each site, by part",
             sort: Object.keys(totals).length + 1,
             site: (s) => index.get(s),
             search: (s) => s.site,
@@ -372,7 +372,7 @@ function versionSection() {
                 show: (row) => count(row.names.length),
             },
             {
-                head: "which",
+                head: "names",
                 words: true,
                 value: (row) =>
                     row.names.slice(0, 5).join(", ") +

@@ -1,4 +1,4 @@
-// Tables that can be sorted, searched and turned page by page.
+// Tables that can be sorted, searched and paged through.
 
 const PAGE = 25;
 const PRINTED = 50;
@@ -64,7 +64,7 @@ function table(box, columns, rows, options = {}) {
         const value = columns[state.sort].value;
         const [x, y] = [value(a), value(b)];
         if (x === y) return 0;
-        if (x === null) return 1; // what is not known comes last, whichever way
+        if (x === null) return 1; // unknown values come last in either direction
         if (y === null) return -1;
         return (x < y ? -1 : 1) * (state.down ? -1 : 1);
     }

@@ -1,6 +1,6 @@
-"""Every sentence that users are told, by code; one file per kind, so that prose can be improved.
+"""All sentences shown to users, by code; one file per kind, so that wording can be improved.
 
-Code and tests look at codes. ``python -m otmoe.text.sentences`` prints all of them.
+Code and tests use only the codes. ``python -m otmoe.text.sentences`` prints all of them.
 """
 
 from otmoe.text.sentences.errors import Error

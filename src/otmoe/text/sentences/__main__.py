@@ -1,4 +1,4 @@
-"""Print every sentence with its code: for whoever improves the prose."""
+"""Print every sentence with its code, for review."""
 
 from otmoe.text.sentences import Error, Finding, Status, Warn
 

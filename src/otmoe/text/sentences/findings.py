@@ -1,4 +1,4 @@
-"""What was found about sites, shards and results: the sentences of reports and screenings."""
+"""Findings about sites, shards and results: the sentences of reports and screening."""
 
 from enum import unique
 
@@ -14,21 +14,25 @@ class Finding(Sentence):
         "its predictions are {nats:.2g} nats per row from those of the others, where {usual:.2g} "
         "is usual"
     )
+    EXTRAPOLATES = (
+        "where its own covariates lie it predicts as the others do ({own:.2g} nats per row from "
+        "them), and elsewhere {nats:.2g} nats from them, where {usual:.2g} is usual: it need not "
+        "be wrong, but says little about the other sites' rows"
+    )
     LESS_LIKELY_SITE = "its mean log-likelihood per row is {nats:.2g} nats below the median"
     COSTLY = (
         "its predictions are {nats:.2g} nats per row from those of the others; few rows may "
         "explain that, but weight times disagreement is {cost:.2g} nats per row"
     )
     NOT_COMPARABLE = (
-        "it contributes at too few points of the other sites to be compared with them, so that "
-        "nothing is known against it or for it"
+        "it contributes at too few of the other sites' points to be compared with them, so it can "
+        "be neither flagged nor cleared"
     )
     UNLIKE_ITS_MODEL = (
-        "its log-likelihood is {claimed:.3g} per row where its own model leads one to expect "
-        "{expected:.3g}"
+        "its log-likelihood is {claimed:.3g} per row, but its own model implies {expected:.3g}"
     )
     UNLIKE_GRAMS = (
-        "its Grams are {times:.3g} times what its own model expects of its rows, compared with the "
+        "its Grams are {times:.3g} times what its own model implies for its rows, relative to the "
         "other sites"
     )
     COVARIATES_FAR = (
@@ -38,8 +42,8 @@ class Finding(Sentence):
     MANY_EXPERTS = "it has {experts} experts, where {usual} are usual"
     STANDS_OUT = "{reasons}"
     BAD_SHARD = (
-        "its mean log-likelihood per row is {deviations:.0f} deviations below the median, also "
-        "after a fit with more starts"
+        "its mean log-likelihood per row is {deviations:.0f} deviations below the median, even "
+        "after a refit with more starts"
     )
     EXCLUDED_BY_HAND = "it was excluded by hand (--exclude)"
     UNREADABLE_FILE = "it cannot be read: {why}"
@@ -47,21 +51,24 @@ class Finding(Sentence):
     NODE_FAILED = "the node failed: {why}"
     NODE_SILENT = "failed, and does not say why"
     NODES_ABSENT = "{found} of {wanted} connected within {seconds:g} s; start the others"
-    NODE_NAME_TWICE = "another node too calls itself {site}"
-    NODE_GONE = "is not connected any more"
+    NODE_NAME_TWICE = "another node also calls itself {site}"
+    NODE_GONE = "is no longer connected"
 
     # -- why a reply cannot be right
     TOO_INFORMED = (
-        "its information about {parameter} is {times:.3g} times what {rows:.10g} rows can hold"
+        "its information about {parameter} is {times:.3g} times what {rows:.10g} rows can provide"
     )
     TOO_STEEP = (
         "its score in {parameter} is {times:.3g} times what its log-likelihood and features allow"
     )
     TOO_LIKELY = "its log-likelihood of {value:.6g} is above what {rows:.10g} rows can reach"
     MORE_INFORMED = (
-        "its information about {parameter} is, per row, {times:.3g} times that of the median site"
+        "its information about {parameter} is, per row, {times:.3g} times what the other sites' "
+        "replies lead one to expect"
     )
-    STEEPER = "its score in {parameter} promises {nats:.3g} nats per row, which no step can bring"
+    STEEPER = (
+        "its score in {parameter} promises {nats:.3g} nats per row, more than any step can gain"
+    )
     FAR_FEATURES = (
         "its values of {feature} are {deviations:.3g} deviations from those of the median site"
     )
@@ -71,125 +78,128 @@ class Finding(Sentence):
         "predict {promised:.4g}"
     )
     SCORE_CONTRADICTS = (
-        "its score has changed since its last reply otherwise than its information predicts"
+        "its score has changed since its last reply in a way that its information does not predict"
     )
 
     # -- why a task failed
     WORKER_DIED = "its worker died each time: killed, or out of memory"
-    NOTHING_ENDED = "no fit ended within {seconds:g} s"
+    NOTHING_ENDED = "no fit finished within {seconds:g} s"
     TASK_ERROR = "{why}"
 
     # -- how sites differ
     SPREAD_SCALE = (
-        "Deviations of blocks are on standardised features, those of experts' coefficients in "
-        "standard deviations of the expert; those of single coefficients in their own units. "
-        "Intercepts are those at the average of the features."
+        "Deviations of blocks refer to standardised features, and those of experts' coefficients "
+        "also to standard deviations of the expert; deviations of single coefficients are in "
+        "their own units. Intercepts are at the average of the features."
     )
     NEW_SITE_INTERVAL = "new: {level:.0%} prediction interval for one more site."
 
     SITES_NOT_ALIKE = (
         "The sites' models differ by more than chance explains: {i2:.0%} of the variation between "
-        "them is not noise. A personal model of each may serve them better than a common one."
+        "them is not noise. A personal model for each may serve them better than a common one."
     )
     SITES_ALIKE = "The sites' models differ by no more than chance explains (p = {p:.2g})."
 
     # -- the report
-    MERGING_ENDED = "The merging ended well: {status}."
-    MERGING_STOPPED = "The merging did not converge: {status}."
+    MERGING_ENDED = "Merging finished: {status}."
+    MERGING_STOPPED = "Merging did not converge: {status}."
     ROUNDS_STOPPED = "The refine rounds did not reach the maximum: {status}."
-    ROUNDS_MISSED = "{names} did not answer every refine round, which went on without their rows."
-    SITES_STAND_OUT = "{count} from the others, and took part all the same: {names}."
-    NO_SITE_STANDS_OUT = "No site stands out by what it predicts or by its log-likelihood."
+    ROUNDS_MISSED = (
+        "{names} did not reply in every refine round; those rounds do not include their rows."
+    )
+    SITES_STAND_OUT = "{count} from the others, but took part: {names}."
+    NO_SITE_STANDS_OUT = "No site stands out by its predictions or its log-likelihood."
     NOT_COMPARED = (
-        "The predictions of the sites were not compared with each other: with fewer than three of "
-        "them, or for shards of one data set, that is not done."
+        "The sites' predictions were not compared: that needs at least three sites, and is not "
+        "done for shards of one data set."
     )
     OWN_MODELS_BETTER = (
-        "Sites that are expected to be served better by their own models than by the one merged "
-        "in one round, and by more than chance explains: {names}. Keep their own models beside it."
+        "Sites expected to be served better by their own models than by the one merged in one "
+        "round, by more than chance explains: {names}. Keep their own models as well."
     )
     NO_OWN_MODEL_BETTER = (
         "No site's own model is expected to serve it better than the merged one by more than "
-        "chance explains; on average that loses {lost:.2g} nats per row."
+        "chance explains; the merged model loses {lost:.2g} nats per row on average."
     )
     LEFT_OUT = "Left out: {names}. The table of sites says why."
     FITS_STOPPED = "Local fits that did not converge: {names}."
     FITS_CONVERGED = "Every local fit converged."
     PARTLY_COVERED = (
-        "A feature never varied at some sites, which do not contribute where it differs: {names}."
+        "A feature never varied at some sites, which do not contribute where it takes other "
+        "values: {names}."
     )
     ONE_SITE_DOMINATES = "{name} has {share:.0%} of the weight: the result is mostly its own."
     SMALL_EXPERTS = "With less than {share:.2g} of the mass: {experts}."
-    EXPERT_OF_ONE_SITE = "{name} brings more than {share:.0%} of the mass of {experts}."
-    NO_INTERVALS = "The coefficients have no intervals; below it is said why."
-    INTERVALS = "The coefficients have intervals: the model is at the maximum of all rows."
+    EXPERT_OF_ONE_SITE = "{name} contributes more than {share:.0%} of the mass of {experts}."
+    NO_INTERVALS = "The coefficients have no intervals; the reason is given below."
+    INTERVALS = "The coefficients have intervals: the model maximises the likelihood of all rows."
     INTERVALS_DOUBTFUL = "Intervals: {warning}"
     MODEL_ALONE = (
-        "This file holds a model and nothing about how it was merged: sites, flows and intervals "
-        "are not known. Files written by otmoe aggregate, otmoe run and Aggregation.save have "
-        "them, and what otmoe refine makes of these."
+        "This file holds only a model: how it was merged (sites, flows, intervals) is not known. "
+        "Files written by otmoe aggregate, otmoe run and Aggregation.save record it, as do the "
+        "models that otmoe refine makes from them."
     )
     NOT_MERGED = (
-        "An ensemble keeps the experts of every site, so that there is no merged model to show "
-        "coefficients or a gate of."
+        "An ensemble keeps the experts of every site, so it has no merged coefficients or gate to "
+        "show."
     )
     FIT_UNKNOWN = "how the model was fitted is not known."
 
-    # -- what a site's policy says against a message
+    # -- why a site's policy refuses a message
     POLICY_ROWS = (
-        "rule rows: it rests on {figure:g} {what}, and the policy asks for at least {limit:g}; "
+        "rule rows: it rests on {figure:g} {what}, and the policy requires at least {limit:g}; "
         "wait for more, or join another site."
     )
     POLICY_UNSEEN = (
-        "the rules {rules} are about the rows, which a message does not show: the statement that "
-        "`otmoe fit --statement` writes has their figures."
+        "the rules {rules} concern the rows, which a message does not show: the statement written "
+        "by `otmoe fit --statement` has their figures."
     )
     POLICY_UNSEEN_REPLY = (
-        "the rules {rules} are about the rows, which a reply does not show: `otmoe refine answer` "
+        "the rules {rules} concern the rows, which a reply does not show: `otmoe refine answer` "
         "prints their figures at the site."
     )
     POLICY_PARAMETERS = (
-        "rule parameters: {where} are {figure:.2f} parameters for each of the {what}, and the "
+        "rule parameters: {where} is {figure:.2f} parameters for each of the {what}, and the "
         "policy allows at most {limit:g}; use fewer experts or fewer features."
     )
     POLICY_PARAMETERS_WARN = (
-        "rule parameters: {where} are {figure:.2f} parameters for each of the {what}, more than "
+        "rule parameters: {where} is {figure:.2f} parameters for each of the {what}, more than "
         "{limit:g}; consider fewer experts or fewer features."
     )
     POLICY_EXPERT_ROWS = (
-        "rule expert_rows: {where} rests on {figure:.1f} {what}, and the policy asks for at least "
+        "rule expert_rows: {where} rests on {figure:.1f} {what}, and the policy requires at least "
         "{limit:g}; use fewer experts or fewer features."
     )
     POLICY_CELLS = (
-        "rule cells: {figure:.2g} {what} are behind {where}, and the policy asks for none or at "
+        "rule cells: {where} rests on {figure:.2g} {what}, and the policy requires none or at "
         "least {limit:g}; merge this level with another, leave the column out, use fewer experts "
         "or, in a survey, hide its count."
     )
     POLICY_LEVERAGE = (
-        "rule leverage: one of the {what} has a share of {figure:.3f} in what {where} says about "
-        "it, and the policy allows at most {limit:g}; leave out the feature that it alone has, or "
-        "merge rare levels and cut off extreme values."
+        "rule leverage: one of the {what} accounts for {figure:.3f} of what {where} predicts for "
+        "it, and the policy allows at most {limit:g}; leave out a feature that only this one has, "
+        "or merge rare levels and clip extreme values."
     )
     POLICY_CERTAINTY = (
-        "rule certainty: the model knows {figure:.4f} of y where x is known, and the policy allows "
+        "rule certainty: given x, the model determines {figure:.4f} of y, and the policy allows "
         "at most {limit:g}; use fewer experts or fewer features."
     )
     POLICY_SKETCH = (
         "rule sketch: the smallest component of the sketch rests on {figure:.1f} rows, and the "
-        "policy asks for at least {limit:g}; send no sketch, or one of fewer components."
+        "policy requires at least {limit:g}; send no sketch, or one with fewer components."
     )
     POLICY_SHARE = (
-        "rule share: {figure:g} rows of x would leave as they are, and the policy allows "
-        "{limit:g}; send a sketch in their place."
+        "rule share: {figure:g} rows of x would leave unchanged, and the policy allows {limit:g}; "
+        "send a sketch instead."
     )
     POLICY_NAMES = (
         "rule names: the message would name {where}, which {figure:g} rows have, and the policy "
-        "asks for at least {limit:g} unless the coordinator's file of features has it; use that "
+        "requires at least {limit:g} unless the coordinator's file of features has it; use that "
         "file, or merge the level with another."
     )
     POLICY_COLUMNS = "rule columns: the policy does not allow {where} to be used; leave it out."
 
-    # -- what it says against a question, and what the server is told
+    # -- why it refuses a request, and what the server is told
     POLICY_QUESTION = (
         "rule question: {where} would be {figure:.3g}, and at most {limit:.3g} is allowed; ask the "
         "coordinator for a model like the one that was agreed on."
@@ -200,11 +210,11 @@ class Finding(Sentence):
     )
     POLICY_LEDGER = (
         "rule ledger: it would be number {figure:g} of the {where}, and the policy allows "
-        "{limit:g}; find out why so many are asked for."
+        "{limit:g}; find out why so many are requested."
     )
     POLICY_LEDGER_ROWS = (
         "rule ledger: the rows differ from those of an earlier answer by {figure:g}, and two "
-        "answers about rows that differ by fewer than {limit:g} show these rows; use the same rows "
-        "as before, wait for more, or write over a message that was not sent (--force)."
+        "answers about rows that differ by fewer than {limit:g} reveal these rows; use the same "
+        "rows as before, wait for more, or overwrite a message that was not sent (--force)."
     )
-    NODE_TOLD = "{code}{about}; the log of the site says more."
+    NODE_TOLD = "{code}{about}; see the site's log for details."

@@ -1,0 +1,45 @@
+"""Predictors of a mixture, and the free parameters that belong to each (maths 5)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from otmoe.arrays.numerics import Floats
+from otmoe.model.free import Free
+from otmoe.model.mixture import MoE
+
+
+def predictors_of(model: MoE) -> Floats:
+    """Return the predictor to which each free parameter belongs, (P,), numbered from 0."""
+    p, linear = model.experts.n_columns, _n_linear(model)
+    free = free_entries(model)
+    return np.where(free < linear * p, free // p, free - linear * (p - 1))
+
+
+def free_predictors(model: MoE, free: Free) -> Floats:
+    """Return the predictor of each free parameter, (q,); those in common are of one more."""
+    owner = predictors_of(model)
+    if free.basis is None:
+        return owner
+    own = [np.unique(owner[column != 0]) for column in free.basis.T]
+    return np.array([each[0] if len(each) == 1 else owner.max() + 1 for each in own])
+
+
+def free_entries(model: MoE) -> Floats:
+    """Return the free parameters among all, (P,): structural zeros of the gate are left out.
+
+    All are p for every linear predictor (those of the gate, then of the experts), then the
+    constants.
+    """
+    p, n_constant = model.experts.n_columns, model.n_experts * model.experts.n_constant
+    keep = np.ones(_n_linear(model) * p + n_constant, dtype=bool)
+    if model.gate.columns is not None:
+        gate = keep[: (model.n_experts - 1) * p].reshape(-1, p)
+        gate[:] = False
+        gate[:, list(model.gate.columns)] = True
+    return np.flatnonzero(keep)
+
+
+def _n_linear(model: MoE) -> int:
+    """Return the number of linear predictors: those of the gate and of the experts."""
+    return (model.n_experts - 1) + model.n_experts * model.experts.n_linear
