@@ -409,7 +409,7 @@ def weighted_gram(X: Any, weights: Any) -> Any:
 
 
 @cache
-def _columns(p: int, device: Any) -> tuple[Any, Any]:
+def _columns(p: int, device: Any) -> tuple[Any, ...]:
     """Return the pairs of columns whose products have a sum of their own, (p (p + 1) / 2,) each."""
     left, right = np.triu_indices(p)
     return tuple(torch.asarray(side.astype(np.int32), device=device) for side in (left, right))

@@ -221,7 +221,7 @@ def least_loss(stage: Stage, model: MoE) -> float:
 
     Less a nat for each of its parameters: so much and less they gain by chance.
     """
-    losses = [each.loss for each in _dropped(stage, model, stage.posterior(model)).values()]
+    losses = [each.loss for each in dropped(stage, model, stage.posterior(model)).values()]
     if not losses:
         return np.inf
     spread = stage.spread(model)
@@ -229,15 +229,15 @@ def least_loss(stage: Stage, model: MoE) -> float:
     return float(least / spread) if spread > 0 else 0.0
 
 
-class _Without(NamedTuple):
-    """A model after an expert was dropped and the others refitted a little."""
+class Without(NamedTuple):
+    """A model after an expert was dropped and the others refitted a little; what that costs."""
 
     loss: float
     rest: MoE
     responsibilities: Floats
 
 
-def _dropped(stage: Stage, model: MoE, here: Posterior) -> dict[int, _Without]:
+def dropped(stage: Stage, model: MoE, here: Posterior) -> dict[int, Without]:
     """Drop each of the experts in turn; zero experts stay, and one that is no such."""
     seeing = [j for j, columns in enumerate(model.expert_columns) if columns]
     found = {}
@@ -246,7 +246,7 @@ def _dropped(stage: Stage, model: MoE, here: Posterior) -> dict[int, _Without]:
         rest = stage.em(others, _REFITTED, tol=0.0).model
         there = stage.posterior(rest)
         loss = float(stage.once @ (here.log_density - there.log_density))
-        found[j] = _Without(loss, rest, there.responsibilities)
+        found[j] = Without(loss, rest, there.responsibilities)
     return found
 
 
@@ -285,7 +285,7 @@ def _promising(
     K = model.n_experts
     here = stage.posterior(model)
     share = here.responsibilities * stage.weight[:, None]
-    without = _dropped(stage, model, here)
+    without = dropped(stage, model, here)
     most = -(-_MOVES // (K * (K - 1)))
     found = [split for k in range(K) for split in splits(stage, model, k, share[:, k], rng, most)]
     moves = [

@@ -1,17 +1,20 @@
-"""From one maximum to a higher one by way of some of the rows (maths 4)."""
+"""From one maximum to a higher one by way of fewer rows or of one expert more (maths 4)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from otmoe.likelihood.iterations import Run
+from otmoe.likelihood.moves import divided, dropped, splits
 from otmoe.likelihood.stage import Stage
 from otmoe.model.mixture import MoE
 
 # `python -m benchmarks constants` halves and doubles the first.
 _PER_PARAMETER = 15  # rows that lead away from a maximum, for each of its parameters
+_SETTLING = 8  # iterations of EM, then Newton steps, with one expert more
+_DROPPED = 3  # experts that are tried to be dropped from there
 _CLEAR = 2.0  # standard errors by which a try may lie behind on more rows
 _MOST = 5  # times the tries that may fail in turn, in all
 _PROMISE = 5.0  # squared standard errors from a maximum, in nats; a half if it were a parabola
@@ -22,11 +25,12 @@ _APART = 0.1  # nats by which a maximum differs from that it came from, at least
 def shaken(
     stage: Stage, run: Run, rng: np.random.Generator, patience: int, known: Sequence[Run] = ()
 ) -> Run:
-    """Go from maximum to higher maximum by way of maxima on a few of the rows.
+    """Go from maximum to higher maximum by way of fewer rows, and of one expert more, in turn.
 
     Maxima that compete differ by less than what chance does to their order on a few rows. A
     maximum there is close to several on all rows, and from it Newton's method often ends in another
-    one than that it came from.
+    one than that it came from. Where two experts cover what needs three, and others share what
+    needs one, no number of rows helps; with one expert more there is a way.
 
     Parameters
     ----------
@@ -49,7 +53,7 @@ def shaken(
         if any(stage.same(run, end) for end in known):
             break
         tried += 1
-        model = _led_away(stage, run.model, rng)
+        model = _led_away(stage, run.model, rng, _WAYS[tried % len(_WAYS)])
         if model is not None:
             back = _led_back(stage, model, run.trace[-1])
             if stage.value(back) > stage.value(run) + 0.5 * stage.same_within:
@@ -67,18 +71,47 @@ def _led_back(stage: Stage, model: MoE, best: float) -> Run:
     return run.then(stage.at_maximum(run.model))
 
 
-def _led_away(stage: Stage, model: MoE, rng: np.random.Generator) -> MoE | None:
+def _led_away(stage: Stage, model: MoE, rng: np.random.Generator, way: _Way) -> MoE | None:
     """Return a maximum on some of the rows that may be close to a higher one on all.
 
     None where it has come back, or where it is clearly worse on rows enough to tell.
     """
     size = min(_PER_PARAMETER * model.n_free, len(stage) // 2)
     few = Stage.of_some(stage.rows, size, stage.ridge, rng)
-    away = few.at_maximum(model, most=_AWAY).model
     more = Stage.of_some(stage.rows, round(np.sqrt(size * len(stage))), stage.ridge, rng)
-    there = more.at_maximum(away, most=_AWAY)
     here = more.at_maximum(model, most=_BACK)
-    behind = here.trace[-1] - there.trace[-1]
-    if more.value(there) == -np.inf or abs(behind) <= _APART:
+    best = -np.inf
+    for away in way(few, more, model, rng):
+        run = more.at_maximum(away, most=_AWAY)
+        if more.value(run) > best and abs(here.trace[-1] - run.trace[-1]) > _APART:
+            best, there = more.value(run), run.model
+    if here.trace[-1] - best == np.inf:
         return None
-    return there.model if behind <= _CLEAR * more.noise(here.model, there.model) else None
+    return there if here.trace[-1] - best <= _CLEAR * more.noise(here.model, there) else None
+
+
+def _by_few_rows(few: Stage, more: Stage, model: MoE, rng: np.random.Generator) -> list[MoE]:
+    """Return the maximum that is next on a few rows."""
+    return [few.at_maximum(model, most=_AWAY).model]
+
+
+def _by_one_more(few: Stage, more: Stage, model: MoE, rng: np.random.Generator) -> list[MoE]:
+    """Return models in which an expert was split and another dropped when all had settled.
+
+    There are none where experts have columns of their own.
+    """
+    if model.structure is not None and model.structure.labelled:
+        return []
+    k = int(rng.integers(model.n_experts))
+    share = np.asarray(more.posterior(model).responsibilities)
+    found = splits(more, model, k, share[:, k] * more.weight, rng)
+    if not found:
+        return []
+    larger = more.em(divided(more, model, found[0], share, model.structure), _SETTLING).model
+    larger = more.at_maximum(larger, most=_SETTLING).model
+    without = dropped(more, larger, more.posterior(larger)).values()
+    return [each.rest for each in sorted(without, key=lambda each: each.loss)[:_DROPPED]]
+
+
+_Way = Callable[[Stage, Stage, MoE, np.random.Generator], list[MoE]]
+_WAYS: tuple[_Way, ...] = (_by_one_more, _by_few_rows)
