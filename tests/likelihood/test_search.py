@@ -10,7 +10,7 @@ from sklearn.linear_model import LogisticRegression, PoissonRegressor
 from sklearn.metrics import log_loss
 from sklearn.model_selection import StratifiedKFold
 
-from otmoe import MoEClassifier
+from otmoe import MoEClassifier, simulate
 from otmoe.likelihood import search
 from otmoe.likelihood.fit import em
 from otmoe.likelihood.moves import divided, grown, improved, labelings, splits
@@ -165,6 +165,22 @@ def test_shaking_leaves_a_maximum_that_is_not_the_highest(diabetes):
     higher = [shaken(stage, run, np.random.default_rng(0), 6) for run in low]
     gains = [end.trace[-1] - run.trace[-1] for end, run in zip(higher, low, strict=True)]
     assert min(gains) >= 0 and np.mean(gains) > 2, gains
+
+
+def test_shaking_gives_an_expert_to_another_region():
+    """Two experts share a region, one covers two: fewer rows never lead away from there."""
+    data = simulate(1000, 3, 2, softness=0.0, random_state=0)
+    rows = Rows(data.X, data.y).standardised(data.truth.experts)[0]
+    stage = Stage.of_some(rows, len(rows), RIDGE, np.random.default_rng(0))
+    high = stage.at_maximum(rows.scaling.from_user(data.truth))
+    mine, x = data.z == 0, data.X[:, 0]
+    labels = np.where(mine, x > np.median(x[mine]), 2)
+    start = model_from_labels(GaussianExperts.blank(3, 3), stage.block, labels, None)
+    low = stage.at_maximum(stage.em(start, 20).model)
+    assert stage.value(low) < stage.value(high) - 100
+    for seed in range(3):
+        end = shaken(stage, low, np.random.default_rng(seed), 12)
+        assert stage.value(end) > stage.value(high) - 1
 
 
 # -- stages ------------------------------------------------------------------------------------

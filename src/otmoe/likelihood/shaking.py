@@ -14,7 +14,7 @@ from otmoe.model.mixture import MoE
 # `python -m benchmarks constants` halves and doubles the first.
 _PER_PARAMETER = 15  # rows that lead away from a maximum, for each of its parameters
 _SETTLING = 8  # iterations of EM, then Newton steps, with one expert more
-_DROPPED = 3  # experts that are tried to be dropped from there
+_DROPPED = 3  # experts of which one is dropped then: those that are missed least
 _CLEAR = 2.0  # standard errors by which a try may lie behind on more rows
 _MOST = 5  # times the tries that may fail in turn, in all
 _PROMISE = 5.0  # squared standard errors from a maximum, in nats; a half if it were a parabola
@@ -79,39 +79,40 @@ def _led_away(stage: Stage, model: MoE, rng: np.random.Generator, way: _Way) -> 
     size = min(_PER_PARAMETER * model.n_free, len(stage) // 2)
     few = Stage.of_some(stage.rows, size, stage.ridge, rng)
     more = Stage.of_some(stage.rows, round(np.sqrt(size * len(stage))), stage.ridge, rng)
-    here = more.at_maximum(model, most=_BACK)
-    best = -np.inf
-    for away in way(few, more, model, rng):
-        run = more.at_maximum(away, most=_AWAY)
-        if more.value(run) > best and abs(here.trace[-1] - run.trace[-1]) > _APART:
-            best, there = more.value(run), run.model
-    if here.trace[-1] - best == np.inf:
+    away = way(few, more, model, rng)
+    if away is None:
         return None
-    return there if here.trace[-1] - best <= _CLEAR * more.noise(here.model, there) else None
+    there = more.at_maximum(away, most=_AWAY)
+    here = more.at_maximum(model, most=_BACK)
+    behind = here.trace[-1] - there.trace[-1]
+    if more.value(there) == -np.inf or abs(behind) <= _APART:
+        return None
+    return there.model if behind <= _CLEAR * more.noise(here.model, there.model) else None
 
 
-def _by_few_rows(few: Stage, more: Stage, model: MoE, rng: np.random.Generator) -> list[MoE]:
+def _by_few_rows(few: Stage, more: Stage, model: MoE, rng: np.random.Generator) -> MoE | None:
     """Return the maximum that is next on a few rows."""
-    return [few.at_maximum(model, most=_AWAY).model]
+    return few.at_maximum(model, most=_AWAY).model
 
 
-def _by_one_more(few: Stage, more: Stage, model: MoE, rng: np.random.Generator) -> list[MoE]:
-    """Return models in which an expert was split and another dropped when all had settled.
+def _by_one_more(few: Stage, more: Stage, model: MoE, rng: np.random.Generator) -> MoE | None:
+    """Split an expert, let all settle, and drop one of those that are missed least.
 
-    There are none where experts have columns of their own.
+    That is not possible where experts have columns of their own, or too few rows.
     """
     if model.structure is not None and model.structure.labelled:
-        return []
+        return None
     k = int(rng.integers(model.n_experts))
     share = np.asarray(more.posterior(model).responsibilities)
     found = splits(more, model, k, share[:, k] * more.weight, rng)
     if not found:
-        return []
+        return None
     larger = more.em(divided(more, model, found[0], share, model.structure), _SETTLING).model
     larger = more.at_maximum(larger, most=_SETTLING).model
     without = dropped(more, larger, more.posterior(larger)).values()
-    return [each.rest for each in sorted(without, key=lambda each: each.loss)[:_DROPPED]]
+    least = sorted(without, key=lambda each: each.loss)[:_DROPPED]
+    return least[rng.integers(len(least))].rest
 
 
-_Way = Callable[[Stage, Stage, MoE, np.random.Generator], list[MoE]]
+_Way = Callable[[Stage, Stage, MoE, np.random.Generator], MoE | None]
 _WAYS: tuple[_Way, ...] = (_by_one_more, _by_few_rows)
