@@ -62,6 +62,32 @@ def test_fit_and_run_by_a_formula_are_the_fit_of_python(rows):
     assert_allclose(found, est.predict(rows), rtol=1e-6)
 
 
+def test_a_summary_shows_a_spline_as_a_whole(rows):
+    how = ["--formula", TEXT, "--experts", 1]
+    fine("run", "rows.parquet", *how, "-o", "once.json")
+    fine("run", "rows.parquet", *how, "--refine", "auto", "-o", "model.json")
+    found = told("summary", "model.json")
+    (test,) = found["curves"]
+    (tested,) = (t for t in told("inspect", "model.json")["tests"] if t["term"] == "spline(hour)")
+    assert test == tested and test["df"] == 4
+    names = {row["term"] for row in found["coefficients"]}
+    assert {"hour", "spline(hour).1", "spline(hour).3"} <= names
+    shown = fine("summary", "model.json").stdout
+    assert f"{test['statistic']:.1f} (4) <0.001" in shown and "spline(hour).1" not in shown
+    assert "spline(hour).1" in fine("summary", "model.json", "--csv").stdout
+    page = fine("summary", "model.json", "--html").stdout
+    assert "spline(hour)" in page and "spline(hour).1" not in page
+    # without standard errors there is no test, and a curve without a band
+    once = fine("summary", "once.json").stdout
+    assert "degrees of freedom" in once and "4 df" in once and "spline(hour).1" not in once
+    (curve,) = told("inspect", "once.json")["curves"]
+    (known,) = told("inspect", "model.json")["curves"]
+    assert_allclose(curve["effect"], known["effect"], atol=1e-4)
+    assert set(curve["low"]) == {None, 0.0} and None not in known["low"]  # 0 at the reference
+    assert "intervals:" not in fine("inspect", "once.json").stdout
+    assert "intervals:" in fine("inspect", "model.json").stdout
+
+
 def test_the_gate_sees_what_stands_after_the_bar(rows):
     fine("run", "rows.parquet", "--formula", TEXT, "--experts", 2, "-o", "model.json")
     columns = load_model("model.json").gate.columns

@@ -446,3 +446,5 @@ def test_curves_are_drawn_with_their_bands_by_expert(rng):
     assert {text.get_text() for text in shown.axes_[-1].get_legend().get_texts()} == {"low", "high"}
     one = CurveDisplay.from_inference(est.inference(), est.features_, ["z"])
     assert len(one.axes_) == 1
+    lines = CoefficientDisplay.from_inference(est.inference(), block="gate")
+    assert lines.terms == ["z"]  # a slope there; in the experts all are curves

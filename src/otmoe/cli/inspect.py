@@ -129,8 +129,8 @@ def inspect(
         report |= {"columns": list(spec.names), "features": list(spec.feature_names)}
         report["terms"] = [term.name for term in spec.terms]
         lines += term_lines(spec)
-        if isinstance(found, ModelFile) and model is not None:
-            tests, curves = effects(model, spec, found.aggregation)
+        if isinstance(found, ModelFile | LocalModel) and model is not None:
+            tests, curves = effects(model, spec, getattr(found, "aggregation", None))
             report |= {"tests": tests, "curves": curves} if tests or curves else {}
             lines += effect_lines(tests, curves)
     if isinstance(found, LocalModel):

@@ -107,6 +107,7 @@ function coefficientSection() {
     function rows() {
         const wanted = model.estimates.filter(
             (e) =>
+                !e.curve &&
                 e.block === state.block &&
                 (state.block !== "expert" || e.label === null || e.label === state.label),
         );
@@ -149,6 +150,9 @@ function coefficientSection() {
                 ? `For class ${state.label}.`
                 : "",
             !state.intercept && own ? "Intercepts are not drawn; they are listed under Numbers." : "",
+            model.estimates.some((e) => e.curve && e.block === state.block)
+                ? "Splines are drawn under Curves and terms; their coefficients are listed under Numbers."
+                : "",
         ]
             .filter(Boolean)
             .join(" ");

@@ -16,7 +16,7 @@ function termSection() {
             el(
                 "p",
                 { class: "quiet" },
-                `The effect of a column on the linear predictor of each expert, and on the log-odds of the gate, relative to the middle knot, with ${share(model.level)} bands. Interactions are left out. Ticks are knots; beyond the outer ones a curve is straight.`,
+                `The effect of a column on the linear predictor of each expert, and on the log-odds of the gate, relative to the middle knot${model.has_intervals ? `, with ${share(model.level)} bands` : ""}. Interactions are left out. Ticks are knots; beyond the outer ones a curve is straight.`,
             ),
             legend(Array.from({ length: model.n_experts }, (_, k) => `expert ${k}`)),
         );
