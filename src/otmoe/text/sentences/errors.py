@@ -1207,6 +1207,14 @@ class Error(Sentence):
         "--formula has the response {formula!r} and --target is {target!r}; give one of them."
     )
     SHELL_SPLINE = "--spline is {value!r}; give a column and degrees of freedom, as in hour:5."
+    SHELL_OF_DATA = (
+        "{option} is for data: messages already say how their columns become features. Leave it "
+        "out, or run the command where the data are."
+    )
+    SHELL_NO_SKETCHES = (
+        "no message has a sketch or rows, from which the knots of {terms} would come: ask the "
+        "sites for messages with a sketch (otmoe fit --sketch)."
+    )
     SHELL_INTERACTION = "--interaction is {value!r}; give two columns, as in dep:origin."
     SHELL_FEATURES_OR_COLUMNS = "give --features or --columns, not both."
     SHELL_TARGET_OR_COLUMNS = (
