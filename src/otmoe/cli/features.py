@@ -150,8 +150,8 @@ def features(
         raise usage(Error.SHELL_TARGET_OR_COLUMNS)
     if sent:
         given = {"--center": center, "--missing indicator": missing == "indicator", "--sep": sep}
-        for word, value in given.items():
-            if value:
+        for word in given:
+            if given[word]:
                 raise usage(Error.SHELL_OF_DATA, option=word)
     how: dict[str, Any] = {"center": center, "max_levels": max_levels, "missing": missing}
 
