@@ -146,6 +146,9 @@ FAMILIES = {
         lambda experts, X: stats.t(5, X @ experts.coef.T, np.sqrt(experts.phi)),
         heavy=True,
     ),
+}
+
+CHOSEN = {
     "student_t9": Family(
         lambda rng, K, p: REGISTERED["student_t9"](
             rng.normal(size=(K, p)), rng.uniform(0.3, 2.0, K)
@@ -154,3 +157,4 @@ FAMILIES = {
         heavy=True,
     ),
 }
+"""Families whose names carry a number: the laws of experts run over these too."""

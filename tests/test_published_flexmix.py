@@ -59,7 +59,9 @@ def test_bic_of_articles(options, bic, rank):
     X, y = articles()
     est = MoERegressor(2, family="poisson", **{**PLAIN, **options}).fit(X, y)
     assert est.fit_.rank == rank
-    assert est.bic(X, y) < bic  # 3212.991, 3200.071 and 3192.816 are not the highest maxima
+    assert est.bic(X, y) < bic  # lower is better; the first three are not the highest maxima
+    if rank < 8:  # the others are, up to where EM stopped
+        assert_allclose(est.bic(X, y), bic, atol=0.05)
 
 
 def test_articles_at_the_maxima_that_are_printed():
@@ -206,8 +208,9 @@ def test_coefficients_of_teeth():
 
 def test_medical_expenditure():
     # fmm 3, lcprob(totchr): regress lmedexp income c.age##c.age totchr i.sex; then without i.sex in
-    # the first class. The table is Stata's mus03sub, which no package has.
-    table = small("mus03sub").dropna()
+    # the first class. No package has the table: the "meps" of linearmodels is another (drugs).
+    where = "get it from Stata (webuse mus03sub): no package has it"
+    table = small("mus03sub", where=where).dropna()
     X = table[["income", "age", "totchr"]].astype(float)
     X["age2"], X["sex"] = X["age"] ** 2, pd.factorize(table["sex"])[0].astype(float)
     y = table["lmedexp"].to_numpy(float)

@@ -309,7 +309,7 @@ def by_hand(family="gaussian"):
     message = about | fit | {"model": model}
     if family == "gaussian":
         message["model"]["experts"]["var"] = [1, 0.25]
-    elif family in ("negative_binomial", "gamma", "student_t", "student_t9"):
+    elif family in ("negative_binomial", "gamma", "student_t"):
         message["model"]["experts"]["phi"] = [1, 0.25]
     elif family == "binomial":
         message["model"]["experts"]["trials"] = [12, 12]
