@@ -79,7 +79,7 @@ def test_a_summary_shows_a_spline_as_a_whole(rows):
     assert "spline(hour)" in page and "spline(hour).1" not in page
     # without standard errors there is no test, and a curve without a band
     once = fine("summary", "once.json").stdout
-    assert "degrees of freedom" in once and "4 df" in once and "spline(hour).1" not in once
+    assert "Experts, splines\n" in once and "4 df" in once and "spline(hour).1" not in once
     (curve,) = told("inspect", "once.json")["curves"]
     (known,) = told("inspect", "model.json")["curves"]
     assert_allclose(curve["effect"], known["effect"], atol=1e-4)

@@ -141,3 +141,15 @@ def test_an_expert_that_sees_a_line_beside_one_that_sees_a_curve(rows):
     lines = {line.split()[0]: line.split()[1:] for line in str(found.matrix()).splitlines()}
     assert len(lines["x"]) == 2 and len(lines["spline(x)"]) == 3  # estimate (error), and a test
     assert str(found.summary()).count("spline(x) ") == 2  # of expert 0 and of the gate
+
+
+def test_effects_of_single_features_of_a_spline_are_not_given(rows):
+    counts = rows | {"late": np.round(np.exp(rows["late"] + 0.2 * rows["z"]))}
+    text = "late ~ spline(x, 3) + group + z"
+    found = MoERegressor.from_formula(text, counts, 1, family="poisson", random_state=0)
+    at = found.features_.encode(rows)
+    inference = found.inference()
+    for effects in (inference.ratios(), inference.marginal_effects(at)):
+        assert [row.term for row in effects] == ["group=b", "group=c", "z"]
+    (z,) = (row for row in inference.table() if row.term == "z")
+    assert_allclose(inference.ratios()[-1].estimate, np.exp(z.estimate))

@@ -227,7 +227,7 @@ class Matrix:
     def tables(self) -> list[Table]:
         """What is shown: the coefficients of each block, then its curves."""
         tested = any(row.tests for row in self.curves)
-        what = "chi-square (df) P" if tested else "degrees of freedom"
+        what = ": chi-square (df) P" if tested else ""
         found = []
         for block in self.blocks:
             mine = [
@@ -246,7 +246,7 @@ class Matrix:
             if mine:
                 tests = [[row.cell(k, tested) for k in block.experts] for row in mine]
                 names = tuple(row.term for row in mine)
-                heading = f"{block.heading}, splines: {what}"
+                heading = f"{block.heading}, splines{what}"
                 found.append(Table(heading, block.experts, names, tests))
         return found
 

@@ -280,7 +280,7 @@ class Inference:
         """Return coefficients as odds ratios (classes) or rate ratios (counts).
 
         The factor by which the odds, or the expected count, change if a feature increases by 1: the
-        exponential of its coefficient. z and p are those of the coefficient.
+        exponential of its coefficient. z and p are those of the coefficient. Splines have none.
 
         Parameters
         ----------
@@ -292,7 +292,8 @@ class Inference:
         -------
         tuple of Estimate
         """
-        return tuple(ratios(self.table(level), self.model, block))
+        rows = zip(self.table(level), self.bent, strict=True)
+        return tuple(ratios([row for row, bent in rows if not bent], self.model, block))
 
     def marginal_effects(
         self, X: Array, level: float = 0.95, offset: Array | None = None
@@ -300,7 +301,8 @@ class Inference:
         """Return the average marginal effects: how the mean of y changes with each feature.
 
         The mean over rows of the derivative of E(y | x), gate and experts together; for a binary
-        feature, of the difference between 1 and 0. Standard errors by the delta method.
+        feature, of the difference between 1 and 0. Standard errors by the delta method. Features of
+        splines, which move together, are left out.
 
         Parameters
         ----------
@@ -315,7 +317,10 @@ class Inference:
         tuple of Estimate
             One per feature, and per class where there are more than two, or per response.
         """
-        return marginal_effects(self.model, self.covariance, X, level, offset)
+        found = marginal_effects(self.model, self.covariance, X, level, offset)
+        before = [f"{name}: " for name in self.model.experts.responses] or [""]
+        bent = {b + name for features in self.curves.values() for name in features for b in before}
+        return tuple(row for row in found if row.term not in bent)
 
     # -- the mean -----------------------------------------------------------------------------
 
