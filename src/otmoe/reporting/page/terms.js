@@ -24,10 +24,13 @@ function termSection() {
         box.append(grid);
         for (const one of found.curves)
             for (const block of ["expert", "gate"]) {
-                const lines = one.lines.filter((line) => line.block === block);
-                if (!lines.length) continue;
-                const title = block === "gate" ? `${one.column}, gate` : one.column;
-                grid.append(el("div", {}, el("h3", {}, title), curvePicture(one, lines, title)));
+                const mine = one.lines.filter((line) => line.block === block);
+                for (const label of new Set(mine.map((line) => line.label))) {
+                    const about = block === "gate" ? "gate" : label; // of a class or response
+                    const title = about === null ? one.column : `${one.column}, ${about}`;
+                    const lines = mine.filter((line) => line.label === label);
+                    grid.append(el("div", {}, el("h3", {}, title), curvePicture(one, lines, title)));
+                }
             }
     }
     if (found.tests.length) {

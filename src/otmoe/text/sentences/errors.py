@@ -222,6 +222,11 @@ class Error(Sentence):
         "the formula {formula!r} leaves out the intercept after the bar, but the gate always has "
         "one; write 0 or - 1 before the bar, for the experts."
     )
+    FORMULA_GROUPS = "groups is a {kind}; give the name of the column that has the labels."
+    FORMULA_GATE = (
+        "the formula has the features of the gate after its bar, and gate_features is given too; "
+        "give one of them."
+    )
     FORMULA_NO_COLUMNS = "the formula names no column; a model needs at least one feature."
     FORMULA_NO_TARGET = "the formula has no response; write its column and ~ before the features."
     FORMULA_OTHER_FEATURES = (
