@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from scipy import special, stats
 
+from otmoe.model.experts import FAMILIES as REGISTERED
 from otmoe.model.experts import (
     BinomialExperts,
     Experts,
@@ -146,3 +147,14 @@ FAMILIES = {
         heavy=True,
     ),
 }
+
+CHOSEN = {
+    "student_t9": Family(
+        lambda rng, K, p: REGISTERED["student_t9"](
+            rng.normal(size=(K, p)), rng.uniform(0.3, 2.0, K)
+        ),
+        lambda experts, X: stats.t(9, X @ experts.coef.T, np.sqrt(experts.phi)),
+        heavy=True,
+    ),
+}
+"""Families whose names carry a number: the laws of experts run over these too."""

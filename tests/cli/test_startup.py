@@ -17,6 +17,7 @@ from otmoe.federation.policy.ledger import NAME
 from otmoe.federation.policy.rules import FILE, Rule
 from otmoe.likelihood.fit import MAX_ITER
 from otmoe.likelihood.prior import RESTRICTIONS
+from otmoe.model.experts.student import DEGREES
 from otmoe.model.target import CLASSES, regression_families
 from otmoe.selection import CRITERIA
 
@@ -63,6 +64,7 @@ def test_help_and_usage_errors_import_nothing_heavy(args):
 
 def test_the_choices_of_the_help_are_those_of_the_package():
     assert list(known.FAMILIES) == regression_families() == list(known.families())
+    assert known.DEGREES == DEGREES
     assert known.METHODS == tuple(method for method in METHODS if method != "ensemble")
     assert known.RESTRICTIONS == tuple(RESTRICTIONS)
     assert known.CRITERIA == CRITERIA

@@ -173,3 +173,15 @@ def test_weights_and_missing_values_go_along(rows, rng):
     filled = MoERegressor.from_formula(text, gone, 1, missing="indicator", random_state=0)
     assert filled.features_.feature_names == ("hour", "dep", "dep=missing")
     assert np.isfinite(filled.predict({"hour": [3.0], "dep": [None]})).all()
+
+
+@pytest.mark.filterwarnings("ignore::otmoe.estimators.base.FitWarning")
+def test_the_gate_is_given_once_and_groups_by_name(rows):
+    fit = MoERegressor.from_formula
+    refused("formula_gate").by(fit, "y ~ dep | hour", rows, 2, gate_features=["dep"])
+    est = fit("y ~ dep + hour", rows, 2, gate_features=["hour"], random_state=0)
+    other = fit("y ~ dep + hour | hour", rows, 2, random_state=0)
+    assert_array_equal(est.model_.to_vector(), other.model_.to_vector())
+    labels = pd.Series(rows["origin"])
+    how = {"expert_per": "group", "groups": labels}
+    refused("formula_groups", kind="Series").by(fit, "y ~ dep | 1", rows, 2, **how)

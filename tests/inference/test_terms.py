@@ -1,11 +1,14 @@
+from dataclasses import replace
+
 import numpy as np
+import pandas as pd
 import pytest
 import statsmodels.api as sm
 from numpy.testing import assert_allclose, assert_array_equal
 from refusals import refused
 from scipy import stats
 
-from otmoe import MoEClassifier, MoERegressor
+from otmoe import FeatureSpec, MoEClassifier, MoERegressor
 from otmoe.evaluation.curves import curves_of
 
 
@@ -100,3 +103,53 @@ def test_several_responses_have_tests_and_curves_of_their_own(rows):
                 found_here = tests[name, test.term]
                 assert_allclose(found_here.statistic, test.statistic, rtol=1e-6)
                 assert found_here.df == test.df
+
+
+def test_tables_show_a_spline_as_a_whole_and_the_table_has_its_coefficients(rows):
+    text = "y ~ spline(x, 4) * group + z | spline(z, 3)"
+    est = MoERegressor.from_formula(text, rows, 2, random_state=0)
+    found, spec = est.inference(), est.features_
+    assert list(spec.curve_features) == ["spline(x)", "spline(z)", "spline(x):group"]
+    tests = {(t.block, t.expert, t.term): t for t in found.terms(spec.term_features)}
+    for shown in (str(found.matrix()), str(found.summary()), found._repr_html_()):
+        assert "spline(x)" in shown and "spline(z)" in shown and "group=b" in shown
+        assert "spline(x).1" not in shown and "spline(z).1" not in shown
+        assert "x:group=b" in shown and "spline(x).1:group=b" not in shown
+    for k in (0, 1):
+        for term, df in (("spline(x)", 4), ("spline(x):group", 6)):
+            test = tests["expert", k, term]
+            p = "<0.001" if test.p < 0.001 else f"{test.p:.3f}"
+            assert test.df == df and f"{test.statistic:.1f} ({df}) {p}" in found.matrix()
+    gate = tests["gate", 0, "spline(z)"]
+    assert gate.df == 3 and f"{gate.statistic:.1f} (3)" in found.matrix()
+    # experts see z, but not its spline: that is a slope
+    slopes = [row for row in found.table() if (row.block, row.term) == ("expert", "z")]
+    lines = [line.split() for line in found.matrix().splitlines()]
+    assert [line for line in lines if line[0] == "z"][0][1] == f"{slopes[0].estimate:.3f}"
+    assert [line[0] for line in lines].count("spline(z)") == 1
+    names = {row.term for row in found.table()}
+    assert set(spec.feature_names) <= names
+
+
+def test_an_expert_that_sees_a_line_beside_one_that_sees_a_curve(rows):
+    spec = FeatureSpec.from_sample({"x": rows["x"], "z": rows["z"]}, splines={"x": 3})
+    columns = list(spec.feature_names)
+    how = {"expert_features": [columns, ["x", "z"]], "random_state": 0}
+    X = pd.DataFrame(spec.encode(rows), columns=columns)
+    est = MoERegressor(2, **how).fit(X, rows["y"])
+    found = replace(est.inference(), curves=spec.curve_features)
+    lines = {line.split()[0]: line.split()[1:] for line in str(found.matrix()).splitlines()}
+    assert len(lines["x"]) == 2 and len(lines["spline(x)"]) == 3  # estimate (error), and a test
+    assert str(found.summary()).count("spline(x) ") == 2  # of expert 0 and of the gate
+
+
+def test_effects_of_single_features_of_a_spline_are_not_given(rows):
+    counts = rows | {"late": np.round(np.exp(rows["late"] + 0.2 * rows["z"]))}
+    text = "late ~ spline(x, 3) + group + z"
+    found = MoERegressor.from_formula(text, counts, 1, family="poisson", random_state=0)
+    at = found.features_.encode(rows)
+    inference = found.inference()
+    for effects in (inference.ratios(), inference.marginal_effects(at)):
+        assert [row.term for row in effects] == ["group=b", "group=c", "z"]
+    (z,) = (row for row in inference.table() if row.term == "z")
+    assert_allclose(inference.ratios()[-1].estimate, np.exp(z.estimate))

@@ -1,18 +1,21 @@
 """Families with a dispersion against other libraries and general-purpose optimisers."""
 
+import pickle
+
 import numpy as np
 import pytest
 import statsmodels.api as sm
 from numpy.testing import assert_allclose
 from oracles import jacobian, minimum, with_ones
 from refusals import refused
-from scipy import special, stats
+from scipy import integrate, special, stats
 
 from otmoe import MoERegressor
 from otmoe.estimators.base import FitWarning
-from otmoe.model.experts import GammaExperts, NegativeBinomialExperts
+from otmoe.model.experts import FAMILIES, GammaExperts, NegativeBinomialExperts
 from otmoe.model.experts.dispersed import log_affinity_on_grid
 from otmoe.model.experts.negative_binomial import expected_rising, rising
+from otmoe.model.experts.student import DEGREES
 
 RNG = np.random.default_rng(7)
 X = RNG.normal(size=(600, 2))
@@ -53,13 +56,14 @@ def test_one_gamma_expert_is_the_glm_with_a_shape_of_maximum_likelihood():
     assert_allclose(est.log_density(X, AMOUNTS).sum(), -loss(best), rtol=1e-9)
 
 
-def test_one_student_expert_is_the_maximum_of_the_textbook_likelihood():
-    y = X @ np.array([1.0, -2.0]) + RNG.standard_t(3, len(X))
+@pytest.mark.parametrize(("family", "nu"), [("student_t", 5), ("student_t3", 3)])
+def test_one_student_expert_is_the_maximum_of_the_textbook_likelihood(family, nu):
+    y = X @ np.array([1.0, -2.0]) + np.random.default_rng(8).standard_t(3, len(X))
     y[:10] += 100  # outliers
-    est = one_expert("student_t").fit(X, y)
+    est = one_expert(family).fit(X, y)
 
     def loss(theta):
-        return -np.sum(stats.t(5, with_ones(X) @ theta[:3], np.exp(theta[3] / 2)).logpdf(y))
+        return -np.sum(stats.t(nu, with_ones(X) @ theta[:3], np.exp(theta[3] / 2)).logpdf(y))
 
     best = minimum(loss, np.array([0.0, 1.0, -2.0, 0.0]), 1e-5, most=1e-2)
     assert_allclose(est.model_.experts.to_vector(), best, atol=1e-4)
@@ -69,6 +73,45 @@ def test_one_student_expert_is_the_maximum_of_the_textbook_likelihood():
     found = est.inference(X, y).standard_errors
     assert_allclose([*found.coef[0], *found.log_var], se, rtol=1e-3)
     assert np.abs(est.model_.experts.coef[0] - [0, 1, -2]).max() < 0.2
+
+
+@pytest.mark.parametrize("nu", DEGREES)
+def test_expected_log_densities_of_any_degrees_of_freedom(nu):
+    one, other = (
+        FAMILIES[f"student_t{nu}"](np.array([[m]]), np.array([phi]))
+        for m, phi in ((0.3, 0.8), (1.5, 2.0))
+    )
+    sent = other.response(np.array([[1.5]]))
+    source, target = stats.t(nu, 1.5, np.sqrt(2.0)), stats.t(nu, 0.3, np.sqrt(0.8))
+    wanted = integrate.quad(lambda y: source.pdf(y) * target.logpdf(y), -np.inf, np.inf)[0]
+    assert_allclose(one.expected_log_prob(np.array([[0.3]]), sent).item(), wanted, rtol=1e-7)
+
+    def value(at):
+        expert = FAMILIES[f"student_t{nu}"](np.array([[at[0]]]), np.exp(at[1:]))
+        return expert.expected_log_prob(at[:1][None], sent).item()
+
+    at = np.array([0.3, np.log(0.8)])
+    found = one.derivatives(at[:1][None], sent)
+    score = jacobian(value, at, 1e-5)
+    assert_allclose([part.item() for part in found.score], score, rtol=1e-6)
+    bend = -jacobian(lambda x: jacobian(value, x, 1e-4), at, 1e-4)
+    mine = [found.curvature[key].item() for key in ((0, 0), (0, 1), (1, 1))]
+    assert_allclose(mine, bend[[0, 0, 1], [0, 1, 1]], rtol=1e-4)
+    back = pickle.loads(pickle.dumps(one))
+    assert type(back) is type(one) and back.degrees == nu
+
+
+def test_names_of_degrees_of_freedom():
+    assert "student_t7" in FAMILIES and "student_t7+poisson" in FAMILIES
+    for name in ("student_t1", "student_t4", "student_t33", "student_t07", "student_t5.0"):
+        assert name not in FAMILIES
+    refusal = refused("not_one_of", name="family", value="student_t4")
+    said = refusal.by(one_expert("student_t4").fit, X, AMOUNTS)
+    assert "student_t3 to student_t31 (odd degrees of freedom)" in str(said)
+    assert_allclose(
+        one_expert("student_t5").fit(X, AMOUNTS).model_.to_vector(),
+        one_expert("student_t").fit(X, AMOUNTS).model_.to_vector(),
+    )
 
 
 def test_counts_that_vary_less_than_poisson_variables_lead_to_their_fit():

@@ -3,7 +3,7 @@ from dataclasses import replace
 import array_api_strict as strict
 import numpy as np
 import pytest
-from families import FAMILIES
+from families import CHOSEN, FAMILIES
 from numpy.testing import assert_allclose, assert_array_equal
 from oracles import jacobian, least_squares, with_ones
 from refusals import refused
@@ -15,9 +15,9 @@ from otmoe.model.experts import GaussianExperts, PoissonExperts, Response
 N, P, K = 40, 3, 2
 
 
-@pytest.fixture(params=list(FAMILIES))
+@pytest.fixture(params=[*FAMILIES, *CHOSEN])
 def family(request):
-    return FAMILIES[request.param]
+    return (FAMILIES | CHOSEN)[request.param]
 
 
 @pytest.fixture
@@ -48,6 +48,7 @@ def predictions(experts, X):
 
 def test_every_registered_family_obeys_the_laws_here():
     assert set(FAMILIES) == set(REGISTERED)
+    assert all(name in REGISTERED for name in CHOSEN)
 
 
 # -- densities ---------------------------------------------------------------------------------

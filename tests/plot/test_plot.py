@@ -446,3 +446,16 @@ def test_curves_are_drawn_with_their_bands_by_expert(rng):
     assert {text.get_text() for text in shown.axes_[-1].get_legend().get_texts()} == {"low", "high"}
     one = CurveDisplay.from_inference(est.inference(), est.features_, ["z"])
     assert len(one.axes_) == 1
+    lines = CoefficientDisplay.from_inference(est.inference(), block="gate")
+    assert lines.terms == ["z"]  # a slope there; in the experts all are curves
+
+
+def test_curves_of_several_responses_differ_in_colour_or_dashes(rng):
+    rows = {"x": rng.uniform(0, 6, 300), "z": rng.normal(size=300)}
+    rows |= {"y": np.sin(rows["x"]) + 3 * (rows["z"] > 0) + rng.normal(0, 0.2, 300)}
+    rows |= {"w": rng.normal(rows["x"], 0.3)}
+    how = {"family": ["gaussian", "gaussian"], "random_state": 0}
+    est = MoERegressor.from_formula("y, w ~ spline(x, 3) | z", rows, 2, **how)
+    shown = CurveDisplay.from_inference(est.inference(), est.features_)
+    drawn = {(line.get_color(), line.get_linestyle()) for line in shown.lines_.values()}
+    assert len(shown.lines_) == len(drawn) == 4

@@ -204,8 +204,16 @@ def test_curves_and_products_move_with_their_numbers(rng):
     y = np.where(rows["z"] > 0, np.sin(rows["x"]), 3.0) + rng.normal(0, 0.2, n)
     fits = [em(X[part], y[part], 2, random_state=0) for part in (slice(0, 300), slice(300, n))]
     messages = [LocalModel.from_fit(fit, f"site {i}", features=spec) for i, fit in enumerate(fits)]
-    shown = data_of(report(aggregate(messages, X)))["model"]
+    page = data_of(report(aggregate(messages, X)))
+    shown = page["model"]
     assert shown["n_base"] == 2 and len(shown["units"]) == 5
+    (curve,) = page["effects"]["curves"]  # without a band: merged models have no standard errors
+    assert curve["column"] == "x" and {v for one in curve["lines"] for v in one["low"]} <= {None, 0}
+    bent = {e["term"] for e in shown["estimates"] if e.get("curve")}
+    assert bent == {"x", "spline(x).1", "spline(x).2"}
+    rows_shown = {term for block in page["matrix"]["blocks"] for term in block["terms"]}
+    assert "spline(x)" in rows_shown and not bent & rows_shown
+    assert bent <= {line[2] for line in page["matrix"]["csv"]}
     found = shown["followers"]["0"]
     x = np.array(found["values"]) * spec.columns[0].scale + spec.columns[0].center
     assert_allclose(found["others"]["3"], spec.terms[0].basis(x)[:, 1], atol=1e-9)

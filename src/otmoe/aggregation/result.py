@@ -173,7 +173,9 @@ class Aggregation:
         """
         if self.refinement is None or self.refinement.best is None:
             raise one_round_refusal(self.method, len(self.sites))
-        return refined_inference(self.refinement)
+        features = self.messages[0].features
+        curves = None if features is None else features.curve_features
+        return refined_inference(self.refinement, curves)
 
     @property
     def lost(self) -> float:

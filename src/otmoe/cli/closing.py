@@ -22,11 +22,18 @@ if TYPE_CHECKING:
 
 def matrix_of(file: ModelFile | LocalModel) -> Matrix:
     """Return the coefficients of a file, with shares and standard errors where it has them."""
+    from otmoe.evaluation.filed import FiledInference
     from otmoe.inference.matrix import Matrix
 
     how = getattr(file, "aggregation", None)
-    errors = None if how is None or how.inference is None else how.inference.standard_errors
-    return Matrix.of(file.model, None if how is None else _mass(how), errors)
+    mass = None if how is None else _mass(how)
+    found = None if how is None else how.inference
+    errors = None if found is None else found.standard_errors
+    curves = None if file.features is None else file.features.curve_features
+    if not curves:
+        return Matrix.of(file.model, mass, errors)
+    tests = FiledInference.read(file.model, found).terms(curves)
+    return Matrix.of(file.model, mass, errors, curves, tests)
 
 
 def closing(file: ModelFile | LocalModel, path: Path) -> list[Any]:

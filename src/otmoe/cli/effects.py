@@ -27,7 +27,7 @@ def effects(
     features : FeatureSpec
         Of the model.
     how : AggregationRecord or None
-        Its standard errors, if it has any.
+        Its standard errors, if it has any; curves have no intervals without.
 
     Returns
     -------
@@ -37,10 +37,11 @@ def effects(
     from otmoe.data.terms import Spline
     from otmoe.evaluation.curves import curves_of
     from otmoe.evaluation.filed import FiledInference
+    from otmoe.model.gate import SoftmaxGate
 
-    if how is None or how.inference is None or not how.inference.joint:
+    if not isinstance(model.gate, SoftmaxGate):  # an average of models has no curves of its own
         return [], []
-    found = FiledInference.read(model, how.inference)
+    found = FiledInference.read(model, None if how is None else how.inference)
     several = {name: part for name, part in features.term_features.items() if len(part) > 1}
     tests = [asdict(test) for test in found.terms(several) if test.df > 1]
     curves = []
@@ -70,9 +71,10 @@ def effect_lines(tests: list[dict[str, Any]], curves: list[dict[str, Any]]) -> l
             [f"{x:.4g}", *(_band(c["effect"][i], c["low"][i], c["high"][i]) for c in mine)]
             for i, x in enumerate(mine[0]["x"])
         ]
+        known = any(curve["low"] != curve["high"] for curve in mine)
         lines.append(
             f"spline({column}): effect on the linear predictor relative to {column} = "
-            f"{mine[0]['reference']:.4g}, with 95 % intervals:"
+            f"{mine[0]['reference']:.4g}{', with 95 % intervals' * known}:"
         )
         lines.append(table_of([column, *map(_who, mine)], rows))
     return lines
@@ -89,7 +91,7 @@ def _known(value: float) -> float | None:
 
 def _band(effect: float, low: float | None, high: float | None) -> str:
     if low is None or high is None:
-        return f"{effect:.2g} (–)"
+        return f"{effect:.2g}"
     return "0" if low == high == 0 else f"{effect:.2g} [{low:.2g}, {high:.2g}]"
 
 

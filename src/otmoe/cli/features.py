@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -9,11 +10,24 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from otmoe.cli import known, options
-from otmoe.cli.common import Command, Names, check_output, data, option, output, say, usage
+from otmoe.cli.common import (
+    Command,
+    Failed,
+    Names,
+    check_output,
+    data,
+    option,
+    output,
+    say,
+    usage,
+)
 from otmoe.text.sentences import Error
 
 if TYPE_CHECKING:
     from otmoe import FeatureSpec
+    from otmoe.data.formula import Formula
+
+_POINTS = 20_000  # drawn from sketches, for quantiles
 
 
 @click.command(
@@ -24,6 +38,7 @@ Example:
   otmoe features data --target y -o features.json
   otmoe run data --target y --experts 2 --features features.json -o model.json
   otmoe features data --target late --spline hour:5 --interaction dep:origin -o features.json
+  otmoe features inbox/*.moe.json --spline hour:5 -o features.json
 
 Check the file before you use it: a level that occurs in no sampled row is missing from it.""",
 )
@@ -114,9 +129,12 @@ def features(
 ) -> None:
     """Define how columns become features, from the first rows of every file.
 
-    Numbers and booleans stay numbers; text becomes a category.
+    Numbers and booleans stay numbers; text becomes a category. DATA may also be messages of sites
+    (.json), for a coordinator who has no rows: their columns stay as they are, and knots of splines
+    are quantiles of what the sketches of all sites describe.
     """
     check_output(output, force)
+    sent = all(name.endswith(".json") for name in data)
     roles = [name for name in (target, weight, offset, site_column) if name is not None]
     if formula is not None:
         for word, value in {
@@ -128,8 +146,13 @@ def features(
                 raise usage(Error.SHELL_FORMULA_OR, option=word)
     elif columns is not None and set(roles) & set(columns):
         raise usage(Error.SHELL_ROLES)
-    elif columns is None and target is None:
+    elif columns is None and target is None and not sent:
         raise usage(Error.SHELL_TARGET_OR_COLUMNS)
+    if sent:
+        given = {"--center": center, "--missing indicator": missing == "indicator", "--sep": sep}
+        for word in given:
+            if given[word]:
+                raise usage(Error.SHELL_OF_DATA, option=word)
     how: dict[str, Any] = {"center": center, "max_levels": max_levels, "missing": missing}
 
     from otmoe import FeatureSpec
@@ -142,6 +165,12 @@ def features(
     from otmoe.data.tables import check_names
 
     parsed = None if formula is None else Formula.parse(formula)
+    curves, products = dict(map(_spline, splines)), list(map(_interaction, interactions))
+    if sent:
+        spec, n_sites = _of_messages(data, parsed, columns, curves, products)
+        told = f"the message{'s' * (n_sites != 1)} of {n_sites} site{'s' * (n_sites != 1)}"
+        _tell(spec, output, {"sites": n_sites}, told, as_json, quiet)
+        return
     if parsed is not None:
         target = target or parsed.target
         if target is None:
@@ -158,14 +187,58 @@ def features(
         if columns is None:
             folders = partitions_of(find(data)[0])
             columns = default_columns(sample.column_names, {*roles, *folders})
-        how["splines"] = dict(map(_spline, splines))
-        how["interactions"] = list(map(_interaction, interactions))
+        how |= {"splines": curves, "interactions": products}
         spec = FeatureSpec.from_sample(sample, columns, **how)
+    rows = sample.num_rows
+    _tell(spec, output, {"sampled_rows": rows}, f"{rows:,} rows", as_json, quiet)
+
+
+def _of_messages(
+    files: Sequence[str],
+    formula: Formula | None,
+    columns: Sequence[str] | None,
+    curves: dict[str, int],
+    products: list[tuple[str, str]],
+) -> tuple[FeatureSpec, int]:
+    """Return features of the columns that sites have sent models of, and the number of sites."""
+    from otmoe import FeatureSpec, support_from
+    from otmoe.cli.inbox import open_inbox
+    from otmoe.data.tables import check_names
+
+    messages = open_inbox(files, (), False).messages
+    known = messages[0].features or FeatureSpec.of_names(messages[0].model.terms[1:])
+    known = known.base
+    if formula is not None:
+        formula = replace(formula, target=None)
+        columns, curves = formula.columns(dict.fromkeys(known.names, ())), formula.df
+        products = list(dict.fromkeys(p for side in formula.sides() for p in side.interactions()))
+    columns = known.names if columns is None else columns
+    check_names(sorted(columns), known.names)
+    places = {column.name: column for column in known.columns}
+    spec = FeatureSpec(tuple(places[name] for name in columns), known.unknown)
+    sample: dict[str, Any] = {}
+    if curves:
+        if not any(message.support_document() for message in messages):
+            names = ", ".join(f"spline({name})" for name in curves)
+            raise Failed(Error.SHELL_NO_SKETCHES, terms=names)
+        sample = known.numbers(support_from(messages, _POINTS).rows)
+    return spec.with_terms(sample, curves, products), len(messages)
+
+
+def _tell(
+    spec: FeatureSpec,
+    output: Path,
+    about: dict[str, int],
+    source: str,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Write the file and say what is in it."""
     spec.save(output)
     report = {
         "command": "features",
         "output": str(output),
-        "sampled_rows": sample.num_rows,
+        **about,
         "columns": len(spec.names),
         "features": len(spec.feature_names),
         "terms": [term.name for term in spec.terms],
@@ -175,8 +248,8 @@ def features(
         report,
         as_json,
         quiet,
-        f"{len(spec.names)} columns, {len(spec.feature_names)} features, from "
-        f"{sample.num_rows:,} rows; written to {output}",
+        f"{len(spec.names)} columns, {len(spec.feature_names)} features, from {source}; written to "
+        f"{output}",
         *(f"  {c.name}: {', '.join(c.levels)} (reference {c.reference})" for c in categories),
         *term_lines(spec),
     )

@@ -129,8 +129,8 @@ def inspect(
         report |= {"columns": list(spec.names), "features": list(spec.feature_names)}
         report["terms"] = [term.name for term in spec.terms]
         lines += term_lines(spec)
-        if isinstance(found, ModelFile) and model is not None:
-            tests, curves = effects(model, spec, found.aggregation)
+        if isinstance(found, ModelFile | LocalModel) and model is not None:
+            tests, curves = effects(model, spec, getattr(found, "aggregation", None))
             report |= {"tests": tests, "curves": curves} if tests or curves else {}
             lines += effect_lines(tests, curves)
     if isinstance(found, LocalModel):
@@ -144,7 +144,7 @@ def inspect(
     if model is not None and coefficients:
         report["coefficients"] = _coefficients(model)
         lines += _tables(report["coefficients"])
-    say(report, as_json, quiet, listed(_about(report)), parts_table(parts), *lines)
+    say(report, as_json, quiet, listed(_about(report, spec)), parts_table(parts), *lines)
 
 
 def _verdict(
@@ -239,7 +239,7 @@ def _of_model(model: MoE) -> dict[str, Any]:
     }
 
 
-def _about(report: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def _about(report: dict[str, Any], spec: FeatureSpec | None) -> Iterator[tuple[str, str]]:
     """Yield the report as lines for people."""
     words = {
         "local model": "a site's message: the model that it fitted to its rows",
@@ -274,7 +274,8 @@ def _about(report: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if report.get("classes"):
         yield "classes", few(map(str, report["classes"]))
     if "features" in report:
-        yield "features", f"{len(report['features'])}: {few(report['features'])}"
+        known = [] if spec is None else [*spec.base.feature_names, *report["terms"]]
+        yield "features", f"{len(report['features'])}: {few(known or report['features'])}"
     if "status" in report:
         yield "fit", ("" if report["converged"] else "NOT CONVERGED: ") + report["status"]["text"]
         for warning in report["warnings"]:

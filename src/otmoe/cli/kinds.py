@@ -49,10 +49,12 @@ class Family(click.ParamType):
         """Return the name of a family, or "classes"; with a plus between those of several."""
         choices, parts = known.families(), str(value).replace("+", ",").split(",")
         names = [part.strip() for part in parts]
+        student = [f"student_t{nu}" for nu in known.DEGREES]
         for name in names:
-            if name not in choices or (len(names) > 1 and name == known.CLASSES):
+            if name not in (*choices, *student) or (len(names) > 1 and name == known.CLASSES):
                 several = ", and one for each of several targets" if len(names) > 1 else ""
                 least = [name for name in choices if len(names) == 1 or name != known.CLASSES]
+                least.append(f"{student[0]} to {student[-1]} (odd degrees of freedom)")
                 self.fail(f"{name!r}: give one of {', '.join(least)}{several}.", param, ctx)
         return "+".join(names)
 

@@ -16,6 +16,7 @@ FAMILIES = (
     "student_t",
     "classes",
 )
+DEGREES = range(3, 32, 2)  # that "student_t" may end in
 METHODS = (
     "auto",
     "reduction",

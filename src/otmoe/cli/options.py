@@ -202,9 +202,10 @@ def family(section: str) -> Decorator:
         default="gaussian",
         show_default=True,
         section=section,
-        help="Type of the target: a number (gaussian; student_t with outliers), a positive number "
-        "(gamma), a count (poisson; negative_binomial), successes in trials (binomial), a class. "
-        "For several targets one for all, or one for each, as in gaussian,poisson.",
+        help="Type of the target: a number (gaussian; student_t with outliers, with 5 degrees of "
+        "freedom, or as many as the name ends in, as in student_t3), a positive number (gamma), a "
+        "count (poisson; negative_binomial), successes in trials (binomial), a class. For several "
+        "targets one for all, or one for each, as in gaussian,poisson.",
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from dataclasses import asdict
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,7 +36,8 @@ Examples:
     "as_csv",
     is_flag=True,
     section="Output",
-    help="The coefficients as CSV: a row per feature, a column per expert, then standard errors.",
+    help="The coefficients as CSV: a row per feature (those of splines too), a column per expert, "
+    "then standard errors.",
 )
 @option("--html", "as_html", is_flag=True, section="Output", help="A page of HTML.")
 @option(
@@ -58,6 +60,9 @@ def summary(
     quiet: bool,
 ) -> None:
     """Show the coefficients of the file MODEL, features down and experts across.
+
+    A spline is shown as a whole, with the test that its curve is zero in an expert; `otmoe
+    inspect` and `otmoe report` show the curve, --csv its coefficients.
 
     Also shown: log-likelihood and share explained if the file has them, whether the maximum was
     reached, standard errors, sites that stand out, and what to do next. MODEL may be a merged
@@ -89,6 +94,7 @@ def summary(
         "facts": dict(facts_of(file)),
         "share": None if matrix.share is None else matrix.share.tolist(),
         "coefficients": _records(matrix),
+        "curves": [asdict(t) for row in matrix.curves for t in row.tests.values()],
     }
     say(report, as_json, quiet, *closing(file, model))
 

@@ -143,21 +143,18 @@ class FeatureSpec(Document):
         A spline is the whole curve, the slope included; ``spline(x), nonlinear`` is its departure
         from a straight line.
         """
-        layout, names = self.layout, self.feature_names
-        curved = {term.column: term for term in self.terms if isinstance(term, Spline)}
-        found: dict[str, list[int]] = {}
-        for name, place in layout.of_columns.items():
-            if name in curved:
-                bends = layout.of_terms[curved[name].name]
-                found[curved[name].name] = [place[0], *bends]
-                found[f"{curved[name].name}, nonlinear"] = list(bends)
-                if len(place) > 1:
-                    found[names[place[1]]] = [place[1]]
-            else:
-                found[name] = list(place)
-        products = [term.name for term in self.terms if isinstance(term, Interaction)]
-        found |= {name: list(layout.of_terms[name]) for name in products}
-        return {term: tuple(names[j] for j in places) for term, places in found.items()}
+        return self.layout.term_features
+
+    @property
+    def curve_features(self) -> dict[str, tuple[str, ...]]:
+        """The features of each spline, the slope included, and of each product with a spline.
+
+        Tables show a joint test of each in the place of its coefficients.
+        """
+        splines = {term.name for term in self.terms if isinstance(term, Spline)}
+        products = (term for term in self.terms if isinstance(term, Interaction))
+        curves = splines | {term.name for term in products if splines.intersection(term.of)}
+        return {name: part for name, part in self.term_features.items() if name in curves}
 
     @property
     def names(self) -> tuple[str, ...]:

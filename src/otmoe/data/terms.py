@@ -181,6 +181,24 @@ class Layout:
                 found += [f"{found[i]}:{found[j]}" for i in one for j in other]
         return tuple(found)
 
+    @property
+    def term_features(self) -> dict[str, tuple[str, ...]]:
+        """The features of each term, as ``FeatureSpec.term_features`` has them."""
+        names, found = self.names, dict[str, list[int]]()
+        curved = {term.column: term for term in self.terms if isinstance(term, Spline)}
+        for name, place in self.of_columns.items():
+            if name in curved:
+                bends = self.of_terms[curved[name].name]
+                found[curved[name].name] = [place[0], *bends]
+                found[f"{curved[name].name}, nonlinear"] = list(bends)
+                if len(place) > 1:
+                    found[names[place[1]]] = [place[1]]
+            else:
+                found[name] = list(place)
+        products = [term.name for term in self.terms if isinstance(term, Interaction)]
+        found |= {name: list(self.of_terms[name]) for name in products}
+        return {term: tuple(names[j] for j in places) for term, places in found.items()}
+
     def derive(self, X: Floats) -> None:
         """Write the features of the terms into rows that hold those of the columns.
 

@@ -126,7 +126,8 @@ def simulate(
     if not 0 <= softness <= 1:
         raise InvalidInput(Error.SOFTNESS, value=softness)
     if family not in FAMILIES:
-        raise InvalidInput(Error.NOT_ONE_OF, name="family", value=family, choices=list(FAMILIES))
+        choices = [*FAMILIES, FAMILIES.more]
+        raise InvalidInput(Error.NOT_ONE_OF, name="family", value=family, choices=choices)
     if overlap and family != "gaussian":
         raise InvalidInput(Error.OVERLAP_FAMILY)
     rng = np.random.default_rng(random_state)
@@ -159,9 +160,9 @@ def _experts(
     if overlap:
         coef = 0.6 * rng.standard_normal((K, d + 1))
         return GaussianExperts(coef, rng.uniform(0.5, 2.0, size=(K,)))
-    if family in ("gaussian", "student_t"):
+    kind = FAMILIES[family]
+    if issubclass(kind, GaussianExperts | StudentExperts):
         coef, spread = _integers((K, d + 1), rng), rng.integers(1, 6, K).astype(float)
-        kind = GaussianExperts if family == "gaussian" else StudentExperts
         return kind(coef, spread)
 
     # Random directions of given length on standardised x, around a random level.

@@ -20,6 +20,7 @@ from otmoe.documents.reply import ReplyRecord
 from otmoe.documents.request import RequestRecord
 from otmoe.documents.state import StateRecord
 from otmoe.model.experts import FAMILIES
+from otmoe.model.experts.student import BY_NAME
 from otmoe.text.outputs import write_whole
 from otmoe.text.records import SCHEMA_VERSION, Record
 from otmoe.text.strict_json import to_text
@@ -67,9 +68,13 @@ def json_schema(kind: str) -> dict[str, Any]:
     schema["title"] = f"otmoe {kind}, schema version {SCHEMA_VERSION}"
     model = schema.get("$defs", {}).get("ModelRecord")
     if model is not None:
-        several = {"type": "string", "pattern": r"^[a-z_]+(\+[a-z_]+)+$"}  # of as many responses
-        model["properties"]["family"] = {"anyOf": [{"enum": list(FAMILIES)}, several]}
-        model["allOf"] = [_of_family(family, {"const": family}) for family in FAMILIES]
+        name = "[a-z_]+[0-9]*"  # which may end in degrees of freedom
+        several = {"type": "string", "pattern": rf"^{name}(\+{name})+$"}  # of as many responses
+        names: dict[str, Any] = {family: {"const": family} for family in FAMILIES}
+        names["student_t"] = {"enum": ["student_t", *BY_NAME]}
+        known = {"enum": [*FAMILIES, *BY_NAME]}
+        model["properties"]["family"] = {"anyOf": [known, several]}
+        model["allOf"] = [_of_family(family, names[family]) for family in FAMILIES]
         model["allOf"].append(_of_family("gaussian+gaussian", several))
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 

@@ -50,7 +50,7 @@ from otmoe.text.strict_json import Limits, shown
 
 def _family(name: str) -> str:
     if name not in FAMILIES:
-        known = ", ".join(json.dumps(family) for family in FAMILIES)
+        known = ", ".join([*(json.dumps(family) for family in FAMILIES), FAMILIES.more])
         raise problem(Error.FAMILY_UNKNOWN, name=shown(name), known=known)
     return name
 

@@ -246,7 +246,8 @@ class RefineState(Document):
         InferenceError
             If the model is not at the maximum yet.
         """
-        return refined_inference(self.refinement)
+        curves = None if self.features is None else self.features.curve_features
+        return refined_inference(self.refinement, curves)
 
     def body(self) -> dict[str, Any]:
         """Return what the file holds, below its kind and version."""

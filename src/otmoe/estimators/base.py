@@ -37,7 +37,7 @@ from otmoe.text.arguments import (
     float_types,
     generator,
 )
-from otmoe.text.errors import InvalidInput
+from otmoe.text.errors import InvalidInput, InvalidType
 from otmoe.text.notices import Notice, OtmoeWarning
 from otmoe.text.progress import fit_progress
 from otmoe.text.sentences import Error, Warn
@@ -268,6 +268,10 @@ class BaseMoE(FittedMoE):
         parsed = Formula.parse(formula)
         if parsed.target is None:
             raise InvalidInput(Error.FORMULA_NO_TARGET)
+        if not isinstance(groups, str | None):
+            raise InvalidType(Error.FORMULA_GROUPS, kind=type(groups).__name__)
+        if parsed.gate is not None and "gate_features" in options:
+            raise InvalidInput(Error.FORMULA_GATE)
         spec = parsed.features(data, missing="indicator" if missing == "indicator" else "error")
         responses = responses_of(parsed.target, names_of(data))
         named = columns_of(responses)
@@ -285,7 +289,8 @@ class BaseMoE(FittedMoE):
         rows = shard.read()
         y = rows.y.astype(int) if whole else rows.y
         options.setdefault("expert_features", parsed.expert_features(spec))
-        estimator = cls(n_experts, gate_features=parsed.gate_features(spec), **options)
+        options.setdefault("gate_features", parsed.gate_features(spec))
+        estimator = cls(n_experts, **options)
         estimator._encoded_by = spec
         estimator._response_names = labels_of(responses)
         beside = {} if groups is None else {"groups": rows.groups}

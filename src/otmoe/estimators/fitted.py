@@ -225,7 +225,7 @@ class FittedMoE(BaseEstimator):
         if X is None:
             if kind != "information":
                 raise InferenceError(Error.ROWS_FOR_SANDWICH)
-            return self._known_inference()
+            return self._in_terms(self._known_inference())
         shared = shared_ids(X) if groups is None else ()
         X = self._check_rows(X)
         found = observed_inference(
@@ -240,8 +240,13 @@ class FittedMoE(BaseEstimator):
             groups=groups,
             n_jobs=self.n_jobs,
         )
-        found = replace(found, warnings=(*found.warnings, *shared))
+        found = self._in_terms(replace(found, warnings=(*found.warnings, *shared)))
         return about_fit(found, self.fit_) if hasattr(self, "fit_") else found
+
+    def _in_terms(self, found: Inference) -> Inference:
+        """Return it with the splines that the features have."""
+        spec: FeatureSpec | None = getattr(self, "features_", None)
+        return found if spec is None else replace(found, curves=spec.curve_features)
 
     def _known_inference(self) -> Inference:
         """Return what is known about standard errors without rows."""

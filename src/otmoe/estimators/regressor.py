@@ -35,8 +35,9 @@ class MoERegressor(RegressorMixin, BaseMoE):
         Number of experts, K.
     family : str or list of str, default="gaussian"
         Distribution of y under an expert: "gaussian" for a number, "student_t" for one with
-        outliers, "poisson" for a count, "negative_binomial" for an overdispersed one, "binomial"
-        for successes in trials, "gamma" for a positive number, or any other in
+        outliers (with 5 degrees of freedom, or as many as the name ends in: an odd number, as in
+        "student_t3"), "poisson" for a count, "negative_binomial" for an overdispersed one,
+        "binomial" for successes in trials, "gamma" for a positive number, or any other in
         :data:`otmoe.model.experts.FAMILIES`. A list has one for each of several responses, which
         share gate and responsibilities: given its expert, the responses of a row are independent.
     gate_features : None, "intercept" or list of str or int, default=None
@@ -186,7 +187,8 @@ class MoERegressor(RegressorMixin, BaseMoE):
     def _check_family(self) -> None:
         known = [name for name, family in FAMILIES.items() if not family.classifies]
         if self._family not in FAMILIES or FAMILIES[self._family].classifies:
-            raise InvalidInput(Error.NOT_ONE_OF, name="family", value=self.family, choices=known)
+            choices = [*known, FAMILIES.more]
+            raise InvalidInput(Error.NOT_ONE_OF, name="family", value=self.family, choices=choices)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -30,16 +30,18 @@ class FiledInference:
     covariance: Floats
 
     @classmethod
-    def read(cls, model: MoE, record: InferenceRecord) -> FiledInference:
+    def read(cls, model: MoE, record: InferenceRecord | None) -> FiledInference:
         """Return what a file has.
 
         Parameters
         ----------
         model : MoE
-        record : InferenceRecord
-            Checked.
+        record : InferenceRecord or None
+            Checked; None where the file has no standard errors.
         """
         found = np.full((model.n_parameters, model.n_parameters), np.nan)
+        if record is None:
+            return cls(model, found)
         errors = [np.nan if error is None else error for error in record.standard_errors]
         np.fill_diagonal(found, np.square(errors))
         for joint in record.joint:

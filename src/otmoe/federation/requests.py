@@ -27,6 +27,8 @@ from otmoe.federation.offers import Offer
 from otmoe.federation.policy.border import release_message, release_reply
 from otmoe.federation.policy.verdict import check
 from otmoe.federation.secure import check_roster, masked, unmasked
+from otmoe.model.experts import FAMILIES
+from otmoe.model.experts.student import BY_NAME
 from otmoe.model.target import CLASSES, Target, as_whole, regression_families
 from otmoe.text.errors import InvalidInput
 from otmoe.text.records import List, Name, Record, Whole, problem, typed
@@ -51,8 +53,9 @@ Rounds = Annotated[Any, AfterValidator(_rounds)]
 def _family(name: str) -> str:
     known, parts = regression_families(), name.replace(",", "+").split("+")
     for part in parts:
-        if part not in known or (len(parts) > 1 and part == CLASSES):
-            raise problem(Error.FAMILY_UNKNOWN, name=shown(part), known=", ".join(known))
+        if part not in (*known, *BY_NAME) or (len(parts) > 1 and part == CLASSES):
+            choices = ", ".join([*known, FAMILIES.more])
+            raise problem(Error.FAMILY_UNKNOWN, name=shown(part), known=choices)
     return "+".join(parts)
 
 

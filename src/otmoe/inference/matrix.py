@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from otmoe.arrays.numerics import Floats
+from otmoe.inference.curves import UNKNOWN, CurveRow, curve_rows
 from otmoe.inference.parameters import Parameter, parameters, unseen
 from otmoe.inference.readout import Readout
+from otmoe.inference.terms import TermTest
 from otmoe.model.mixture import MoE
 from otmoe.text.html import html_lines, html_table
 
 WIDTH = 80
 """Characters of a line, at most, unless a single column needs more."""
 
-UNKNOWN = " (–)"
 UNKNOWN_NOTE = "(–): not identified, the rows do not determine it"
 
 _GAP = 2  # spaces between columns
@@ -52,6 +53,26 @@ class Block:
 
 
 @dataclass(frozen=True)
+class Table:
+    """A table as it is shown.
+
+    Attributes
+    ----------
+    heading : str
+    experts : tuple of int
+        The columns.
+    terms : tuple of T str
+        The rows.
+    cells : list of T lists of str
+    """
+
+    heading: str
+    experts: tuple[int, ...]
+    terms: tuple[str, ...]
+    cells: list[list[str]]
+
+
+@dataclass(frozen=True)
 class Matrix:
     """All parameters of a model, with features down and experts across.
 
@@ -62,6 +83,8 @@ class Matrix:
         Of the rows, by expert.
     blocks : tuple of Block
         Experts first (a block per class), then the gate.
+    curves : tuple of CurveRow
+        Shown in the place of their coefficients, which blocks and the CSV file have.
 
     Examples
     --------
@@ -82,6 +105,7 @@ class Matrix:
     n_experts: int
     share: Floats | None
     blocks: tuple[Block, ...]
+    curves: tuple[CurveRow, ...] = ()
 
     @classmethod
     def of(
@@ -89,6 +113,8 @@ class Matrix:
         model: MoE,
         mass: Sequence[float] | Floats | None = None,
         errors: Sequence[float | None] | Floats | None = None,
+        curves: Mapping[str, Sequence[str]] | None = None,
+        tests: Sequence[TermTest] = (),
     ) -> Matrix:
         """Return the parameters of a model.
 
@@ -100,6 +126,10 @@ class Matrix:
         errors : sequence of P numbers, optional
             Standard errors of the free parameters, in the order of :meth:`MoE.to_vector`; None or
             NaN where one is not known.
+        curves : mapping of str to sequence of str, optional
+            Terms to show as a whole, as ``FeatureSpec.curve_features`` has them.
+        tests : sequence of TermTest
+            Theirs, if standard errors are known.
         """
         about, values = parameters(model), np.where(unseen(model), np.nan, model.to_vector())
         unknown = np.full(len(values), np.nan)
@@ -126,7 +156,7 @@ class Matrix:
             heading = _heading(kind, label, model)
             blocks.append(Block(heading, kind, label, experts, tuple(terms), estimates, error))
         share = None if mass is None else np.asarray(mass) / np.sum(mass)
-        return cls(K, share, tuple(blocks))
+        return cls(K, share, tuple(blocks), curve_rows(model, curves or {}, tests))
 
     def text(self, width: int = WIDTH) -> str:
         """Return it as text; experts that do not fit beside each other follow below.
@@ -136,10 +166,10 @@ class Matrix:
         width : int
             Characters of a line. No number and no name is cut: a column that needs more has it.
         """
-        cells = [self.cells(block) for block in self.blocks]
-        names = [term for block in self.blocks for term in block.terms]
+        tables = self.tables
+        names = [term for table in tables for term in table.terms]
         first = max(map(len, [*names, *(["share of rows"] if self.share is not None else [])]))
-        each = max(len(cell) for table in cells for row in table for cell in row)
+        each = max(len(cell) for table in tables for row in table.cells for cell in row)
         each = max(each, len(f"expert {self.n_experts - 1}")) + _GAP
         at_once = max((width - first) // each, 1)
         panels = []
@@ -150,30 +180,30 @@ class Matrix:
             if self.share is not None:
                 shares = "".join(f"{f'{self.share[k]:.1%}':>{each}}" for k in shown)
                 lines.append(f"{'share of rows':{first}}{shares}")
-            for block, table in zip(self.blocks, cells, strict=True):
-                here = [k for k in shown if k in block.experts]
+            for table in tables:
+                here = [k for k in shown if k in table.experts]
                 if not here:
                     continue
-                lines.append(block.heading)
-                for term, row in zip(block.terms, table, strict=True):
+                lines.append(table.heading)
+                for term, row in zip(table.terms, table.cells, strict=True):
                     lines.append(f"{term:{first}}" + "".join(f"{row[k]:>{each}}" for k in here))
             panels.append("\n".join(line.rstrip() for line in lines))
-        unknown = any(UNKNOWN in cell for table in cells for row in table for cell in row)
+        unknown = any(UNKNOWN in cell for table in tables for row in table.cells for cell in row)
         return "\n\n".join(panels) + (f"\n{UNKNOWN_NOTE}" if unknown else "")
 
     def html(self) -> str:
-        """Return it as tables of HTML, one per block."""
+        """Return it as tables of HTML."""
         heads = ["", *(f"expert {k}" for k in range(self.n_experts))]
         out = []
         if self.share is not None:
             shares = ["share of rows", *(f"{share:.1%}" for share in self.share)]
             out.append(html_table(heads, [shares]))
-        for block in self.blocks:
+        for table in self.tables:
             rows = (
                 [term, *row, *[""] * (self.n_experts - len(row))]
-                for term, row in zip(block.terms, self.cells(block), strict=True)
+                for term, row in zip(table.terms, table.cells, strict=True)
             )
-            out.append(html_lines(block.heading) + html_table(heads, rows))
+            out.append(html_lines(table.heading) + html_table(heads, rows))
         return "".join(out)
 
     def csv_rows(self) -> list[list[Any]]:
@@ -193,13 +223,40 @@ class Matrix:
                 rows.append([block.block, block.label, term, *numbers[0], *numbers[1]])
         return rows
 
-    def cells(self, block: Block) -> list[list[str]]:
+    @property
+    def tables(self) -> list[Table]:
+        """What is shown: the coefficients of each block, then its curves."""
+        tested = any(row.tests for row in self.curves)
+        what = ": chi-square (df) P" if tested else ""
+        found = []
+        for block in self.blocks:
+            mine = [
+                row for row in self.curves if (row.block, row.label) == (block.block, block.label)
+            ]
+            bent = {(k, name) for row in mine for k in row.features for name in row.features[k]}
+            lines = {}
+            for term, cells in zip(block.terms, self._cells(block), strict=True):
+                shown = [
+                    "" if (k, term) in bent else cell
+                    for k, cell in zip(block.experts, cells, strict=True)
+                ]
+                if any(shown):
+                    lines[term] = shown
+            found.append(Table(block.heading, block.experts, tuple(lines), list(lines.values())))
+            if mine:
+                tests = [[row.cell(k, tested) for k in block.experts] for row in mine]
+                names = tuple(row.term for row in mine)
+                heading = f"{block.heading}, splines{what}"
+                found.append(Table(heading, block.experts, names, tests))
+        return found
+
+    def _cells(self, block: Block) -> list[list[str]]:
         """Return the cells of a block; where others have a standard error, a lack of it is said."""
         known = any(np.isfinite(block.errors).any() for block in self.blocks)
         pairs = zip(block.estimates, block.errors, strict=True)
         return [
             [
-                with_error(*cell) + (UNKNOWN if known and np.isnan(cell[1]) else "")
+                with_error(*cell) + (f" {UNKNOWN}" if known and np.isnan(cell[1]) else "")
                 if np.isfinite(cell[0])
                 else ""
                 for cell in zip(*row, strict=True)

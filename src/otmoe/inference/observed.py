@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, get_args
 
@@ -223,11 +224,19 @@ def check_floor(model: MoE) -> None:
         raise InferenceError(Error.VARIANCE_AT_FLOOR)
 
 
-def refined_inference(state: Refinement) -> Inference:
+def refined_inference(
+    state: Refinement, curves: Mapping[str, Sequence[str]] | None = None
+) -> Inference:
     """Return standard errors from what sites have sent in refine rounds.
 
     By the sandwich if every site has sent its scatter. Where some have not that were asked for it,
     they come from the information, and a warning names these sites.
+
+    Parameters
+    ----------
+    state : Refinement
+    curves : mapping of str to sequence of str, optional
+        Its splines, as ``FeatureSpec.curve_features`` has them.
 
     Raises
     ------
@@ -246,6 +255,7 @@ def refined_inference(state: Refinement) -> Inference:
         scatter=best.scatter,
         log_likelihood=best.information.log_likelihood,
     )
+    found = replace(found, curves=curves or {})
     if not best.unscattered:
         return found
     lacking = Warn.SCATTER_MISSING(sites=best.unscattered, names=listed(list(best.unscattered)))

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy as np
 from otmoe.arrays.newton import RANK_TOLERANCE
 from otmoe.arrays.numerics import Array, Floats, design, like, row_blocks
 from otmoe.inference.covariance import Covariance
+from otmoe.inference.curves import as_listed, curve_places
 from otmoe.inference.estimates import (
     FIXED,
     Estimate,
@@ -24,8 +25,15 @@ from otmoe.inference.estimates import (
 )
 from otmoe.inference.marginal import marginal_effects, ratios
 from otmoe.inference.matrix import Matrix
-from otmoe.inference.parameters import Parameter, mean_gradient, parameters
-from otmoe.inference.summary import Text, heading, numbers_of, render
+from otmoe.inference.parameters import Parameter, mean_gradient, parameters, unseen
+from otmoe.inference.summary import (
+    CURVE_HEADS,
+    Text,
+    figures_of_test,
+    heading,
+    numbers_of,
+    render,
+)
 from otmoe.inference.terms import TermTest, term_tests, wald_test
 from otmoe.likelihood.agreement import Agreement
 from otmoe.model.mixture import MoE
@@ -60,6 +68,10 @@ class Inference:
         Groups of rows, where `kind` is "clustered".
     agreement : Agreement, optional
         Agreement of the searches for this maximum.
+    curves : mapping of str to sequence of str
+        Splines and products with one, and their features, as ``FeatureSpec.curve_features`` has
+        them: :meth:`summary` and :meth:`matrix` show a joint test of each; :meth:`table` has their
+        coefficients.
 
     Examples
     --------
@@ -82,17 +94,21 @@ class Inference:
     warnings: tuple[Notice, ...] = ()
     n_groups: int | None = None
     agreement: Agreement | None = None
+    curves: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         size = f"{self.model.n_free} parameters, {self.n_samples:,.10g} rows"
         return f"Inference({self.model.called}, {size}, kind={self.kind!r})"
 
     def _repr_html_(self) -> str:
-        known = zip(self.names, self.table(), self.model.held, strict=True)
-        cells = ([str(name), *numbers_of(row)] for name, row, held in known if not held)
+        hidden = self.model.held | unseen(self.model) | self.bent
+        known = zip(self.names, self.table(), hidden, strict=True)
+        cells = ([str(name), *numbers_of(row)] for name, row, without in known if not without)
         heads = ["parameter", "estimate", "std err", "z", "P>|z|", "low", "high"]
         notes = [str(notice) for notice in self.warnings]
-        return html_lines(repr(self), *notes) + html_table(heads, cells)
+        found = html_lines(repr(self), *notes) + html_table(heads, cells)
+        tests = [[str(test), *figures_of_test(test)] for test in self._curve_tests()]
+        return found + (html_table(["spline", *CURVE_HEADS], tests) if tests else "")
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -103,6 +119,14 @@ class Inference:
     def names(self) -> tuple[str, ...]:
         """Their names."""
         return tuple(map(str, self.parameters))
+
+    @property
+    def bent(self) -> Floats:
+        """Say which of them are coefficients of splines, (P,)."""
+        found = np.zeros(self.model.n_parameters, dtype=bool)
+        for _, _, places in curve_places(self.model, self.curves):
+            found[places] = True
+        return found
 
     @property
     def rank(self) -> int:
@@ -256,7 +280,7 @@ class Inference:
         """Return coefficients as odds ratios (classes) or rate ratios (counts).
 
         The factor by which the odds, or the expected count, change if a feature increases by 1: the
-        exponential of its coefficient. z and p are those of the coefficient.
+        exponential of its coefficient. z and p are those of the coefficient. Splines have none.
 
         Parameters
         ----------
@@ -268,7 +292,8 @@ class Inference:
         -------
         tuple of Estimate
         """
-        return tuple(ratios(self.table(level), self.model, block))
+        rows = zip(self.table(level), self.bent, strict=True)
+        return tuple(ratios([row for row, bent in rows if not bent], self.model, block))
 
     def marginal_effects(
         self, X: Array, level: float = 0.95, offset: Array | None = None
@@ -276,7 +301,8 @@ class Inference:
         """Return the average marginal effects: how the mean of y changes with each feature.
 
         The mean over rows of the derivative of E(y | x), gate and experts together; for a binary
-        feature, of the difference between 1 and 0. Standard errors by the delta method.
+        feature, of the difference between 1 and 0. Standard errors by the delta method. Features of
+        splines, which move together, are left out.
 
         Parameters
         ----------
@@ -291,7 +317,10 @@ class Inference:
         tuple of Estimate
             One per feature, and per class where there are more than two, or per response.
         """
-        return marginal_effects(self.model, self.covariance, X, level, offset)
+        found = marginal_effects(self.model, self.covariance, X, level, offset)
+        before = [f"{name}: " for name in self.model.experts.responses] or [""]
+        bent = {b + name for features in self.curves.values() for name in features for b in before}
+        return tuple(row for row in found if row.term not in bent)
 
     # -- the mean -----------------------------------------------------------------------------
 
@@ -354,28 +383,41 @@ class Inference:
             ]
         if self.agreement is not None and self.agreement.searches > 1:
             facts += self.agreement.facts
-        sections: dict[str, list[Estimate]] = {}
-        for row in self.table(level):
-            if row.note == FIXED and row.estimate == 0:
-                continue  # a column that the expert does not see
+        sections: dict[str, tuple[list[Estimate], list[TermTest]]] = {}
+
+        def section(row: Parameter) -> tuple[list[Estimate], list[TermTest]]:
             share = None if self.mass is None else float(self.mass[row.expert]) / self.n_samples
-            section = sections.setdefault(heading(row, self.model, share), [])
+            return sections.setdefault(heading(row, self.model, share), ([], []))
+
+        for row, bent in zip(self.table(level), self.bent, strict=True):
+            if bent or (row.note == FIXED and row.estimate == 0):
+                continue  # of a curve, or of a column that the expert does not see
+            rows, _ = section(row)
             if row.block == "gate" or row.expert not in self.model.zeros:
-                section.append(row)
-        return render(
-            f"Mixture of {self.model.called}",
-            facts,
-            list(sections.items()),
-            self.warnings,
-            level,
-        )
+                rows.append(row)
+        for test in self._curve_tests():
+            section(test)[1].append(test)
+        tables = [(words, *both) for words, both in sections.items()]
+        return render(f"Mixture of {self.model.called}", facts, tables, self.warnings, level)
 
     def matrix(self) -> Text:
         """Return estimates, standard errors in brackets: features down and experts across."""
         errors = self.covariance.standard_errors(np.eye(self.model.n_parameters))
-        return Matrix.of(self.model, self.mass, errors).readout()
+        tests = self.terms(self.curves)
+        return Matrix.of(self.model, self.mass, errors, self.curves, tests).readout()
 
     # -- parts --------------------------------------------------------------------------------
+
+    def _curve_tests(self) -> list[TermTest]:
+        """Return the tests of curves, under the names that lists of parameters have."""
+        shown = {
+            (s.block, s.expert, s.label, t) for s, t, _ in curve_places(self.model, self.curves)
+        }
+        return [
+            as_listed(test, self.model)
+            for test in self.terms(self.curves)
+            if (test.block, test.expert, test.label, test.term) in shown
+        ]
 
     def _estimates(
         self, matrix: Floats, about: Sequence[Parameter], level: float

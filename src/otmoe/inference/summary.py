@@ -9,12 +9,17 @@ from textwrap import fill
 import numpy as np
 
 from otmoe.inference.estimates import Estimate
+from otmoe.inference.parameters import Parameter
+from otmoe.inference.terms import TermTest
 from otmoe.model.mixture import MoE
 from otmoe.text.notices import Notice
 from otmoe.text.sentences import Warn
 
 _WIDEST = 28  # characters of a name
 _HEADS = ("estimate", "std err", "z", "P>|z|")
+
+CURVE_HEADS = ("chi-square", "df", "P>chi2")
+"""Of the joint tests of splines."""
 
 
 class Text(str):
@@ -29,26 +34,29 @@ class Text(str):
 def render(
     title: str,
     facts: Sequence[tuple[str, str]],
-    sections: Sequence[tuple[str, Sequence[Estimate]]],
+    sections: Sequence[tuple[str, Sequence[Estimate], Sequence[TermTest]]],
     warnings: Sequence[Notice],
     level: float,
 ) -> Text:
-    """Return a summary: facts in two columns, a table per section, notes.
+    """Return a summary: facts in two columns, one or two tables per section, notes.
 
     Parameters
     ----------
     title : str
     facts : sequence of (name, value)
-    sections : sequence of (heading, estimates)
+    sections : sequence of (heading, estimates, tests of curves)
     warnings : sequence of Notice
         Those that change how estimates are read come first, the others at the end.
     level : float
         Of the intervals.
     """
-    names = [row.term for _, rows in sections for row in rows]
+    names = [row.term for _, *tables in sections for rows in tables for row in rows]
     name_width = min(max(map(len, ["intercept", *names])), _WIDEST)
     heads = [*_HEADS, f"[{0.5 - level / 2:.3g}", f"{0.5 + level / 2:.3g}]"]
-    line = f"{'':{name_width}}" + "".join(f"{head:>11}" for head in heads)
+    line, below = (
+        f"{'':{name_width}}" + "".join(f"{head:>11}" for head in some)
+        for some in (heads, CURVE_HEADS)
+    )
     width = len(line)
     out = [title.center(width).rstrip(), "=" * width]
     half = (len(facts) + 1) // 2
@@ -60,9 +68,10 @@ def render(
     if first:
         out.append("=" * width)
         out += [fill(note[:1].upper() + note[1:], width) for note in map(str, first)]
-    for heading, rows in sections:
+    for heading, rows, tests in sections:
         out += ["=" * width, heading]
         out += [line, "-" * width, *(_row(row, name_width) for row in rows)] if rows else []
+        out += [below, "-" * width, *(_test(row, name_width) for row in tests)] if tests else []
     out.append("=" * width)
     notes = (notice for notice in warnings if notice not in first)
     out += [
@@ -71,8 +80,8 @@ def render(
     return Text("\n".join(out))
 
 
-def heading(row: Estimate, model: MoE, share: float | None) -> str:
-    """Return the heading of the table that an estimate belongs to."""
+def heading(row: Parameter, model: MoE, share: float | None) -> str:
+    """Return the heading of the table that an estimate or a test belongs to."""
     if row.block == "gate":
         return f"Gate: expert {row.expert} against expert {row.against}"
     about = "" if row.label is None else f", class {row.label}"
@@ -93,8 +102,7 @@ def _fact(name: str, value: str, width: int) -> str:
 
 
 def _row(row: Estimate, name_width: int) -> str:
-    name = row.term if len(row.term) <= name_width else row.term[: name_width - 1] + "…"
-    cells = f"{name:{name_width}}{_number(row.estimate):>11}"
+    cells = f"{_name(row, name_width)}{_number(row.estimate):>11}"
     if row.note:
         return f"{cells}   {row.note}"
     p = "" if np.isnan(row.p) else f"{row.p:.3f}"
@@ -102,6 +110,22 @@ def _row(row: Estimate, name_width: int) -> str:
     return (
         f"{cells}{_number(row.se):>11}{z:>11}{p:>11}{_number(row.low):>11}{_number(row.high):>11}"
     )
+
+
+def _test(row: TermTest, name_width: int) -> str:
+    return _name(row, name_width) + "".join(f"{cell:>11}" for cell in figures_of_test(row))
+
+
+def _name(row: Parameter, width: int) -> str:
+    name = row.term if len(row.term) <= width else row.term[: width - 1] + "…"
+    return f"{name:{width}}"
+
+
+def figures_of_test(row: TermTest) -> list[str]:
+    """Return the figures of a test as text; none where there is none."""
+    if np.isnan(row.statistic):
+        return ["", str(row.df), ""]
+    return [_number(row.statistic), str(row.df), f"{row.p:.3f}"]
 
 
 def numbers_of(row: Estimate) -> list[str]:

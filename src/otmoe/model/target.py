@@ -19,7 +19,10 @@ CLASSES = "classes"
 
 
 def regression_families() -> list[str]:
-    """Return what files and the shell may ask for: families of numbers, and classes."""
+    """Return what files and the shell may ask for: families of numbers, and classes.
+
+    Student-t families may also end in their degrees of freedom.
+    """
     return [name for name, family in FAMILIES.items() if not family.classifies] + [CLASSES]
 
 

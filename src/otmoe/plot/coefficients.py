@@ -58,6 +58,8 @@ class CoefficientDisplay(Display):
     ) -> CoefficientDisplay:
         """Draw the coefficients of a model at its maximum.
 
+        Those of splines are left out: :class:`~otmoe.plot.CurveDisplay` draws the curves.
+
         Parameters
         ----------
         inference : Inference
@@ -80,7 +82,8 @@ class CoefficientDisplay(Display):
             )
         if block == "gate" and inference.model.n_experts == 1:
             raise InvalidInput(Error.NO_GATE)
-        rows = [e for e in inference.table(level) if e.block == block]
+        pairs = zip(inference.table(level), inference.bent, strict=True)
+        rows = [e for e, bent in pairs if e.block == block and not bent]
         if not intercept:
             rows = [e for e in rows if e.term != "intercept"]
         terms = list(dict.fromkeys(_term(e) for e in rows))

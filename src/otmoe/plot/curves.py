@@ -87,11 +87,12 @@ class CurveDisplay(Display):
         for ax, curves, knots, title in zip(axes, self.curves, self.knots, titles, strict=True):
             shades = colours(1 + max(curve.expert for curve in curves))
             ax.axhline(0, color=GREY, lw=0.8)
-            for i, curve in enumerate(curves):
+            labels = list(dict.fromkeys(curve.label for curve in curves))
+            for curve in curves:
                 key, shade = (curve.column, curve.expert, curve.label), shades[curve.expert]
                 who = f"expert {curve.expert}" if names is None else names[curve.expert]
                 who += "" if curve.label is None else f", {curve.label}"
-                dash = ("-", "--", ":", "-.")[i // len(shades) % 4]
+                dash = ("-", "--", ":", "-.")[labels.index(curve.label) % 4]
                 (self.lines_[key],) = ax.plot(
                     curve.x, curve.effect, color=shade, lw=1.8, ls=dash, label=who
                 )

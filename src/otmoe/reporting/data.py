@@ -15,6 +15,7 @@ from otmoe.evaluation.curves import curves_of
 from otmoe.evaluation.filed import FiledInference
 from otmoe.evaluation.scores import EXPLAINED, LOG_LIKELIHOOD, NULL
 from otmoe.inference.between import Between
+from otmoe.inference.curves import curve_places
 from otmoe.inference.estimates import estimates, of_variance
 from otmoe.inference.matrix import Matrix
 from otmoe.inference.parameters import parameters
@@ -79,7 +80,7 @@ def page_data(
         "model": _model(model, record, features) if merged else None,
         "aggregation": None,
         "between": None if between is None else differences(between, LEVEL),
-        "matrix": _matrix(model, record) if merged else None,
+        "matrix": _matrix(model, record, features) if merged else None,
         "effects": _effects(model, record, features),
         "goodness": _goodness(model, about),
         "checks": [],
@@ -105,18 +106,23 @@ def _fact(value: Any) -> str:
     return f"{value:.8g}" if isinstance(value, float) else str(value)
 
 
-def _matrix(model: MoE, record: AggregationRecord | None) -> dict[str, Any]:
+def _matrix(
+    model: MoE, record: AggregationRecord | None, features: FeatureSpec | None
+) -> dict[str, Any]:
     """Return the coefficients as a table, a row per feature and a column per expert, and as CSV."""
     known = None if record is None else record.inference
     mass = None if record is None else _mass(record)
     errors = None if known is None else known.standard_errors
-    found = Matrix.of(model, None if mass is None else mass.sum(axis=0), errors)
+    curves = {} if features is None else features.curve_features
+    tests = FiledInference.read(model, known).terms(curves) if curves else ()
+    share = None if mass is None else mass.sum(axis=0)
+    found = Matrix.of(model, share, errors, curves, tests)
     return {
         "experts": found.n_experts,
         "share": None if found.share is None else found.share.tolist(),
         "blocks": [
-            {"heading": block.heading, "terms": list(block.terms), "cells": found.cells(block)}
-            for block in found.blocks
+            {"heading": table.heading, "terms": list(table.terms), "cells": table.cells}
+            for table in found.tables
         ],
         "csv": found.csv_rows(),
     }
@@ -125,11 +131,10 @@ def _matrix(model: MoE, record: AggregationRecord | None) -> dict[str, Any]:
 def _effects(
     model: MoE, record: AggregationRecord | None, features: FeatureSpec | None
 ) -> dict[str, Any] | None:
-    """Return joint tests of terms, and the curves of splines with their bands, if the file can."""
-    known = None if record is None else record.inference
-    if known is None or features is None or not known.joint:
+    """Return joint tests of terms and the curves of splines; without standard errors, no bands."""
+    if features is None or not isinstance(model.gate, SoftmaxGate):
         return None
-    found = FiledInference.read(model, known)
+    found = FiledInference.read(model, None if record is None else record.inference)
     several = {name: part for name, part in features.term_features.items() if len(part) > 1}
     tests = [test for test in found.terms(several) if test.df > 1]
     curves = []
@@ -215,12 +220,14 @@ def _model(
     """Return gate and experts, and every free parameter with its interval."""
     found = None if record is None else record.inference
     about, value = parameters(model), model.to_vector()
+    curves = {} if features is None else features.curve_features
+    bent = {j for _, _, places in curve_places(model, curves) for j in places}
     errors = [None] * len(about) if found is None else found.standard_errors
     se = np.array([np.nan if error is None else error for error in errors])
     rows = [
-        of_variance(row) if row.block == "variance" else row
-        for row, held in zip(estimates(about, value, se, LEVEL), model.held, strict=True)
-        if not held
+        (of_variance(row) if row.block == "variance" else row, j in bent)
+        for j, row in enumerate(estimates(about, value, se, LEVEL))
+        if not model.held[j]
     ]
     return {
         "family": model.experts.family,
@@ -239,8 +246,9 @@ def _model(
                 "term": row.term,
                 "estimate": row.estimate,
                 **({} if found is None else {key: _known(getattr(row, key)) for key in _WIDTH}),
+                **({"curve": True} if curve else {}),
             }
-            for row in rows
+            for row, curve in rows
         ],
         "units": None if features is None else _units(features),
         "n_base": model.n_features if features is None else features.layout.n_base,

@@ -107,6 +107,7 @@ function coefficientSection() {
     function rows() {
         const wanted = model.estimates.filter(
             (e) =>
+                !e.curve &&
                 e.block === state.block &&
                 (state.block !== "expert" || e.label === null || e.label === state.label),
         );
@@ -130,12 +131,12 @@ function coefficientSection() {
     }
     function forest(width) {
         let found = rows();
-        const own = found.find((row) => row.term === "intercept");
-        const rest = found.filter((row) => row !== own);
+        const own = found.filter((row) => /^(.*: )?intercept$/.test(row.term)); // of each response
+        const rest = found.filter((row) => !own.includes(row));
+        const size = (some) => most(some.map((row) => row.size));
         if (state.intercept === null)
             // a distant intercept would leave no room for the others
-            state.intercept =
-                Boolean(own) && (!rest.length || own.size <= 3 * most(rest.map((row) => row.size)));
+            state.intercept = own.length > 0 && (!rest.length || size(own) <= 3 * size(rest));
         tick.checked = state.intercept;
         if (!state.intercept && rest.length) found = rest;
         if (state.order === "size") found = bySize(found);
@@ -148,7 +149,10 @@ function coefficientSection() {
             state.block === "expert" && state.label !== null && labels.length
                 ? `For class ${state.label}.`
                 : "",
-            !state.intercept && own ? "Intercepts are not drawn; they are listed under Numbers." : "",
+            !state.intercept && own.length ? "Intercepts are not drawn; they are listed under Numbers." : "",
+            model.estimates.some((e) => e.curve && e.block === state.block)
+                ? "Splines are drawn under Curves and terms; their coefficients are listed under Numbers."
+                : "",
         ]
             .filter(Boolean)
             .join(" ");

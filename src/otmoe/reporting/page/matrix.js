@@ -8,9 +8,12 @@ function matrixSection() {
     const box = section(
         "matrix",
         "Coefficient matrix",
-        model.has_intervals
+        (model.has_intervals
             ? "One row per feature and one column per expert, with standard errors in parentheses."
-            : "One row per feature and one column per expert.",
+            : "One row per feature and one column per expert.") +
+            (model.estimates.some((e) => e.curve)
+                ? " A spline has one row; its coefficients are in the CSV file."
+                : ""),
     );
     const experts = Array.from({ length: found.experts }, (_, k) => `expert ${k}`);
     const row = (tag, cells) =>

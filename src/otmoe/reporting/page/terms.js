@@ -16,7 +16,7 @@ function termSection() {
             el(
                 "p",
                 { class: "quiet" },
-                `The effect of a column on the linear predictor of each expert, and on the log-odds of the gate, relative to the middle knot, with ${share(model.level)} bands. Interactions are left out. Ticks are knots; beyond the outer ones a curve is straight.`,
+                `The effect of a column on the linear predictor of each expert, and on the log-odds of the gate, relative to the middle knot${model.has_intervals ? `, with ${share(model.level)} bands` : ""}. Interactions are left out. Ticks are knots; beyond the outer ones a curve is straight.`,
             ),
             legend(Array.from({ length: model.n_experts }, (_, k) => `expert ${k}`)),
         );
@@ -24,10 +24,13 @@ function termSection() {
         box.append(grid);
         for (const one of found.curves)
             for (const block of ["expert", "gate"]) {
-                const lines = one.lines.filter((line) => line.block === block);
-                if (!lines.length) continue;
-                const title = block === "gate" ? `${one.column}, gate` : one.column;
-                grid.append(el("div", {}, el("h3", {}, title), curvePicture(one, lines, title)));
+                const mine = one.lines.filter((line) => line.block === block);
+                for (const label of new Set(mine.map((line) => line.label))) {
+                    const about = block === "gate" ? "gate" : label; // of a class or response
+                    const title = about === null ? one.column : `${one.column}, ${about}`;
+                    const lines = mine.filter((line) => line.label === label);
+                    grid.append(el("div", {}, el("h3", {}, title), curvePicture(one, lines, title)));
+                }
             }
     }
     if (found.tests.length) {

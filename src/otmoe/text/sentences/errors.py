@@ -222,6 +222,11 @@ class Error(Sentence):
         "the formula {formula!r} leaves out the intercept after the bar, but the gate always has "
         "one; write 0 or - 1 before the bar, for the experts."
     )
+    FORMULA_GROUPS = "groups is a {kind}; give the name of the column that has the labels."
+    FORMULA_GATE = (
+        "the formula has the features of the gate after its bar, and gate_features is given too; "
+        "give one of them."
+    )
     FORMULA_NO_COLUMNS = "the formula names no column; a model needs at least one feature."
     FORMULA_NO_TARGET = "the formula has no response; write its column and ~ before the features."
     FORMULA_OTHER_FEATURES = (
@@ -1207,6 +1212,14 @@ class Error(Sentence):
         "--formula has the response {formula!r} and --target is {target!r}; give one of them."
     )
     SHELL_SPLINE = "--spline is {value!r}; give a column and degrees of freedom, as in hour:5."
+    SHELL_OF_DATA = (
+        "{option} is for data: messages already say how their columns become features. Leave it "
+        "out, or run the command where the data are."
+    )
+    SHELL_NO_SKETCHES = (
+        "no message has a sketch or rows, from which the knots of {terms} would come: ask the "
+        "sites for messages with a sketch (otmoe fit --sketch)."
+    )
     SHELL_INTERACTION = "--interaction is {value!r}; give two columns, as in dep:origin."
     SHELL_FEATURES_OR_COLUMNS = "give --features or --columns, not both."
     SHELL_TARGET_OR_COLUMNS = (
