@@ -16,7 +16,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from otmoe.arrays.numerics import Array, namespace, to_numpy
 from otmoe.data.features import FeatureSpec
 from otmoe.data.identifiers import shared_ids
-from otmoe.data.tables import is_table, names_of
+from otmoe.data.tables import is_table
+from otmoe.data.variables import Variables, has_columns
 from otmoe.documents.message import LocalModel
 from otmoe.federation.keys import Key
 from otmoe.federation.policy.figures import Figures, figures_of
@@ -65,7 +66,7 @@ class FittedMoE(BaseEstimator):
         """Validate rows to be predicted or scored."""
         check_is_fitted(self)
         spec: FeatureSpec | None = getattr(self, "features_", None)
-        if spec is not None and is_table(X) and names_of(X) != list(spec.feature_names):
+        if spec is not None and is_table(X) and has_columns(X, spec):
             return spec.encode(X)
         try:
             return validate_data(self, X, dtype=float_types(X), reset=False)
@@ -225,7 +226,7 @@ class FittedMoE(BaseEstimator):
         if X is None:
             if kind != "information":
                 raise InferenceError(Error.ROWS_FOR_SANDWICH)
-            return self._known_inference()
+            return self._with_variables(self._known_inference())
         shared = shared_ids(X) if groups is None else ()
         X = self._check_rows(X)
         found = observed_inference(
@@ -241,7 +242,13 @@ class FittedMoE(BaseEstimator):
             n_jobs=self.n_jobs,
         )
         found = replace(found, warnings=(*found.warnings, *shared))
-        return about_fit(found, self.fit_) if hasattr(self, "fit_") else found
+        found = about_fit(found, self.fit_) if hasattr(self, "fit_") else found
+        return self._with_variables(found)
+
+    def _with_variables(self, found: Inference) -> Inference:
+        """Return inference that takes rows as predictions do."""
+        names, spec = tuple(self.model_.terms[1:]), getattr(self, "features_", None)
+        return replace(found, variables=Variables(names, spec))
 
     def _known_inference(self) -> Inference:
         """Return what is known about standard errors without rows."""

@@ -310,7 +310,7 @@ class DistributedMoE(PersonalMoE, BaseMoE):
         check_is_fitted(self)
         shards = list(shards)
         with kept(self._workers(len(shards), retries, timeout)) as workers:
-            return inference_shards(
+            found = inference_shards(
                 shards,
                 self.model_,
                 ridge=Ridge.of(self.model_.experts, self.alpha, self.expert_alpha),
@@ -318,6 +318,7 @@ class DistributedMoE(PersonalMoE, BaseMoE):
                 groups=groups,
                 workers=workers,
             )
+        return self._with_variables(found)
 
     def _known_inference(self) -> Inference:
         return self.aggregation_.inference()

@@ -6,15 +6,11 @@ from collections.abc import Sequence
 from html import escape
 from textwrap import fill
 
-import numpy as np
-
 from otmoe.inference.estimates import Estimate
+from otmoe.inference.tables import WIDEST, aligned, estimate_cells, estimate_heads
 from otmoe.model.mixture import MoE
 from otmoe.text.notices import Notice
 from otmoe.text.sentences import Warn
-
-_WIDEST = 28  # characters of a name
-_HEADS = ("estimate", "std err", "z", "P>|z|")
 
 
 class Text(str):
@@ -46,9 +42,8 @@ def render(
         Of the intervals.
     """
     names = [row.term for _, rows in sections for row in rows]
-    name_width = min(max(map(len, ["intercept", *names])), _WIDEST)
-    heads = [*_HEADS, f"[{0.5 - level / 2:.3g}", f"{0.5 + level / 2:.3g}]"]
-    line = f"{'':{name_width}}" + "".join(f"{head:>11}" for head in heads)
+    name_width = min(max(map(len, ["intercept", *names])), WIDEST)
+    line = aligned(["", *estimate_heads(level)], name_width)
     width = len(line)
     out = [title.center(width).rstrip(), "=" * width]
     half = (len(facts) + 1) // 2
@@ -93,25 +88,4 @@ def _fact(name: str, value: str, width: int) -> str:
 
 
 def _row(row: Estimate, name_width: int) -> str:
-    name = row.term if len(row.term) <= name_width else row.term[: name_width - 1] + "…"
-    cells = f"{name:{name_width}}{_number(row.estimate):>11}"
-    if row.note:
-        return f"{cells}   {row.note}"
-    p = "" if np.isnan(row.p) else f"{row.p:.3f}"
-    z = "" if np.isnan(row.z) else f"{row.z:.3f}"
-    return (
-        f"{cells}{_number(row.se):>11}{z:>11}{p:>11}{_number(row.low):>11}{_number(row.high):>11}"
-    )
-
-
-def numbers_of(row: Estimate) -> list[str]:
-    """Return the figures of an estimate as text; none where there is none."""
-    values = (row.estimate, row.se, row.z, row.p, row.low, row.high)
-    return ["" if np.isnan(value) else _number(value) for value in values]
-
-
-def _number(value: float) -> str:
-    """Return four decimals where these are enough, else five significant digits."""
-    if value == 0 or 1e-3 <= abs(value) < 1e5:
-        return f"{value:.4f}"
-    return f"{value:.4g}"
+    return aligned([row.term, *estimate_cells(row)], name_width)
