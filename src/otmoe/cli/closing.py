@@ -95,9 +95,8 @@ def _model_facts(file: ModelFile) -> Iterator[tuple[str, str]]:
         if isinstance(null, int | float):
             gain = (known - null) / rows
             than = "worse" if gain >= 0 else "BETTER"
-            without = ", without the offset" if "offset" in about else ""
             words = f"{_per_row(float(null), rows)}: {abs(gain):.4g} nats per row {than}"
-            yield "null model", words + without
+            yield "null model", words
     if isinstance(about.get(EXPLAINED), int | float):
         what = "variance" if file.model.experts.has_scale else "deviance"
         yield f"{what} explained", f"{about[EXPLAINED]:.1%}"
