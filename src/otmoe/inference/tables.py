@@ -7,7 +7,7 @@ from typing import Any, Self, SupportsIndex, TypeVar, overload
 
 import numpy as np
 
-from otmoe.inference.estimates import Estimate
+from otmoe.inference.estimates import NOT_IDENTIFIED, Estimate
 from otmoe.inference.parameters import Parameter
 from otmoe.inference.terms import TermTest
 from otmoe.text.html import html_lines, html_table
@@ -126,7 +126,7 @@ class TermTests(Table[TermTest]):
 
     def _cells(self, row: TermTest) -> list[str]:
         if np.isnan(row.statistic):
-            return ["", str(row.df), ""]
+            return [f"   {NOT_IDENTIFIED}"]
         return [f"{row.statistic:.3f}", str(row.df), f"{row.p:.3f}"]
 
 
