@@ -62,7 +62,10 @@ def candidates_tables(candidates: Sequence[dict[str, Any]]) -> list[Table]:
     )
     table = table_of(heads, rows, {"candidate", ""})
     if not candidates[0]["chosen"]:
-        table.caption = "losses that differ by much less than chance explains count as equal"
+        table.caption = (
+            "losses that differ by much less than chance explains count as equal; what a step "
+            "towards the rows' own curvature (Grams) costs in expectation is not counted"
+        )
     return [table]
 
 
