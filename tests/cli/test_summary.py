@@ -107,7 +107,20 @@ def test_html_is_a_page_of_its_own():
 
 def test_the_next_command_names_the_columns_of_the_fit():
     assert "otmoe evaluate auto.json TEST-DATA --target y\n" in fine("summary", "auto.json").stdout
-    assert "TEST-DATA --target COLUMN" in fine("summary", "merged.json").stdout
+    assert "TEST-DATA --target y\n" in fine("summary", "merged.json").stdout
+
+
+def test_after_merging_too_where_the_fits_were_made_here(made, tmp_path):
+    folder, _, said = made
+    assert "otmoe evaluate merged.json TEST-DATA --target y" in said["merged"]
+    for i in range(3):
+        (tmp_path / f"s{i}.moe.json").write_bytes((folder / f"s{i}.moe.json").read_bytes())
+    asked = ["aggregate", tmp_path / "s*.moe.json", "-o", tmp_path / "merged.json"]
+    assert "TEST-DATA --target COLUMN" in " ".join(fine(*asked).stdout.split())
+    for i, target in enumerate("yyz"):
+        text = (folder / f"s{i}.moe.json.local").read_text().replace('"y"', f'"{target}"')
+        (tmp_path / f"s{i}.moe.json.local").write_text(text)
+    assert "TEST-DATA --target COLUMN" in " ".join(fine(*asked, "--force").stdout.split())
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ from otmoe import (
     save_model,
     select_n_experts,
 )
+from otmoe.data.shards import shards_from
 
 RNG = np.random.default_rng(0)
 N = 400
@@ -63,6 +64,15 @@ def test_a_frame_of_numbers_is_left_alone_and_forgets_the_words_before():
     est = MoERegressor(1, **QUICK).fit(FRAME, Y)
     est.fit(FRAME[["dose", "smoker"]], Y)
     assert not hasattr(est, "features_") and tuple(est.feature_names_in_) == ("dose", "smoker")
+
+
+def test_columns_that_are_called_as_their_features_are_encoded():
+    numbers = FRAME[["dose", "smoker"]].assign(dose=FRAME["dose"] * 5 + 40)
+    spec = FeatureSpec.from_sample(numbers, center=True)
+    (shard,) = shards_from((numbers, Y.to_numpy()), features=spec)
+    est = DistributedMoERegressor(1, **QUICK).fit_shards([shard])
+    assert tuple(numbers) == spec.feature_names
+    assert_array_equal(est.predict(numbers), est.model_.predict(spec.encode(numbers)))
 
 
 def test_the_gate_may_see_a_category_by_its_name():

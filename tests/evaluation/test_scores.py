@@ -1,5 +1,6 @@
 """Measures against scikit-learn's, and the null model against one that is fitted."""
 
+from dataclasses import replace
 from functools import reduce
 from operator import add
 
@@ -138,3 +139,88 @@ def test_a_constant_response_has_no_null_model():
     model, X, _, weight = case("gaussian")
     found = scored(model, X, np.full(len(X), 2.0), weight)
     assert found.null == {} and np.isnan(found.explained)
+
+
+# -- with an offset ------------------------------------------------------------------------------
+
+OFFSETS = ["gaussian", "student_t", "poisson", "gamma", "negative_binomial", "logistic", "binomial"]
+
+
+def with_offset(family):
+    """Return the score of rows with an offset, in parts, and the rows."""
+    model, X, y, weight = case(family)
+    offset = np.random.default_rng(1).normal(0, 1.5, len(X))
+    parts = [slice(0, 100), slice(100, 101), slice(101, None)]
+    found = reduce(add, (score_rows(model, X[s], y[s], weight[s], offset[s]) for s in parts))
+    return found, y, weight, offset
+
+
+@pytest.mark.filterwarnings("ignore:.*span only 1 dimensions")
+@pytest.mark.parametrize("family", OFFSETS)
+def test_the_null_model_has_the_offset(family):
+    other = pytest.importorskip("statsmodels.api")
+    kinds = {
+        "gaussian": other.families.Gaussian(),
+        "poisson": other.families.Poisson(),
+        "gamma": other.families.Gamma(other.families.links.Log()),
+        "logistic": other.families.Binomial(),
+        "binomial": other.families.Binomial(),
+    }
+    found, y, weight, offset = with_offset(family)
+    null, total = found.null, weight.sum()
+    if family in kinds:
+        options = {"offset": offset, "freq_weights": weight}
+        fit = other.GLM(y, np.ones(len(y)), kinds[family], **options).fit(tol=1e-13)
+        assert fit.deviance == pytest.approx(fit.null_deviance, rel=1e-6)
+        deviance = null.get("deviance", 2 * null.get("log_loss", np.nan))
+        deviance = null["rmse"] ** 2 if family == "gaussian" else deviance
+        assert deviance == pytest.approx(fit.null_deviance / total, rel=1e-7)
+        if family in ("poisson", "logistic", "binomial"):
+            assert null["log_likelihood"] == pytest.approx(fit.llf / total, rel=1e-8)
+        if family == "gaussian":
+            assert found.explained == pytest.approx(
+                1 - found.measures["rmse"] ** 2 / null["rmse"] ** 2
+            )
+        else:
+            name = "log_loss" if family == "logistic" else "deviance"
+            assert found.explained == pytest.approx(1 - found.measures[name] / null[name])
+        return
+    fitted = MoERegressor(1, family=family).fit(
+        np.zeros((len(y), 1)), y, sample_weight=weight, offset=offset
+    )
+    best = weight @ fitted.log_density(np.zeros((len(y), 1)), y, offset) / total
+    assert null["log_likelihood"] == pytest.approx(best, rel=1e-6)
+
+
+def test_the_null_model_of_two_classes_ranks_by_its_offset():
+    found, y, weight, offset = with_offset("logistic")
+    wanted = metrics.roc_auc_score(y, offset, sample_weight=weight)
+    assert found.null["auc"] == pytest.approx(wanted, abs=1e-3)
+
+
+@pytest.mark.parametrize("family", ["poisson", "logistic", "negative_binomial", "gamma"])
+def test_many_pairs_of_y_and_offset_are_thinned_where_it_costs_little(family):
+    model, X, y, weight = case(family)
+    rng = np.random.default_rng(2)
+    many = rng.integers(0, len(y), 40_000)
+    offset, X, y = rng.normal(0, 1, 40_000), X[many], y[many]
+    parts = np.array_split(np.arange(40_000), 4)
+    thin = reduce(add, (score_rows(model, X[s], y[s], None, offset[s]) for s in parts))
+    assert len(thin.values.y) <= 2**14 < 40_000
+    values = Values(np.asarray(y, float), np.ones(40_000), offset)
+    exact = replace(thin, values=values)
+    for name in exact.null.keys() - {"r2"}:  # which is one of rmse
+        assert thin.null[name] == pytest.approx(exact.null[name], rel=1e-3), name
+
+
+@pytest.mark.parametrize("family", ["poisson", "logistic"])
+def test_an_offset_of_zero_changes_nothing(family):
+    model, X, y, weight = case(family)
+    none, zero = (score_rows(model, X, y, weight, o) for o in (None, np.zeros(len(X))))
+    for name, value in none.null.items():
+        assert zero.null[name] == pytest.approx(value, rel=1e-9), name
+    one = np.full(len(y), y[0])
+    assert (
+        score_rows(model, X, one, weight, np.zeros(len(X))).null
+        == score_rows(model, X, one, weight).null
+    )

@@ -1,12 +1,16 @@
 """Ratios and average marginal effects: against statsmodels, and by brute force."""
 
+import pickle
+
 import numpy as np
+import pandas as pd
 import pytest
 import statsmodels.api as sm
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 from refusals import refused
 
-from otmoe import MoEClassifier, MoERegressor, simulate
+from otmoe import DistributedMoERegressor, FeatureSpec, MoEClassifier, MoERegressor, simulate
+from otmoe.data.shards import shards_from
 
 RNG = np.random.default_rng(3)
 N = 500
@@ -122,3 +126,138 @@ def test_notebooks_show_tables_and_the_repr_is_short():
         assert f"<td>{row.estimate:.4f}</td>" in page or abs(row.estimate) < 1e-3
     text = found.summary()
     assert text._repr_html_().startswith("<pre>") and "&gt;|z|" in text._repr_html_()
+
+
+# -- data frames ---------------------------------------------------------------------------------
+
+FRAME = pd.DataFrame(
+    {
+        "dose": RNG.standard_normal(N) * 3,
+        "ward": RNG.choice(["u", "v", "w"], N),
+        "smoker": RNG.random(N) < 0.3,
+    }
+)
+MEAN = 0.2 * FRAME["dose"] + (FRAME["ward"] == "v") - 0.5 * FRAME["smoker"]
+HIT = np.where(RNG.random(N) < 1 / (1 + np.exp(-MEAN)), "yes", "no")
+
+
+def differences(predict, frame):
+    """Return the effects by brute force: mean differences of predictions for changed frames."""
+    step = 1e-4
+    up, down = (predict(frame.assign(dose=frame["dose"] + s)) for s in (step, -step))
+    found = {"dose": np.nanmean(up - down) / (2 * step)}
+    for level in ("v", "w"):
+        moved = predict(frame.assign(ward=level)) - predict(frame.assign(ward="u"))
+        found[f"ward={level}"] = moved.mean()
+    on, off = (predict(frame.assign(smoker=state)) for state in (True, False))
+    return found | {"smoker": (on - off).mean()}
+
+
+def test_effects_in_a_frame_are_differences_of_predictions():
+    est = MoEClassifier(2, n_init=2, random_state=0).fit(FRAME, HIT)
+    found = est.inference().marginal_effects(FRAME)
+    wanted = differences(lambda frame: est.predict_proba(frame)[:, 1], FRAME)
+    assert [row.term for row in found] == list(wanted) and {row.label for row in found} == {"yes"}
+    assert_allclose([row.estimate for row in found], list(wanted.values()), rtol=1e-6, atol=1e-9)
+    shuffled = FRAME[["smoker", "ward", "dose"]].iloc[::-1]
+    assert_allclose(
+        [row.se for row in est.inference().marginal_effects(shuffled)], [row.se for row in found]
+    )
+    encoded = est.inference().marginal_effects(est.features_.encode(FRAME))
+    assert [row.estimate for row in encoded] == [row.estimate for row in found]
+
+
+def test_a_variable_takes_its_terms_with_it():
+    y = np.sin(FRAME["dose"]) + MEAN + 0.3 * RNG.standard_normal(N)
+    data = FRAME.assign(y=y)
+    formula = "y ~ spline(dose, 4) + ward + smoker + dose:ward"
+    est = MoERegressor.from_formula(formula, data, 2, n_init=2, random_state=0)
+    found = est.inference().marginal_effects(data)
+    wanted = differences(est.predict, data)
+    assert [row.term for row in found] == list(wanted)
+    assert_allclose([row.estimate for row in found], list(wanted.values()), rtol=1e-5, atol=1e-8)
+
+
+def test_the_unit_of_an_effect_is_that_of_the_column_and_missing_numbers_stay_out():
+    gaps = FRAME.assign(dose=FRAME["dose"].where(RNG.random(N) < 0.9))
+    spec = FeatureSpec.from_sample(gaps, center=True, missing="indicator")
+    y = (MEAN + 0.5 * RNG.standard_normal(N)).to_numpy()
+    (shard,) = shards_from((gaps, y), features=spec)
+    est = DistributedMoERegressor(1, refine="auto", random_state=0).fit_shards([shard])
+    found = est.inference().marginal_effects(gaps)
+    assert [row.term for row in found] == ["dose", "ward=v", "ward=w", "smoker"]
+    whole = gaps[gaps["dose"].notna()]
+    slope = differences(est.predict, whole)["dose"]
+    assert_allclose(found[0].estimate, slope, rtol=1e-6)
+    scale = spec.columns[0].scale
+    assert scale > 2  # so that the unit can be told
+    assert_allclose(found[0].estimate, est.model_.experts.coef[0, 1] / scale, rtol=1e-6)
+    assert_allclose(found[0].se, est.inference().standard_errors.coef[0, 1] / scale, rtol=1e-6)
+
+
+def test_frames_of_numbers_are_read_by_name():
+    numbers = pd.DataFrame(X, columns=["a", "b", "c"])
+    est = MoERegressor(2, n_init=1, random_state=0).fit(numbers, Y["gaussian"])
+    found = est.inference()
+    wanted = found.marginal_effects(X)
+    assert found.marginal_effects(numbers[["c", "a", "b"]]) == wanted
+    assert [row.term for row in wanted] == ["a", "b", "c"]
+    refused("no_column", column="b").by(found.marginal_effects, numbers[["a", "c"]])
+    assert_array_equal(
+        found.mean_interval(numbers[["c", "a", "b"]]).low, found.mean_interval(X).low
+    )
+
+
+def test_intervals_of_means_take_frames():
+    est = MoEClassifier(2, n_init=2, random_state=0).fit(FRAME, HIT)
+    found = est.inference().mean_interval(FRAME)
+    assert_allclose(found.mean, est.predict_proba(FRAME)[:, 1], rtol=1e-12)
+
+
+# -- printed -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("family", "made", "called"),
+    [
+        ("logistic", lambda found: found.ratios(0.9), "odds ratio"),
+        ("poisson", lambda found: found.ratios(0.9), "rate ratio"),
+        ("gaussian", lambda found: found.marginal_effects(X, 0.9), "dy/dx"),
+        ("gaussian", lambda found: found.table(0.9), "estimate"),
+    ],
+)
+def test_estimates_print_as_tables_and_are_tuples(family, made, called):
+    rows = made(one_expert(family))
+    assert isinstance(rows, tuple) and rows == tuple(rows) and len(pd.DataFrame(rows)) == len(rows)
+    lines = repr(rows).splitlines()
+    assert str(rows) == repr(rows) and max(map(len, lines)) <= 80
+    assert lines[1].split() == [*called.split(), "std", "err", "z", "P>|z|", "[0.05", "0.95]"]
+    assert len({len(line) for line in lines[1:]}) == 1  # aligned
+    for row, line in zip(rows, lines[3:], strict=True):
+        assert line.startswith(row.term) and line.split()[1] == f"{row.estimate:.4f}"
+    assert repr(rows[:1]).splitlines() == lines[:4] and rows[:1].level == 0.9
+    page = rows._repr_html_()
+    assert called in page and all(f"<td>{row.estimate:.4f}</td>" in page for row in rows)
+    again = pickle.loads(pickle.dumps(rows))
+    assert type(again) is type(rows) and repr(again) == repr(rows)
+
+
+def test_each_expert_and_class_has_a_heading_of_its_own():
+    data = simulate(600, 2, 2, family="multinomial", softness=0.5, random_state=0)
+    est = MoEClassifier(2, n_init=1, random_state=0).fit(data.X, data.y)
+    found = est.inference()
+    heads = [line for line in repr(found.table()).splitlines() if line[:1] in "GE" and line[:1]]
+    assert heads[0] == "Gate: expert 0 against expert 1" and "Expert 1, class 0" in heads
+    effects = repr(found.marginal_effects(data.X))
+    assert "Average marginal effects, class 2" in effects
+    tests = found.terms()
+    assert isinstance(tests, tuple)
+    lines = repr(tests).splitlines()
+    assert lines[1].split() == ["chi2", "df", "P>chi2"]
+    assert lines[3].split() == [
+        tests[0].term,
+        f"{tests[0].statistic:.3f}",
+        str(tests[0].df),
+        f"{tests[0].p:.3f}",
+    ]
+    assert "chi2" in tests._repr_html_()

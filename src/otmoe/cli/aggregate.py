@@ -25,6 +25,7 @@ from otmoe.cli.common import (
 )
 from otmoe.cli.inbox import Inbox, first_messages, open_inbox, paths_of
 from otmoe.cli.many import merged_in_groups
+from otmoe.cli.remembered import columns_asked
 from otmoe.cli.tables import (
     alternatives_tables,
     candidates_of,
@@ -181,6 +182,7 @@ def aggregate(
     }
     names = [record.site for record in result.sites]
     about = {"made by": "otmoe aggregate", "method": method, "seed": seed, "sites": few(names)}
+    about |= columns_asked(paths)
     about |= {"chosen": result.method} if result.candidates else {}
     count = report["n_sites"]
     about |= {"number of sites": count, "rows": report["rows"], "support": report["support"]}

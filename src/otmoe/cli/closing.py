@@ -102,9 +102,8 @@ def _model_facts(file: ModelFile) -> Iterator[tuple[str, str]]:
         if isinstance(null, int | float):
             gain = (known - null) / rows
             than = "worse" if gain >= 0 else "BETTER"
-            without = ", without the offset" if "offset" in about else ""
             words = f"{_per_row(float(null), rows)}: {abs(gain):.4g} nats per row {than}"
-            yield "null model", words + without
+            yield "null model", words
     if isinstance(about.get(EXPLAINED), int | float):
         what = "variance" if file.model.experts.has_scale else "deviance"
         yield f"{what} explained", f"{about[EXPLAINED]:.1%}"
@@ -112,19 +111,24 @@ def _model_facts(file: ModelFile) -> Iterator[tuple[str, str]]:
         yield "sites", "the file does not say how the model was merged"
         return
     sites = len(how.sites)
-    yield "merged from", f"{sites:,} site{'s' * (sites != 1)}, {rows:,.10g} rows, by {how.method}"
-    if refined is None:
-        yield "maximum", "not sought: merged in one round"
+    if sites == 1:
+        yield "fitted to", f"{rows:,.10g} rows of {how.sites[0].site}"
     else:
+        yield "merged from", f"{sites:,} sites, {rows:,.10g} rows, by {how.method}"
+    if refined is None and sites > 1:
+        yield "maximum", "not sought: merged in one round"
+    elif refined is not None:
         rounds = f"{refined.rounds} round{'s' * (refined.rounds != 1)}"
         words = "reached in" if refined.converged else "NOT reached in"
         yield "maximum", f"{words} {rounds}"
     stopped = "" if how.converged or refined is not None else "NOT CONVERGED: "
-    yield "merging", f"{stopped}{how.status.text}"
+    if sites > 1 or stopped:
+        yield "merging", f"{stopped}{how.status.text}"
     if how.inference is not None:
         yield "standard errors", f"{how.inference.kind}; in brackets below"
     elif how.no_inference is not None:
-        yield "standard errors", f"none: {how.no_inference.text}"
+        why = how.no_inference.text if sites > 1 else "refine rounds provide them"
+        yield "standard errors", f"none: {why}"
     unfinished = [site.site for site in how.sites if not site.converged]
     if unfinished:
         yield "did not converge", few(unfinished)

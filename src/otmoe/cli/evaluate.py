@@ -85,8 +85,8 @@ def evaluate(
     larger than memory. For numbers: RMSE, MAE and R², the share of the variance explained; for
     counts the deviance as well; for classes the accuracy, the log loss, the Brier score and, if
     there are two, the area under the ROC curve; for several responses those of each. For
-    comparison, the null model is shown: the best model of these rows without covariates and
-    without the offset.
+    comparison, the null model is shown: the best model of these rows without covariates, with
+    the offset if there is one.
     """
     from otmoe.data.shards import rows_dropped
     from otmoe.documents.files import load_model_file
@@ -134,7 +134,6 @@ def evaluate(
         quiet,
         _overall(found),
         *explained_lines(total),
-        *([] if offset is None else ["The null model has no offset."]),
         *([] if site_column is None else [_by_site(site_column, found)]),
     )
 

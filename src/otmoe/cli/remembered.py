@@ -71,6 +71,24 @@ def recalled(message: Path) -> Remembered:
         raise Failed(Error.SHELL_LOCAL_WRONG, file=path, reason=error) from None
 
 
+def columns_asked(messages: Sequence[Path]) -> dict[str, str]:
+    """Return the columns that the fits of some messages were asked for, as a model file names them.
+
+    Only what all files beside these messages agree on; nothing at a server that has no such file.
+    """
+    found = []
+    for message in messages:
+        if beside(message).is_file():
+            try:
+                found.append(recalled(message))
+            except Failed:
+                return {}
+    names = {"target": "target", "offset": "offset", "groups": "expert per"}
+    each = {name: {getattr(one, name) for one in found} for name in names}
+    agreed = {name: values.pop() for name, values in each.items() if len(values) == 1}
+    return {names[name]: value for name, value in agreed.items() if value is not None}
+
+
 def _checked(found: Remembered, data: Any) -> Remembered:
     """Refuse other kinds of values: one path that is taken for many would be a search of a disk."""
     if not isinstance(data, list):

@@ -313,7 +313,8 @@ def _shown(est: Any, found: dict[str, Any]) -> list[Any]:
     for what in ("refitted", "left_out", "failed"):
         if found[what]:
             about.append((what.replace("_", " "), few(found[what])))
-    if found["lost"] == found["lost"]:  # else it was not looked at
+    several = len(found["shards"]) > 1
+    if several and found["lost"] == found["lost"]:  # else it was not looked at
         before = "" if est.aggregation_.refinement is None else ", before it was refined"
         words = f"{found['lost']:.3g} nats per row relative to the shards' own models{before}"
         about.append(("expected loss", words))
@@ -324,7 +325,7 @@ def _shown(est: Any, found: dict[str, Any]) -> list[Any]:
     ]
     return [
         listed(about),
-        *candidates_tables(found["candidates"]),
+        *(candidates_tables(found["candidates"]) if several else []),
         *closing(load_model_file(found["output"]), Path(found["output"])),
         *([] if est.personal is None else _differences(est)),
     ]

@@ -60,7 +60,13 @@ def candidates_tables(candidates: Sequence[dict[str, Any]]) -> list[Table]:
         [c["method"], str(c["n_experts"]), f"{c['lost']:.4g}", "chosen" if c["chosen"] else ""]
         for c in candidates
     )
-    return [table_of(heads, rows, {"candidate", ""})]
+    table = table_of(heads, rows, {"candidate", ""})
+    if not candidates[0]["chosen"]:
+        table.caption = (
+            "losses that differ by much less than chance explains count as equal; what a step "
+            "towards the rows' own curvature (Grams) costs in expectation is not counted"
+        )
+    return [table]
 
 
 def alternatives_tables(alternatives: Sequence[dict[str, Any]]) -> list[Table]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import InitVar, dataclass, field
+from dataclasses import InitVar, dataclass, field, replace
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field
 
 from otmoe.data.features import FeatureSpec, FeaturesRecord
+from otmoe.data.variables import Variables
 from otmoe.documents.aggregation import AggregationRecord, check_aggregation
 from otmoe.documents.model import (
     ModelRecord,
@@ -247,7 +248,8 @@ class RefineState(Document):
             If the model is not at the maximum yet.
         """
         curves = None if self.features is None else self.features.curve_features
-        return refined_inference(self.refinement, curves)
+        found = refined_inference(self.refinement, curves)
+        return replace(found, variables=Variables(tuple(found.model.terms[1:]), self.features))
 
     def body(self) -> dict[str, Any]:
         """Return what the file holds, below its kind and version."""

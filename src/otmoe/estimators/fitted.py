@@ -16,7 +16,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from otmoe.arrays.numerics import Array, namespace, to_numpy
 from otmoe.data.features import FeatureSpec
 from otmoe.data.identifiers import shared_ids
-from otmoe.data.tables import is_table, names_of
+from otmoe.data.tables import is_table
+from otmoe.data.variables import Variables, has_columns
 from otmoe.documents.message import LocalModel
 from otmoe.federation.keys import Key
 from otmoe.federation.policy.figures import Figures, figures_of
@@ -65,7 +66,7 @@ class FittedMoE(BaseEstimator):
         """Validate rows to be predicted or scored."""
         check_is_fitted(self)
         spec: FeatureSpec | None = getattr(self, "features_", None)
-        if spec is not None and is_table(X) and names_of(X) != list(spec.feature_names):
+        if spec is not None and is_table(X) and has_columns(X, spec):
             return spec.encode(X)
         try:
             return validate_data(self, X, dtype=float_types(X), reset=False)
@@ -244,9 +245,11 @@ class FittedMoE(BaseEstimator):
         return about_fit(found, self.fit_) if hasattr(self, "fit_") else found
 
     def _in_terms(self, found: Inference) -> Inference:
-        """Return it with the splines that the features have."""
+        """Return inference that knows the columns and the splines behind the features."""
         spec: FeatureSpec | None = getattr(self, "features_", None)
-        return found if spec is None else replace(found, curves=spec.curve_features)
+        curves = {} if spec is None else spec.curve_features
+        variables = Variables(tuple(self.model_.terms[1:]), spec)
+        return replace(found, curves=curves, variables=variables)
 
     def _known_inference(self) -> Inference:
         """Return what is known about standard errors without rows."""

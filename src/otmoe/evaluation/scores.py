@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
 from otmoe.arrays.numerics import Floats
+from otmoe.evaluation.null import null_with_offset, offset_values
 from otmoe.evaluation.values import Values
 from otmoe.likelihood.rows import Rows
 from otmoe.likelihood.sharing import GroupSums
@@ -47,7 +49,9 @@ class Score:
     responses : dict of Score
         Of each of several responses by itself, whatever the others are; empty where there is one.
     values : Values
-        Of y, for families whose null model needs them; otherwise empty.
+        Of y, for families whose null model needs them or if there is an offset; otherwise empty.
+    with_offset : bool
+        Whether the rows have an offset, which the null model then has, too.
     """
 
     n_rows: int
@@ -60,6 +64,7 @@ class Score:
     ranks: Floats = field(default_factory=_none, repr=False)
     responses: dict[str, Score] = field(default_factory=dict)
     values: Values = field(default=Values(), repr=False)
+    with_offset: bool = False
 
     def __add__(self, other: Score) -> Score:
         weight = self.weight + other.weight
@@ -76,6 +81,7 @@ class Score:
             self.ranks + other.ranks,
             {name: score + other.responses[name] for name, score in self.responses.items()},
             self.values + other.values,
+            self.with_offset,
         )
 
     @property
@@ -104,6 +110,7 @@ class Score:
     def null(self) -> dict[str, float]:
         """The measures of the null model: the best model of the same rows without covariates.
 
+        If the rows have an offset, the null model is an intercept beside it.
         Names are those of `measures`; measures that are undefined for it are left out. Several
         responses are independent under it.
         """
@@ -112,6 +119,8 @@ class Score:
         if self.responses:
             each = [score.null.get("log_likelihood", np.nan) for score in self.responses.values()]
             return {"log_likelihood": sum(each)} if np.isfinite(sum(each)) else {}
+        if self.with_offset and self._varies:
+            return self._null_with_offset()
         if self.classes.size:
             share = self.classes / (self.weight or np.nan)
             entropy = -float(np.sum(share[share > 0] * np.log(share[share > 0])))
@@ -146,8 +155,22 @@ class Score:
         mine, null = self.measures, self.null
         name = next((name for name in ("log_loss", "deviance") if name in mine), None)
         if name is None:
-            return mine.get("r2", np.nan)
+            gap = null.get("rmse", np.nan) ** 2
+            return 1 - mine["rmse"] ** 2 / gap if gap > 0 else np.nan
         return 1 - mine[name] / null[name] if null.get(name, 0.0) > 0 else np.nan
+
+    @property
+    def _varies(self) -> bool:
+        """Whether y has more than one value."""
+        return bool(np.sum(self.classes > 0) > 1 if self.classes.size else self._variance > 0)
+
+    def _null_with_offset(self) -> dict[str, float]:
+        found, mean = null_with_offset(self.family, self.values, self._means(), self._variance)
+        if self.classes.size:
+            found["log_loss"] = -found["log_likelihood"]
+            ranks = _ranks(self.values.y.astype(int), mean, self.values.weight)
+            found["auc"] = replace(self, ranks=ranks)._auc()
+        return found
 
     def _means(self) -> dict[str, float]:
         weight = self.weight or np.nan
@@ -193,7 +216,7 @@ def score_rows(
     y : ndarray of shape (n,), or (n, C) for successes and failures or several responses
         Labels if the model has `classes`, otherwise class numbers.
     weight, offset : ndarray of shape (n,), optional
-        The null model ignores the offset.
+        The null model has the offset, too.
     groups : ndarray of shape (n,), optional
         If rows of a group share their expert: the log-likelihood is then that of groups, and
         otherwise that of single rows.
@@ -223,19 +246,33 @@ def score_rows(
         if experts.responses:
             score = Score(len(y), total, sums, family=experts.family)
             return replace(score, responses=_each(model, X, y, weight, groups))
+        counted = w * found.get("trials", 1.0)
         y = y if y.ndim == 1 else np.asarray(experts.observe(y).mean)[:, 0]
         mean = float(w @ y) / total if total else 0.0
         spread = float(w @ (y - mean) ** 2)
         values = Values.of(y, w) if experts.null_by_values else Values()
-        return Score(len(y), total, sums, mean, spread, experts.family, values=values)
+        score = Score(len(y), total, sums, mean, spread, experts.family, values=values)
+        return score if offset is None else _with_offset(score, experts, y, offset, counted)
     codes, size = y.astype(int), experts.n_classes_of(experts.coef.shape)
     classes = np.bincount(codes, weights=w, minlength=size)
     ranks = _none()
     if size == 2:
         second = prediction if prediction.ndim == 1 else prediction[:, 1]
-        bins = np.minimum((second * _BINS).astype(int), _BINS - 1)
-        ranks = np.bincount(codes * _BINS + bins, weights=w, minlength=2 * _BINS).reshape(2, -1)
-    return Score(len(y), total, sums, 0.0, 0.0, experts.family, classes, ranks)
+        ranks = _ranks(codes, second, w)
+    score = Score(len(y), total, sums, 0.0, 0.0, experts.family, classes, ranks)
+    return score if offset is None else _with_offset(score, experts, y, offset, w)
+
+
+def _with_offset(score: Score, experts: Any, y: Floats, offset: Floats, weight: Floats) -> Score:
+    values = offset_values(type(experts), y, offset, weight)
+    return replace(score, values=values, with_offset=True)
+
+
+def _ranks(codes: Floats, second: Floats, weight: Floats) -> Floats:
+    """Return the weight of both classes by the probability of the second, in bins, (2, B)."""
+    bins = np.minimum((second * _BINS).astype(int), _BINS - 1)
+    counts = np.bincount(codes * _BINS + bins, weights=weight, minlength=2 * _BINS)
+    return np.asarray(counts.reshape(2, -1))
 
 
 def _each(

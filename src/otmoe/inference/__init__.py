@@ -16,6 +16,7 @@ from otmoe.inference.observed import (
 from otmoe.inference.parameters import Parameter
 from otmoe.inference.result import Inference, Kind
 from otmoe.inference.summary import Text
+from otmoe.inference.tables import Estimates, TermTests
 from otmoe.inference.terms import TermTest
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "Coefficient",
     "Covariance",
     "Estimate",
+    "Estimates",
     "Comparison",
     "Inference",
     "Kind",
@@ -32,6 +34,7 @@ __all__ = [
     "Spread",
     "StandardErrors",
     "TermTest",
+    "TermTests",
     "Text",
     "WaldTest",
     "check_floor",

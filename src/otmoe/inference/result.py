@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from otmoe.arrays.newton import RANK_TOLERANCE
-from otmoe.arrays.numerics import Array, Floats, design, like, row_blocks
+from otmoe.arrays.numerics import Array, Floats, design, like, row_blocks, to_numpy
 from otmoe.inference.covariance import Covariance
 from otmoe.inference.curves import as_listed, curve_places
 from otmoe.inference.estimates import (
@@ -23,22 +23,16 @@ from otmoe.inference.estimates import (
     of_variance,
     quantile,
 )
-from otmoe.inference.marginal import marginal_effects, ratios
+from otmoe.inference.marginal import Variables, feature_changes, marginal_effects, ratios
 from otmoe.inference.matrix import Matrix
 from otmoe.inference.parameters import Parameter, mean_gradient, parameters, unseen
-from otmoe.inference.summary import (
-    CURVE_HEADS,
-    Text,
-    figures_of_test,
-    heading,
-    numbers_of,
-    render,
-)
+from otmoe.inference.summary import Text, heading, render
+from otmoe.inference.tables import Estimates, TermTests
 from otmoe.inference.terms import TermTest, term_tests, wald_test
 from otmoe.likelihood.agreement import Agreement
 from otmoe.model.mixture import MoE
 from otmoe.text.errors import InvalidInput
-from otmoe.text.html import html_lines, html_table
+from otmoe.text.html import html_lines
 from otmoe.text.notices import Notice
 from otmoe.text.sentences import Error
 
@@ -72,6 +66,9 @@ class Inference:
         Splines and products with one, and their features, as ``FeatureSpec.curve_features`` has
         them: :meth:`summary` and :meth:`matrix` show a joint test of each; :meth:`table` has their
         coefficients.
+    variables : Variables, optional
+        The columns that features were made of, for methods that take rows; by default every feature
+        is a column.
 
     Examples
     --------
@@ -95,6 +92,7 @@ class Inference:
     n_groups: int | None = None
     agreement: Agreement | None = None
     curves: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    variables: Variables | None = None
 
     def __repr__(self) -> str:
         size = f"{self.model.n_free} parameters, {self.n_samples:,.10g} rows"
@@ -102,13 +100,11 @@ class Inference:
 
     def _repr_html_(self) -> str:
         hidden = self.model.held | unseen(self.model) | self.bent
-        known = zip(self.names, self.table(), hidden, strict=True)
-        cells = ([str(name), *numbers_of(row)] for name, row, without in known if not without)
-        heads = ["parameter", "estimate", "std err", "z", "P>|z|", "low", "high"]
+        known = zip(self.table(), hidden, strict=True)
+        shown = Estimates(row for row, without in known if not without)
         notes = [str(notice) for notice in self.warnings]
-        found = html_lines(repr(self), *notes) + html_table(heads, cells)
-        tests = [[str(test), *figures_of_test(test)] for test in self._curve_tests()]
-        return found + (html_table(["spline", *CURVE_HEADS], tests) if tests else "")
+        found = html_lines(repr(self), *notes) + "<br>" + shown._repr_html_()
+        return found + TermTests(self._curve_tests())._repr_html_()
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -159,7 +155,7 @@ class Inference:
 
     # -- estimates ----------------------------------------------------------------------------
 
-    def table(self, level: float = 0.95) -> tuple[Estimate, ...]:
+    def table(self, level: float = 0.95) -> Estimates:
         """Return every coefficient and variance with standard error, z, p value and interval.
 
         Parameters
@@ -168,11 +164,13 @@ class Inference:
 
         Returns
         -------
-        tuple of Estimate
-            In the order of the parameters; ``pandas.DataFrame(inference.table())`` is a table.
+        Estimates
+            A tuple of :class:`Estimate`, in the order of the parameters, that prints as a table;
+            ``pandas.DataFrame(inference.table())`` is a data frame.
         """
         rows = self._estimates(np.eye(self.model.n_parameters), self.parameters, level)
-        return tuple(of_variance(row) if row.block == "variance" else row for row in rows)
+        found = (of_variance(row) if row.block == "variance" else row for row in rows)
+        return Estimates(found, level)
 
     def contrast(
         self,
@@ -182,7 +180,7 @@ class Inference:
         *,
         block: Literal["expert", "gate", "variance"] = "expert",
         level: float = 0.95,
-    ) -> tuple[Estimate, ...]:
+    ) -> Estimates:
         """Return coefficients of one expert minus those of another.
 
         Parameters
@@ -197,7 +195,7 @@ class Inference:
 
         Returns
         -------
-        tuple of Estimate
+        Estimates
         """
         about, matrix = self._difference(first, second, block)
         if term is not None:
@@ -208,7 +206,7 @@ class Inference:
             about, matrix = [about[i] for i in keep], matrix[keep]
         return self._estimates(matrix, about, level)
 
-    def linear(self, matrix: Floats, level: float = 0.95) -> tuple[Estimate, ...]:
+    def linear(self, matrix: Floats, level: float = 0.95) -> Estimates:
         """Return linear combinations of the free parameters.
 
         Parameters
@@ -219,7 +217,7 @@ class Inference:
 
         Returns
         -------
-        tuple of Estimate
+        Estimates
         """
         matrix = self._combinations(matrix)
         about = [Parameter("linear", None, None, None, f"row {i}") for i in range(len(matrix))]
@@ -240,7 +238,7 @@ class Inference:
         matrix = self._combinations(matrix)
         return wald_test(matrix @ self.model.to_vector() - value, self.covariance.of(matrix))
 
-    def terms(self, terms: Mapping[str, Sequence[str]] | None = None) -> tuple[TermTest, ...]:
+    def terms(self, terms: Mapping[str, Sequence[str]] | None = None) -> TermTests:
         """Test that all coefficients of a term are zero, by expert and row of the gate.
 
         Parameters
@@ -250,9 +248,10 @@ class Inference:
 
         Returns
         -------
-        tuple of TermTest
+        TermTests
+            A tuple of :class:`TermTest` that prints as a table.
         """
-        return term_tests(self.model, self.covariance, terms)
+        return TermTests(term_tests(self.model, self.covariance, terms))
 
     def equal_slopes(self, first: int, second: int) -> WaldTest:
         """Test that two experts have the same coefficients except for the intercept.
@@ -276,7 +275,7 @@ class Inference:
 
     def ratios(
         self, level: float = 0.95, *, block: Literal["expert", "gate"] = "expert"
-    ) -> tuple[Estimate, ...]:
+    ) -> Estimates:
         """Return coefficients as odds ratios (classes) or rate ratios (counts).
 
         The factor by which the odds, or the expected count, change if a feature increases by 1: the
@@ -290,42 +289,51 @@ class Inference:
 
         Returns
         -------
-        tuple of Estimate
+        Estimates
         """
         rows = zip(self.table(level), self.bent, strict=True)
-        return tuple(ratios([row for row, bent in rows if not bent], self.model, block))
+        return ratios(Estimates((row for row, bent in rows if not bent), level), self.model, block)
 
     def marginal_effects(
-        self, X: Array, level: float = 0.95, offset: Array | None = None
-    ) -> tuple[Estimate, ...]:
-        """Return the average marginal effects: how the mean of y changes with each feature.
+        self, X: Any, level: float = 0.95, offset: Array | None = None
+    ) -> Estimates:
+        """Return the average marginal effects: how the mean of y changes with each variable.
 
-        The mean over rows of the derivative of E(y | x), gate and experts together; for a binary
-        feature, of the difference between 1 and 0. Standard errors by the delta method. Features of
-        splines, which move together, are left out.
+        The mean over rows of the derivative of E(y | x), gate and experts together. For a boolean
+        or binary variable, it is the difference between 1 and 0; for a level of a category, the
+        difference to the reference level. A variable takes its splines and interactions with it,
+        and its unit is that of the column. Standard errors are by the delta method.
+
+        Where the columns are not known that features were made of, every feature is a variable, but
+        for those of splines, which cannot change alone.
 
         Parameters
         ----------
-        X : array of shape (n, d)
-            Rows to average over.
+        X : array of shape (n, d), or a data frame as in predict()
+            Rows to average over. Rows in which a number is missing and imputed do not count for
+            its own effect.
         level : float in (0, 1)
         offset : array of shape (n,), optional
             Known part of the experts' linear predictors.
 
         Returns
         -------
-        tuple of Estimate
-            One per feature, and per class where there are more than two, or per response.
+        Estimates
+            One per number or level, and per class where there are more than two, or per response.
         """
-        found = marginal_effects(self.model, self.covariance, X, level, offset)
-        before = [f"{name}: " for name in self.model.experts.responses] or [""]
-        bent = {b + name for features in self.curves.values() for name in features for b in before}
-        return tuple(row for row in found if row.term not in bent)
+        rows = np.asarray(to_numpy(self._rows(X)), np.float64)
+        if self.variables is None:
+            bent = {name for features in self.curves.values() for name in features}
+            changes = feature_changes(rows, self.model.terms[1:], bent)
+        else:
+            changes = self.variables.changes(rows)
+        known = None if offset is None else np.asarray(to_numpy(offset), np.float64)
+        return marginal_effects(self.model, self.covariance, rows, changes, level, known)
 
     # -- the mean -----------------------------------------------------------------------------
 
     def mean_interval(
-        self, X: Array, level: float = 0.95, offset: Array | None = None
+        self, X: Any, level: float = 0.95, offset: Array | None = None
     ) -> MeanInterval:
         """Return the mean of y, or the probabilities of classes, with an interval for each row.
 
@@ -334,7 +342,7 @@ class Inference:
 
         Parameters
         ----------
-        X : array of shape (n, d)
+        X : array of shape (n, d), or a data frame as in predict()
         level : float in (0, 1)
         offset : array of shape (n,), optional
             Known part of the experts' linear predictors.
@@ -343,9 +351,8 @@ class Inference:
         -------
         MeanInterval
         """
-        model, q = self.model, quantile(level)
-        if X.ndim != 2 or X.shape[1] != model.n_features:
-            raise InvalidInput(Error.X_SHAPE, shape=tuple(X.shape), features=model.n_features)
+        model, q, X = self.model, quantile(level), self._rows(X)
+        offset = None if offset is None else np.asarray(to_numpy(offset))
         means, errors = [], []
         for rows in row_blocks(X.shape[0], model.n_parameters):
             known = None if offset is None else like(offset[rows], X)
@@ -419,11 +426,18 @@ class Inference:
             if (test.block, test.expert, test.label, test.term) in shown
         ]
 
-    def _estimates(
-        self, matrix: Floats, about: Sequence[Parameter], level: float
-    ) -> tuple[Estimate, ...]:
-        value = matrix @ self.model.to_vector()
-        return estimates(about, value, self.covariance.standard_errors(matrix), level)
+    def _rows(self, X: Any) -> Array:
+        """Return rows of features, checked, (n, d)."""
+        X = X if self.variables is None else self.variables.rows(X)
+        X = X if hasattr(X, "__array_namespace__") or hasattr(X, "detach") else np.asarray(X)
+        if X.ndim != 2 or X.shape[1] != self.model.n_features:
+            shape, features = tuple(X.shape), self.model.n_features
+            raise InvalidInput(Error.X_SHAPE, shape=shape, features=features)
+        return X
+
+    def _estimates(self, matrix: Floats, about: Sequence[Parameter], level: float) -> Estimates:
+        value, se = matrix @ self.model.to_vector(), self.covariance.standard_errors(matrix)
+        return Estimates(estimates(about, value, se, level), level)
 
     def _difference(self, first: int, second: int, block: str) -> tuple[list[Parameter], Floats]:
         """Return what the differences between two experts are about, and their matrix, (m, P)."""

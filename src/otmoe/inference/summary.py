@@ -6,20 +6,20 @@ from collections.abc import Sequence
 from html import escape
 from textwrap import fill
 
-import numpy as np
-
 from otmoe.inference.estimates import Estimate
 from otmoe.inference.parameters import Parameter
+from otmoe.inference.tables import (
+    TEST_HEADS,
+    WIDEST,
+    aligned,
+    cells_of_test,
+    estimate_cells,
+    estimate_heads,
+)
 from otmoe.inference.terms import TermTest
 from otmoe.model.mixture import MoE
 from otmoe.text.notices import Notice
 from otmoe.text.sentences import Warn
-
-_WIDEST = 28  # characters of a name
-_HEADS = ("estimate", "std err", "z", "P>|z|")
-
-CURVE_HEADS = ("chi-square", "df", "P>chi2")
-"""Of the joint tests of splines."""
 
 
 class Text(str):
@@ -51,12 +51,9 @@ def render(
         Of the intervals.
     """
     names = [row.term for _, *tables in sections for rows in tables for row in rows]
-    name_width = min(max(map(len, ["intercept", *names])), _WIDEST)
-    heads = [*_HEADS, f"[{0.5 - level / 2:.3g}", f"{0.5 + level / 2:.3g}]"]
-    line, below = (
-        f"{'':{name_width}}" + "".join(f"{head:>11}" for head in some)
-        for some in (heads, CURVE_HEADS)
-    )
+    name_width = min(max(map(len, ["intercept", *names])), WIDEST)
+    heads = (estimate_heads(level), TEST_HEADS)
+    line, below = (aligned(["", *each], name_width) for each in heads)
     width = len(line)
     out = [title.center(width).rstrip(), "=" * width]
     half = (len(facts) + 1) // 2
@@ -102,40 +99,8 @@ def _fact(name: str, value: str, width: int) -> str:
 
 
 def _row(row: Estimate, name_width: int) -> str:
-    cells = f"{_name(row, name_width)}{_number(row.estimate):>11}"
-    if row.note:
-        return f"{cells}   {row.note}"
-    p = "" if np.isnan(row.p) else f"{row.p:.3f}"
-    z = "" if np.isnan(row.z) else f"{row.z:.3f}"
-    return (
-        f"{cells}{_number(row.se):>11}{z:>11}{p:>11}{_number(row.low):>11}{_number(row.high):>11}"
-    )
+    return aligned([row.term, *estimate_cells(row)], name_width)
 
 
 def _test(row: TermTest, name_width: int) -> str:
-    return _name(row, name_width) + "".join(f"{cell:>11}" for cell in figures_of_test(row))
-
-
-def _name(row: Parameter, width: int) -> str:
-    name = row.term if len(row.term) <= width else row.term[: width - 1] + "…"
-    return f"{name:{width}}"
-
-
-def figures_of_test(row: TermTest) -> list[str]:
-    """Return the figures of a test as text; none where there is none."""
-    if np.isnan(row.statistic):
-        return ["", str(row.df), ""]
-    return [_number(row.statistic), str(row.df), f"{row.p:.3f}"]
-
-
-def numbers_of(row: Estimate) -> list[str]:
-    """Return the figures of an estimate as text; none where there is none."""
-    values = (row.estimate, row.se, row.z, row.p, row.low, row.high)
-    return ["" if np.isnan(value) else _number(value) for value in values]
-
-
-def _number(value: float) -> str:
-    """Return four decimals where these are enough, else five significant digits."""
-    if value == 0 or 1e-3 <= abs(value) < 1e5:
-        return f"{value:.4f}"
-    return f"{value:.4g}"
+    return aligned([row.term, *cells_of_test(row)], name_width)

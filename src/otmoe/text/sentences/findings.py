@@ -171,9 +171,9 @@ class Finding(Sentence):
         "{limit:g}; use fewer experts or fewer features."
     )
     POLICY_CELLS = (
-        "rule cells: {where} rests on {figure:.2g} {what}, and the policy requires none or at "
-        "least {limit:g}; merge this level with another, leave the column out, use fewer experts "
-        "or, in a survey, hide its count."
+        "rule cells: the number of {what} behind {where} is {figure:.2g}, and the policy requires "
+        "none or at least {limit:g}; merge this level with another, leave the column out, use "
+        "fewer experts or, in a survey, hide its count."
     )
     POLICY_LEVERAGE = (
         "rule leverage: one of the {what} accounts for {figure:.3f} of what {where} predicts for "

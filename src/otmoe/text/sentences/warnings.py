@@ -20,7 +20,7 @@ class Warn(Sentence):
         "rely on predictions only."
     )
     EXPERTS_WITHOUT_ROWS = (
-        "{lost} of {experts} experts have almost no rows assigned (expert {which}): use fewer "
+        "almost no rows are assigned to {lost} of {experts} experts (expert {which}): use fewer "
         "experts."
     )
     EXPERT_BY_CHANCE = (
