@@ -171,7 +171,7 @@ def test_a_variable_takes_its_terms_with_it():
     y = np.sin(FRAME["dose"]) + MEAN + 0.3 * RNG.standard_normal(N)
     data = FRAME.assign(y=y)
     formula = "y ~ spline(dose, 4) + ward + smoker + dose:ward"
-    est = MoERegressor.from_formula(formula, data, 2, n_init=2, random_state=0)
+    est = MoERegressor.from_formula(formula, data, 2, random_state=0)
     found = est.inference().marginal_effects(data)
     wanted = differences(est.predict, data)
     assert [row.term for row in found] == list(wanted)
