@@ -66,6 +66,7 @@ ALL = (
     clustered.BENCHMARK,
     groups.BENCHMARK,
     personal.BENCHMARK,
+    personal.STATIONS,
     policy.BENCHMARK,
     questions.MESSAGES,
     questions.QUESTIONS,

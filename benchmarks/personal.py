@@ -1,10 +1,11 @@
 """Models for single sites on real tables: own, common and personal, on rows that none has seen.
 
-Airlines: late flights, with every fifth day of a month for testing. People: the first or random
-seconds of each, tested on 4,000 later or other seconds of them; where seconds follow each other,
-those of ten are one group. Stations: hours before 2016-03-01, tested on the year after. A new site
-has no part in the fit of the others. Subsets of seconds 0 to 2 were looked at while the method was
-made; those here are others. Of airlines, stations and first seconds there is but one set.
+Airlines: late flights, with every fifth day of a month for testing. People: random seconds of each,
+the first ones, or as many in a row from a random place, tested on 4,000 other seconds of them
+(after the first ones: later seconds). Stations: hours before 2016-03-01, tested on the year after.
+Rows that follow each other in time are groups of one, in this order. A new site has no part in the
+fit of the others. Subsets 0 to 2 were looked at while the method was made; those here are others.
+Of airlines, stations and first seconds there is but one set.
 """
 
 from __future__ import annotations
@@ -33,7 +34,6 @@ from otmoe.likelihood.rows import Rows, Scaling
 from otmoe.text.errors import OtmoeError
 from studies.rows import Row
 
-TOGETHER = 10  # seconds that are one group
 SMALL = 1000  # flights below which an airline is small
 TESTED = 4000  # seconds of a person
 SUBSETS = (3, 4, 5)
@@ -56,11 +56,11 @@ class Site:
 
 @dataclass(frozen=True)
 class InOrder(RowsShard):
-    """A shard whose rows follow each other in time: some neighbours are a group."""
+    """A shard whose rows follow each other in time."""
 
     def read(self) -> ShardRows:
         found = super().read()
-        return replace(found, groups=np.arange(len(found.y)) // TOGETHER)
+        return replace(found, groups=np.arange(len(found.y)))
 
 
 def cases(settings: Settings) -> list[Row]:
@@ -76,6 +76,7 @@ def cases(settings: Settings) -> list[Row]:
         _case("airlines", K=2),
         *people,
         *(_case("people, first", n) for n in (100, 300, 1000)),
+        *(_case("people, in a row", n, subset) for n in (100, 300, 1000) for subset in SUBSETS),
         _case("stations", 300, 3),
         _case("stations", 3000, 3),
         _case("stations"),
@@ -99,21 +100,27 @@ def measure(case: Row, settings: Settings) -> Row:
         if name == "airlines":
             return _airlines(K)
         if name.startswith("people"):
-            ordered = name.endswith("first")
-            return _judged(_people(n, ordered, rng), K, ordered)
+            sites = _people(n, name.removeprefix("people, "), rng)
+            return _judged(_fits(sites, K, not name.endswith("random")))
         if name == "stations":
-            return _judged(_stations(n, rng), K)
-        sites = _people(1000, False, rng) if name == "a new person" else _stations(3000, rng)
+            return _judged(_all_hours(K) if n is None else _fits(_stations(n, rng), K))
+        sites = _people(1000, "random", rng) if name == "a new person" else _stations(3000, rng)
         return _new(sites, K, n)
 
 
-def _people(n: int, ordered: bool, rng: np.random.Generator) -> list[Site]:
+def _people(n: int, which: str, rng: np.random.Generator) -> list[Site]:
+    """Return n seconds of each person: random ones, the first ones, or some in a row."""
     data, sites = _mmash(), []
     for person in np.unique(data.site):
         rows = np.flatnonzero(data.site == person)
-        mixed = rng.permutation(rows[n:] if ordered else rows)
-        learned = rows[:n] if ordered else np.sort(mixed[TESTED:][:n])
-        tested = mixed[:TESTED]
+        if which == "random":
+            mixed = rng.permutation(rows)
+            learned, tested = np.sort(mixed[TESTED:][:n]), mixed[:TESTED]
+        else:
+            begin = 0 if which == "first" else int(rng.integers(len(rows) - n))
+            learned = rows[begin : begin + n]
+            others = np.delete(rows, np.s_[begin : begin + n])
+            tested = rng.permutation(others)[:TESTED]
         X, y = data.X, data.y
         sites.append(Site(str(person), X[learned], y[learned], X[tested], y[tested]))
     return sites
@@ -144,23 +151,48 @@ def _fitted(
     return common, found, perf_counter() - begin
 
 
-def _judged(sites: list[Site], K: int, ordered: bool = False) -> Row:
+@dataclass(frozen=True)
+class Fits:
+    """Sites with all their models."""
+
+    sites: list[Site]
+    common: MoE
+    own: dict[str, MoE]
+    found: PersonalModels
+    seconds: float
+
+    def of(self, site: Site) -> dict[str, MoE]:
+        """Return the models of a site by name."""
+        models = {
+            "common": self.common,
+            "own": self.own[site.name],
+            "personal": self.found.fits[site.name].model,
+            "server": self.found.between.model_of(site.name),
+        }
+        return {**models, "best": models[self.found.forecasts[site.name].best]}
+
+
+def _fits(sites: list[Site], K: int, ordered: bool = False) -> Fits:
     own = {site.name: em(site.X, site.y, K, random_state=0).model for site in sites}
     common, found, seconds = _fitted(sites, K, "gaussian", ordered, own)
+    return Fits(sites, common, own, found, seconds)
+
+
+@cache
+def _all_hours(K: int) -> Fits:
+    """Return the models of stations with all hours before the last year, made once."""
+    return _fits(_stations(None, np.random.default_rng(0)), K, ordered=True)
+
+
+def _judged(fits: Fits) -> Row:
     nats: dict[str, list[float]] = {name: [] for name in MODELS[:-1]}
     errors: dict[str, list[float]] = {name: [] for name in nats}
-    for site in sites:
-        models = {
-            "common": common,
-            "own": own[site.name],
-            "personal": found.fits[site.name].model,
-            "server": found.between.model_of(site.name),
-        }
-        models["best"] = models[found.forecasts[site.name].best]
-        for name, model in models.items():
+    for site in fits.sites:
+        for name, model in fits.of(site).items():
             nats[name].append(-model.log_density(site.X_test, site.y_test).mean())
             errors[name].append(np.mean((site.y_test - model.predict(site.X_test)) ** 2))
-    return {**_summed_up(nats, errors), "strength": found.between.strength, "seconds": seconds}
+    strength = fits.found.between.strength
+    return {**_summed_up(nats, errors), "strength": strength, "seconds": fits.seconds}
 
 
 def _summed_up(nats: dict[str, list[float]], errors: dict[str, list[float]]) -> Row:
@@ -327,5 +359,63 @@ BENCHMARK = Benchmark(
             at_most=0.0,
             of=lambda row: row["sites"].startswith("a new"),
         ),
+    ),
+)
+
+# -- stations one by one -------------------------------------------------------------------------
+
+HOURS = 24
+
+
+def stations(settings: Settings) -> list[Row]:
+    if settings.quick:
+        return []
+    try:
+        data_folder()
+    except OtmoeError:
+        return []
+    return [{"station": str(name)} for name in np.unique(_beijing().site)]
+
+
+def measure_station(case: Row, settings: Settings) -> Row:
+    """Compare models at a station; hours of a day are one observation."""
+    with threadpool_limits(1), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fits = _all_hours(4)
+    site = next(site for site in fits.sites if site.name == case["station"])
+    nats = {
+        name: -model.log_density(site.X_test, site.y_test)
+        for name, model in fits.of(site).items()
+        if name in ("common", "own", "personal")
+    }
+    better = min(("common", "own"), key=lambda name: nats[name].mean())
+    more = nats["personal"] - nats[better]
+    days = np.arange(len(more)) // HOURS
+    error = np.sqrt(np.sum(np.bincount(days, more - more.mean()) ** 2)) / len(more)
+    return {
+        **{name: float(values.mean()) for name, values in nats.items()},
+        "better": better,
+        "above": float(more.mean()),
+        "error": float(error),
+        "named": fits.found.forecasts[site.name].best,
+    }
+
+
+STATIONS = Benchmark(
+    "personal_stations",
+    "Stations with three years of hours each: mean loss of a test hour (minus log density, in "
+    "nats), how far the personal model is above the better of the others, and the standard error "
+    "of that by days",
+    stations,
+    measure_station,
+    (
+        Column("station", "station"),
+        Column("common", "common", "{:.4f}"),
+        Column("own", "own", "{:.4f}"),
+        Column("personal", "personal", "{:.4f}"),
+        Column("better", "better of both"),
+        Column("above", "personal above it", "{:+.4f}"),
+        Column("error", "standard error", "{:.4f}"),
+        Column("named", "named best"),
     ),
 )
