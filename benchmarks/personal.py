@@ -76,14 +76,15 @@ def cases(settings: Settings) -> list[Row]:
         _case("airlines", K=2),
         *people,
         *(_case("people, first", n) for n in (100, 300, 1000)),
-        *(_case("people, in a row", n, subset) for n in (100, 300, 1000) for subset in SUBSETS),
         _case("stations", 300, 3),
-        _case("stations", 3000, 3),
         _case("stations"),
+        _case("stations, in order"),
         *(_case("a new person", n, 3) for n in NEW),
         *(_case("a new station", n, 3) for n in NEW),
         _case("people, random", 10_000, 3),
         _case("people, first", 10_000),
+        *(_case("people, in a row", n, subset) for n in (100, 300, 1000) for subset in SUBSETS),
+        _case("stations", 3000, 3),
     ]
 
 
@@ -102,8 +103,9 @@ def measure(case: Row, settings: Settings) -> Row:
         if name.startswith("people"):
             sites = _people(n, name.removeprefix("people, "), rng)
             return _judged(_fits(sites, K, not name.endswith("random")))
-        if name == "stations":
-            return _judged(_all_hours(K) if n is None else _fits(_stations(n, rng), K))
+        if name.startswith("stations"):
+            ordered = name.endswith("in order")
+            return _judged(_all_hours(K, ordered) if n is None else _fits(_stations(n, rng), K))
         sites = _people(1000, "random", rng) if name == "a new person" else _stations(3000, rng)
         return _new(sites, K, n)
 
@@ -139,16 +141,25 @@ def _stations(n: int | None, rng: np.random.Generator) -> list[Site]:
 _mmash, _beijing = cache(load_mmash), cache(load_beijing)
 
 
-def _fitted(
-    sites: Sequence[Site], K: int, family: str, ordered: bool, own: dict[str, MoE] | None
-) -> tuple[MoE, PersonalModels, float]:
+def _common(sites: Sequence[Site], K: int, family: str = "gaussian") -> MoE:
     X, y = np.concatenate([s.X for s in sites]), np.concatenate([s.y for s in sites])
-    common = em(X, y, K, family=family, random_state=0).model
+    return em(X, y, K, family=family, random_state=0).model
+
+
+def _own(sites: Sequence[Site], K: int) -> dict[str, MoE]:
+    return {site.name: em(site.X, site.y, K, random_state=0).model for site in sites}
+
+
+def _personal(
+    sites: Sequence[Site], common: MoE, ordered: bool = False, own: dict[str, MoE] | None = None
+) -> tuple[PersonalModels, float]:
+    """Return personal models and the seconds they took."""
     kind = InOrder if ordered else RowsShard
     shards = [kind(site.name, site.X, site.y) for site in sites]
+    scaling = Scaling.of(np.concatenate([s.X for s in sites]))
     begin = perf_counter()
-    found = personal_shards(shards, common, scaling=Scaling.of(X), own=own)
-    return common, found, perf_counter() - begin
+    found = personal_shards(shards, common, scaling=scaling, own=own)
+    return found, perf_counter() - begin
 
 
 @dataclass(frozen=True)
@@ -173,15 +184,21 @@ class Fits:
 
 
 def _fits(sites: list[Site], K: int, ordered: bool = False) -> Fits:
-    own = {site.name: em(site.X, site.y, K, random_state=0).model for site in sites}
-    common, found, seconds = _fitted(sites, K, "gaussian", ordered, own)
-    return Fits(sites, common, own, found, seconds)
+    common, own = _common(sites, K), _own(sites, K)
+    return Fits(sites, common, own, *_personal(sites, common, ordered, own))
 
 
 @cache
-def _all_hours(K: int) -> Fits:
-    """Return the models of stations with all hours before the last year, made once."""
-    return _fits(_stations(None, np.random.default_rng(0)), K, ordered=True)
+def _three_years(K: int) -> tuple[list[Site], MoE, dict[str, MoE]]:
+    """Return stations with all hours before the last year, their common and own models."""
+    sites = _stations(None, np.random.default_rng(0))
+    return sites, _common(sites, K), _own(sites, K)
+
+
+@cache
+def _all_hours(K: int, ordered: bool) -> Fits:
+    sites, common, own = _three_years(K)
+    return Fits(sites, common, own, *_personal(sites, common, ordered, own))
 
 
 def _judged(fits: Fits) -> Row:
@@ -221,7 +238,8 @@ def _airlines(K: int) -> Row:
         for s in sites
         if len(np.unique(s.y)) == 2
     }
-    common, found, seconds = _fitted(sites, K, "logistic", False, own)
+    common = _common(sites, K, "logistic")
+    found, seconds = _personal(sites, common, own=own)
     late: dict[str, Callable[[Site], MoE]] = {
         "common": lambda s: common,
         "own": lambda s: own.get(s.name, common),
@@ -267,7 +285,7 @@ def _new(sites: list[Site], K: int, n: int) -> Row:
     errors: dict[str, list[float]] = {name: [] for name in nats}
     for m, site in enumerate(sites):
         others = sites[:m] + sites[m + 1 :]
-        common, found, _ = _others(tuple(s.name for s in others), others, K)
+        common, found = _others(tuple(s.name for s in others), others, K)
         some = np.random.default_rng(m).permutation(len(site.y))[:n]
         models = {
             "common": common,
@@ -282,13 +300,14 @@ def _new(sites: list[Site], K: int, n: int) -> Row:
     return {**_summed_up(nats, errors), "strength": "", "seconds": ""}
 
 
-_KNOWN: dict[tuple[str, ...], tuple[MoE, PersonalModels, float]] = {}
+_KNOWN: dict[tuple[str, ...], tuple[MoE, PersonalModels]] = {}
 
 
-def _others(key: tuple[str, ...], sites: list[Site], K: int) -> tuple[MoE, PersonalModels, float]:
+def _others(key: tuple[str, ...], sites: list[Site], K: int) -> tuple[MoE, PersonalModels]:
     """Return the fit of some sites, made once."""
     if key not in _KNOWN:
-        _KNOWN[key] = _fitted(sites, K, "gaussian", False, None)
+        common = _common(sites, K)
+        _KNOWN[key] = common, _personal(sites, common)[0]
     return _KNOWN[key]
 
 
@@ -365,6 +384,7 @@ BENCHMARK = Benchmark(
 # -- stations one by one -------------------------------------------------------------------------
 
 HOURS = 24
+TWO = {"personal": False, "in order": True}  # whether hours are said to be in the order of time
 
 
 def stations(settings: Settings) -> list[Row]:
@@ -378,34 +398,30 @@ def stations(settings: Settings) -> list[Row]:
 
 
 def measure_station(case: Row, settings: Settings) -> Row:
-    """Compare models at a station; hours of a day are one observation."""
+    """Compare models at a station; the hours of a day are one observation."""
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        fits = _all_hours(4)
-    site = next(site for site in fits.sites if site.name == case["station"])
-    nats = {
-        name: -model.log_density(site.X_test, site.y_test)
-        for name, model in fits.of(site).items()
-        if name in ("common", "own", "personal")
-    }
+        fits = {name: _all_hours(4, ordered) for name, ordered in TWO.items()}
+    sites, common, own = _three_years(4)
+    site = next(site for site in sites if site.name == case["station"])
+    models = {"common": common, "own": own[site.name]}
+    models |= {name: found.of(site)["personal"] for name, found in fits.items()}
+    nats = {name: -model.log_density(site.X_test, site.y_test) for name, model in models.items()}
     better = min(("common", "own"), key=lambda name: nats[name].mean())
-    more = nats["personal"] - nats[better]
-    days = np.arange(len(more)) // HOURS
-    error = np.sqrt(np.sum(np.bincount(days, more - more.mean()) ** 2)) / len(more)
-    return {
-        **{name: float(values.mean()) for name, values in nats.items()},
-        "better": better,
-        "above": float(more.mean()),
-        "error": float(error),
-        "named": fits.found.forecasts[site.name].best,
-    }
+    days = np.arange(len(site.y_test)) // HOURS
+    row: Row = {name: float(values.mean()) for name, values in nats.items()} | {"better": better}
+    for name in TWO:
+        more = nats[name] - nats[better]
+        error = np.sqrt(np.sum(np.bincount(days, more - more.mean()) ** 2)) / len(more)
+        row |= {f"{name}: above": float(more.mean()), f"{name}: error": float(error)}
+    return row
 
 
 STATIONS = Benchmark(
     "personal_stations",
     "Stations with three years of hours each: mean loss of a test hour (minus log density, in "
-    "nats), how far the personal model is above the better of the others, and the standard error "
-    "of that by days",
+    "nats) under the common model, the station's own and personal ones, without and with the order "
+    "of time; how far these are above the better of the others, and the standard error by days",
     stations,
     measure_station,
     (
@@ -413,9 +429,10 @@ STATIONS = Benchmark(
         Column("common", "common", "{:.4f}"),
         Column("own", "own", "{:.4f}"),
         Column("personal", "personal", "{:.4f}"),
-        Column("better", "better of both"),
-        Column("above", "personal above it", "{:+.4f}"),
-        Column("error", "standard error", "{:.4f}"),
-        Column("named", "named best"),
+        Column("personal: above", "above the better", "{:+.4f}"),
+        Column("personal: error", "standard error", "{:.4f}"),
+        Column("in order", "in order", "{:.4f}"),
+        Column("in order: above", "above the better", "{:+.4f}"),
+        Column("in order: error", "standard error", "{:.4f}"),
     ),
 )
