@@ -100,14 +100,22 @@ def readout(
     if sites:  # a file may leave them out
         sections.append(_driving(sites, n_sites))
     notes = [Finding.SPREAD_SCALE(), Finding.NEW_SITE_INTERVAL(level=level)]
-    notes += [*_remarks(model, prior, spreads), *warnings]
+    notes += [*remarks(model, prior, spreads), *warnings]
     found = Readout(_as_text(title, facts, sections, list(map(str, notes))))
     found.html = _as_html(title, facts, sections, list(map(str, notes)))
     return found
 
 
-def _remarks(model: MoE, prior: Prior, spreads: Sequence[Spread]) -> list[Notice]:
-    """Return what would puzzle a reader of the tables."""
+def remarks(model: MoE, prior: Prior, spreads: Sequence[Spread]) -> list[Notice]:
+    """Return what explains numbers that would otherwise puzzle a reader of the tables.
+
+    Parameters
+    ----------
+    model : MoE
+        The common model.
+    prior : Prior
+    spreads : sequence of Spread
+    """
     found = []
     if np.allclose(prior.centre.to_vector(), model.to_vector(), rtol=1e-10, atol=0):
         found.append(Finding.MEAN_IS_COMMON())
