@@ -41,13 +41,18 @@ NEW_SITES = 20  # in a run, drawn from the same distribution
 
 
 def cases(settings: Settings) -> list[Row]:
-    found = [
+    large = {"kind": LARGE, "n_sites": 100, "rows": 1000, "agree": "no"}
+    if settings.quick:
+        return [*_cases(12, 200), large]
+    return [*_cases(12, 200), *_cases(25, 200), large, *_cases(25, 1000)]
+
+
+def _cases(M: int, n: int) -> list[Row]:
+    return [
         {"kind": kind, "n_sites": M, "rows": n, "agree": agree}
-        for M, n in ([(12, 200)] if settings.quick else [(12, 200), (25, 200), (25, 1000)])
         for kind in KINDS
         for agree in DIFFER
     ]
-    return found + [{"kind": LARGE, "n_sites": 100, "rows": 1000, "agree": "no"}]
 
 
 def measure(case: Row, settings: Settings) -> Row:

@@ -236,8 +236,8 @@ class DistributedMoE(PersonalMoE, BaseMoE):
             Called as progress(shards done, total number of shards, name of the last one).
         groups : str, optional
             Column with the label of the group of each row. For `personal`: of rows that are not
-            independent, such as those of an hour. For ``expert_per="group"``: of rows that share
-            their expert; a group lies in one shard.
+            independent, such as those of an hour; or the time, if rows are in the order of time.
+            For ``expert_per="group"``: of rows that share their expert; a group lies in one shard.
         keep_fits : path, optional
             Folder in which to keep the local fits. A second call, with the same options and integer
             `random_state`, fits only shards that are missing there or whose rows have changed.
