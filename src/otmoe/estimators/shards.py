@@ -110,8 +110,9 @@ class DistributedMoE(PersonalMoE, BaseMoE):
         )
         rows = np.arange(X.shape[0]) if weight is None else np.flatnonzero(to_numpy(weight) > 0)
         people = None if groups is None else as_labels(groups, X.shape[0])
-        together = self.expert_per == "group" and people is not None
-        codes = group_codes(people[rows]) if together else None
+        codes = None
+        if self.expert_per == "group" and people is not None:
+            codes = group_codes(people[rows])
         if self._sites is None:
             parts = split(n_rows, self.n_shards, blank.n_free, rng, codes)
             names = numbered(len(parts))
@@ -124,7 +125,7 @@ class DistributedMoE(PersonalMoE, BaseMoE):
             RowsShard(name, X, y, weight, offset, rows[part], people)
             for name, part in zip(names, parts, strict=True)
         ]
-        alone = shards if together else [replace(shard, groups=None) for shard in shards]
+        alone = shards if codes is not None else [replace(shard, groups=None) for shard in shards]
         with kept(self._workers(len(shards))) as workers:
             fit = self._fit_all(alone, target, columns, rng, workers)
             fit, said = self._personal_of(shards, fit, target, workers)
