@@ -65,6 +65,7 @@ ALL = (
     constants.BENCHMARK,
     clustered.BENCHMARK,
     groups.BENCHMARK,
+    personal.STATIONS,
     personal.BENCHMARK,
     policy.BENCHMARK,
     questions.MESSAGES,

@@ -152,7 +152,8 @@ def run(
             console.print(f"{where}: {words}: in the CSV already", highlight=False)
             continue
         start, other = perf_counter(), OtherWork()
-        row = case | benchmark.measure(case, settings) | {"seed": SEED}
+        row = {**case, **benchmark.measure(case, settings)}
+        row.setdefault("seed", SEED)
         busy = other.cores()
         append(path, row | {"other_cores_busy": busy} | environment())
         took = f"{perf_counter() - start:.0f} s, other work {busy:.2f} cores"

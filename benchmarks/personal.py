@@ -1,10 +1,11 @@
 """Models for single sites on real tables: own, common and personal, on rows that none has seen.
 
-Airlines: late flights, with every fifth day of a month for testing. People: the first or random
-seconds of each, tested on 4,000 later or other seconds of them; where seconds follow each other,
-those of ten are one group. Stations: hours before 2016-03-01, tested on the year after. A new site
-has no part in the fit of the others. Subsets of seconds 0 to 2 were looked at while the method was
-made; those here are others. Of airlines, stations and first seconds there is but one set.
+Airlines: late flights, with every fifth day of a month for testing. People: random seconds of each,
+the first ones, or as many in a row from a random place, tested on 4,000 other seconds of them
+(after the first ones: later seconds). Stations: hours before 2016-03-01, tested on the year after.
+Rows that follow each other in time are groups of one, in this order. A new site has no part in the
+fit of the others. Subsets 0 to 2 were looked at while the method was made; those here are others.
+Of airlines, stations and first seconds there is but one set.
 """
 
 from __future__ import annotations
@@ -33,7 +34,6 @@ from otmoe.likelihood.rows import Rows, Scaling
 from otmoe.text.errors import OtmoeError
 from studies.rows import Row
 
-TOGETHER = 10  # seconds that are one group
 SMALL = 1000  # flights below which an airline is small
 TESTED = 4000  # seconds of a person
 SUBSETS = (3, 4, 5)
@@ -56,11 +56,11 @@ class Site:
 
 @dataclass(frozen=True)
 class InOrder(RowsShard):
-    """A shard whose rows follow each other in time: some neighbours are a group."""
+    """A shard whose rows follow each other in time."""
 
     def read(self) -> ShardRows:
         found = super().read()
-        return replace(found, groups=np.arange(len(found.y)) // TOGETHER)
+        return replace(found, groups=np.arange(len(found.y)))
 
 
 def cases(settings: Settings) -> list[Row]:
@@ -77,12 +77,14 @@ def cases(settings: Settings) -> list[Row]:
         *people,
         *(_case("people, first", n) for n in (100, 300, 1000)),
         _case("stations", 300, 3),
-        _case("stations", 3000, 3),
         _case("stations"),
-        *(_case("a new person", n, 3) for n in NEW),
-        *(_case("a new station", n, 3) for n in NEW),
+        _case("stations, in order"),
         _case("people, random", 10_000, 3),
         _case("people, first", 10_000),
+        *(_case("a new person", n, 3) for n in NEW),
+        *(_case("people, in a row", n, subset) for subset in SUBSETS for n in (100, 300, 1000)),
+        *(_case("a new station", n, 3) for n in NEW),
+        _case("stations", 3000, 3),
     ]
 
 
@@ -99,21 +101,28 @@ def measure(case: Row, settings: Settings) -> Row:
         if name == "airlines":
             return _airlines(K)
         if name.startswith("people"):
-            ordered = name.endswith("first")
-            return _judged(_people(n, ordered, rng), K, ordered)
-        if name == "stations":
-            return _judged(_stations(n, rng), K)
-        sites = _people(1000, False, rng) if name == "a new person" else _stations(3000, rng)
+            sites = _people(n, name.removeprefix("people, "), rng)
+            return _judged(_fits(sites, K, not name.endswith("random")))
+        if name.startswith("stations"):
+            ordered = name.endswith("in order")
+            return _judged(_all_hours(K, ordered) if n is None else _fits(_stations(n, rng), K))
+        sites = _people(1000, "random", rng) if name == "a new person" else _stations(3000, rng)
         return _new(sites, K, n)
 
 
-def _people(n: int, ordered: bool, rng: np.random.Generator) -> list[Site]:
+def _people(n: int, which: str, rng: np.random.Generator) -> list[Site]:
+    """Return n seconds of each person: random ones, the first ones, or some in a row."""
     data, sites = _mmash(), []
     for person in np.unique(data.site):
         rows = np.flatnonzero(data.site == person)
-        mixed = rng.permutation(rows[n:] if ordered else rows)
-        learned = rows[:n] if ordered else np.sort(mixed[TESTED:][:n])
-        tested = mixed[:TESTED]
+        if which == "random":
+            mixed = rng.permutation(rows)
+            learned, tested = np.sort(mixed[TESTED:][:n]), mixed[:TESTED]
+        else:
+            begin = 0 if which == "first" else int(rng.integers(len(rows) - n))
+            learned = rows[begin : begin + n]
+            others = np.delete(rows, np.s_[begin : begin + n])
+            tested = rng.permutation(others)[:TESTED]
         X, y = data.X, data.y
         sites.append(Site(str(person), X[learned], y[learned], X[tested], y[tested]))
     return sites
@@ -132,35 +141,75 @@ def _stations(n: int | None, rng: np.random.Generator) -> list[Site]:
 _mmash, _beijing = cache(load_mmash), cache(load_beijing)
 
 
-def _fitted(
-    sites: Sequence[Site], K: int, family: str, ordered: bool, own: dict[str, MoE] | None
-) -> tuple[MoE, PersonalModels, float]:
+def _common(sites: Sequence[Site], K: int, family: str = "gaussian") -> MoE:
     X, y = np.concatenate([s.X for s in sites]), np.concatenate([s.y for s in sites])
-    common = em(X, y, K, family=family, random_state=0).model
+    return em(X, y, K, family=family, random_state=0).model
+
+
+def _own(sites: Sequence[Site], K: int) -> dict[str, MoE]:
+    return {site.name: em(site.X, site.y, K, random_state=0).model for site in sites}
+
+
+def _personal(
+    sites: Sequence[Site], common: MoE, ordered: bool = False, own: dict[str, MoE] | None = None
+) -> tuple[PersonalModels, float]:
+    """Return personal models and the seconds they took."""
     kind = InOrder if ordered else RowsShard
     shards = [kind(site.name, site.X, site.y) for site in sites]
+    scaling = Scaling.of(np.concatenate([s.X for s in sites]))
     begin = perf_counter()
-    found = personal_shards(shards, common, scaling=Scaling.of(X), own=own)
-    return common, found, perf_counter() - begin
+    found = personal_shards(shards, common, scaling=scaling, own=own)
+    return found, perf_counter() - begin
 
 
-def _judged(sites: list[Site], K: int, ordered: bool = False) -> Row:
-    own = {site.name: em(site.X, site.y, K, random_state=0).model for site in sites}
-    common, found, seconds = _fitted(sites, K, "gaussian", ordered, own)
+@dataclass(frozen=True)
+class Fits:
+    """Sites with all their models."""
+
+    sites: list[Site]
+    common: MoE
+    own: dict[str, MoE]
+    found: PersonalModels
+    seconds: float
+
+    def of(self, site: Site) -> dict[str, MoE]:
+        """Return the models of a site by name."""
+        models = {
+            "common": self.common,
+            "own": self.own[site.name],
+            "personal": self.found.fits[site.name].model,
+            "server": self.found.between.model_of(site.name),
+        }
+        return {**models, "best": models[self.found.forecasts[site.name].best]}
+
+
+def _fits(sites: list[Site], K: int, ordered: bool = False) -> Fits:
+    common, own = _common(sites, K), _own(sites, K)
+    return Fits(sites, common, own, *_personal(sites, common, ordered, own))
+
+
+@cache
+def _three_years(K: int) -> tuple[list[Site], MoE, dict[str, MoE]]:
+    """Return stations with all hours before the last year, their common and own models."""
+    sites = _stations(None, np.random.default_rng(0))
+    return sites, _common(sites, K), _own(sites, K)
+
+
+@cache
+def _all_hours(K: int, ordered: bool) -> Fits:
+    sites, common, own = _three_years(K)
+    return Fits(sites, common, own, *_personal(sites, common, ordered, own))
+
+
+def _judged(fits: Fits) -> Row:
     nats: dict[str, list[float]] = {name: [] for name in MODELS[:-1]}
     errors: dict[str, list[float]] = {name: [] for name in nats}
-    for site in sites:
-        models = {
-            "common": common,
-            "own": own[site.name],
-            "personal": found.fits[site.name].model,
-            "server": found.between.model_of(site.name),
-        }
-        models["best"] = models[found.forecasts[site.name].best]
-        for name, model in models.items():
+    for site in fits.sites:
+        for name, model in fits.of(site).items():
             nats[name].append(-model.log_density(site.X_test, site.y_test).mean())
             errors[name].append(np.mean((site.y_test - model.predict(site.X_test)) ** 2))
-    return {**_summed_up(nats, errors), "strength": found.between.strength, "seconds": seconds}
+    strength = fits.found.between.strength
+    return {**_summed_up(nats, errors), "strength": strength, "seconds": fits.seconds}
 
 
 def _summed_up(nats: dict[str, list[float]], errors: dict[str, list[float]]) -> Row:
@@ -189,7 +238,8 @@ def _airlines(K: int) -> Row:
         for s in sites
         if len(np.unique(s.y)) == 2
     }
-    common, found, seconds = _fitted(sites, K, "logistic", False, own)
+    common = _common(sites, K, "logistic")
+    found, seconds = _personal(sites, common, own=own)
     late: dict[str, Callable[[Site], MoE]] = {
         "common": lambda s: common,
         "own": lambda s: own.get(s.name, common),
@@ -235,7 +285,7 @@ def _new(sites: list[Site], K: int, n: int) -> Row:
     errors: dict[str, list[float]] = {name: [] for name in nats}
     for m, site in enumerate(sites):
         others = sites[:m] + sites[m + 1 :]
-        common, found, _ = _others(tuple(s.name for s in others), others, K)
+        common, found = _others(tuple(s.name for s in others), others, K)
         some = np.random.default_rng(m).permutation(len(site.y))[:n]
         models = {
             "common": common,
@@ -250,13 +300,14 @@ def _new(sites: list[Site], K: int, n: int) -> Row:
     return {**_summed_up(nats, errors), "strength": "", "seconds": ""}
 
 
-_KNOWN: dict[tuple[str, ...], tuple[MoE, PersonalModels, float]] = {}
+_KNOWN: dict[tuple[str, ...], tuple[MoE, PersonalModels]] = {}
 
 
-def _others(key: tuple[str, ...], sites: list[Site], K: int) -> tuple[MoE, PersonalModels, float]:
+def _others(key: tuple[str, ...], sites: list[Site], K: int) -> tuple[MoE, PersonalModels]:
     """Return the fit of some sites, made once."""
     if key not in _KNOWN:
-        _KNOWN[key] = _fitted(sites, K, "gaussian", False, None)
+        common = _common(sites, K)
+        _KNOWN[key] = common, _personal(sites, common)[0]
     return _KNOWN[key]
 
 
@@ -327,5 +378,61 @@ BENCHMARK = Benchmark(
             at_most=0.0,
             of=lambda row: row["sites"].startswith("a new"),
         ),
+    ),
+)
+
+# -- stations one by one -------------------------------------------------------------------------
+
+HOURS = 24
+TWO = {"personal": False, "in order": True}  # whether hours are said to be in the order of time
+
+
+def stations(settings: Settings) -> list[Row]:
+    if settings.quick:
+        return []
+    try:
+        data_folder()
+    except OtmoeError:
+        return []
+    return [{"station": str(name)} for name in np.unique(_beijing().site)]
+
+
+def measure_station(case: Row, settings: Settings) -> Row:
+    """Compare models at a station; the hours of a day are one observation."""
+    with threadpool_limits(1), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fits = {name: _all_hours(4, ordered) for name, ordered in TWO.items()}
+    sites, common, own = _three_years(4)
+    site = next(site for site in sites if site.name == case["station"])
+    models = {"common": common, "own": own[site.name]}
+    models |= {name: found.of(site)["personal"] for name, found in fits.items()}
+    nats = {name: -model.log_density(site.X_test, site.y_test) for name, model in models.items()}
+    better = min(("common", "own"), key=lambda name: nats[name].mean())
+    days = np.arange(len(site.y_test)) // HOURS
+    row: Row = {name: float(values.mean()) for name, values in nats.items()} | {"better": better}
+    for name in TWO:
+        more = nats[name] - nats[better]
+        error = np.sqrt(np.sum(np.bincount(days, more - more.mean()) ** 2)) / len(more)
+        row |= {f"{name}: above": float(more.mean()), f"{name}: error": float(error)}
+    return row
+
+
+STATIONS = Benchmark(
+    "personal_stations",
+    "Stations with three years of hours each: mean loss of a test hour (minus log density, in "
+    "nats) under the common model, the station's own and personal ones, without and with the order "
+    "of time; how far these are above the better of the others, and the standard error by days",
+    stations,
+    measure_station,
+    (
+        Column("station", "station"),
+        Column("common", "common", "{:.4f}"),
+        Column("own", "own", "{:.4f}"),
+        Column("personal", "personal", "{:.4f}"),
+        Column("personal: above", "above the better", "{:+.4f}"),
+        Column("personal: error", "standard error", "{:.4f}"),
+        Column("in order", "in order", "{:.4f}"),
+        Column("in order: above", "above the better", "{:+.4f}"),
+        Column("in order: error", "standard error", "{:.4f}"),
     ),
 )

@@ -13,7 +13,15 @@ from commandline import call, fails, fine, leftovers, told
 from numpy.testing import assert_allclose, assert_array_equal
 from refusals import refused
 
-from otmoe import load_between, load_features, load_model, save_model, simulate
+from otmoe import (
+    DistributedMoERegressor,
+    load_between,
+    load_features,
+    load_model,
+    save_model,
+    shards_from,
+    simulate,
+)
 from otmoe.documents.reply import RefineReply
 from otmoe.documents.request import RefineRequest
 from otmoe.documents.state import RefineState
@@ -171,6 +179,27 @@ def test_the_rows_of_a_site_may_lie_among_those_of_others(here):
     fails(*among, "--site", "Nice", code="site_unknown", site="Nice")
     result = call(*among)
     assert result.exit_code == 2 and Error["shell_site_of_column".upper()].value in result.output
+
+
+def test_groups_of_a_run_are_those_of_its_personal_models(here):
+    parts = [
+        pq.read_table(f"{n}.parquet").append_column("day", pa.array(np.arange(300) // 3))
+        for n in SITES
+    ]
+    pq.write_table(pa.concat_tables(parts), "days.parquet")
+    asked = ["run", "days.parquet", *TARGET, "--site-column", "city", "--experts", "1"]
+    asked += ["--columns", "x0,x1", "-o", "days.json", "--force"]
+    fine(*asked, "--personal", "auto", "--groups", "day")
+    found = load_between("days.json")
+    table = pa.concat_tables(parts)
+    shards = shards_from(table, target="y", site_column="city", groups="day", features=["x0", "x1"])
+    est = DistributedMoERegressor(1, personal="auto", random_state=0)
+    est.fit_shards(shards, groups="day")
+    assert found.prior.design_effect == pytest.approx(est.between_.prior.design_effect, rel=1e-6)
+    assert found.prior.tau == pytest.approx(est.between_.prior.tau, rel=1e-3, abs=1e-6)
+    result = call(*asked, "--groups", "day")
+    assert result.exit_code == 2
+    assert Error["shell_groups_of_personal".upper()].value in " ".join(result.output.split())
 
 
 def test_a_site_that_does_not_compute_has_the_servers_version(here):

@@ -114,6 +114,14 @@ def test_shards_of_a_table_and_their_groups():
     plain = DistributedMoERegressor(1, personal="auto", random_state=0).fit_shards(shards)
     assert sorted(est.personal_) == sorted(plain.personal_) == [str(s) for s in range(SITES)]
     assert est.between_.prior.design_effect != plain.between_.prior.design_effect
+    there = DistributedMoERegressor(1, personal="auto", random_state=0)
+    there.fit(X, y, site=site, groups=table["day"])
+    assert_allclose(there.between_.prior.design_effect, est.between_.prior.design_effect)
+    assert (
+        set(there.forecasts_["0"].personal) == set(est.forecasts_["0"].personal) == {0.25, 0.5, 1}
+    )
+    with refused("groups_not_shared"):
+        there.set_params(personal=None).fit(X, y, site=site, groups=table["day"])
 
 
 def test_workers_give_the_same():

@@ -89,6 +89,31 @@ def mixture_quantile(scales):
 # -- text ------------------------------------------------------------------------------------------
 
 
+def notes(found):
+    return " ".join(str(found.summary()).partition("[1]")[2].split())
+
+
+def test_a_mean_that_is_the_common_model_is_called_so():
+    found = tiny()
+    assert "mean: the common model" in notes(found)
+    vector = found.common.to_vector() + np.array([0.01, 0, 0])
+    moved = replace(found.prior, centre=found.common.with_vector(vector))
+    assert "mean: the common model" not in notes(tiny(prior=moved))
+
+
+def test_a_rejected_block_without_spread_is_explained():
+    found = tiny()
+    assert "Q rejects" not in notes(found)
+    slopes = replace(found.spreads[1], q=30.0, p_value=3e-7)
+    odd = tiny(spreads=(found.spreads[0], slopes, found.spreads[2]))
+    assert "In expert slopes, Q rejects agreement although tau is 0" in notes(odd)
+
+
+def test_the_short_form_has_the_deviations():
+    short = "Between(3 sites; tau: expert intercepts 0.5, expert slopes 0, log-variances 0;"
+    assert repr(tiny()) == f"{short} strength 1)"
+
+
 def test_the_summary_has_the_numbers_in_their_places():
     text = tiny().summary()
     assert text.splitlines()[0].strip() == "How 3 sites differ: 1 gaussian expert"
@@ -103,7 +128,7 @@ def test_the_summary_has_the_numbers_in_their_places():
     assert line(text, "intercept", "Expert 0") == ["1.0000", "0.3000", "0.4000", low, high]
     assert line(text, "age", "Expert 0")[:3] == ["-2.0000", "0.1000", "0.0000"]
     assert line(text, "expert 0", "Logarithm")[:3] == ["12345.7", "0.0004", "0.0000"]
-    assert "[3] few sites." in text
+    assert "[4] few sites." in text
     assert repr(text) == str(text)
 
 

@@ -60,6 +60,33 @@ def test_rows_before_alone_predict_the_groups_after_them(rng):
     assert found.weight == weight
 
 
+def test_groups_that_follow_do_not_ask_for_more_spread(rng):
+    common, prior, rows = case(rng, n=400)
+    labels = np.arange(400) // 4
+    found = forecast("a", rows, common, prior, groups=labels)
+    assert set(found.personal) == {0.25, 0.5, 1.0}
+    assert set(forecast("a", rows, common, prior).personal) == set(module.STRENGTHS)
+
+
+def test_the_error_of_a_lead_is_that_of_groups(rng):
+    common, prior, rows = case(rng, n=40)
+    twice = np.repeat(np.arange(40), 2)
+    double = Rows(rows.X[twice], rows.y[twice])
+    once = forecast("a", rows, common, prior, groups=np.arange(40), strengths=[0.0, 1.0])
+    found = forecast("a", double, common, prior, groups=twice, strengths=[0.0])
+    assert once.personal[1.0].error > 0
+    shifted = Prior(common.with_vector(common.to_vector() + 0.5), prior.scaling, prior.tau)
+    alone, both = (
+        forecast("a", r, common, shifted, groups=g, strengths=[0.0]).personal[0.0]
+        for r, g in ((rows, np.arange(40)), (double, twice))
+    )
+    assert_allclose(both.gain, alone.gain)
+    assert_allclose(both.error, alone.error)
+    by_rows = forecast("a", double, common, shifted, groups=np.arange(80), strengths=[0.0])
+    assert_allclose(by_rows.personal[0.0].error * np.sqrt(2), alone.error)
+    assert found.weight == 60
+
+
 def test_the_common_model_is_charged_for_what_it_has_seen(rng, family):
     common, prior, rows = case(rng, family)
     found = forecast("a", rows, common, prior, strengths=[1.0])

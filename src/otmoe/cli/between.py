@@ -5,7 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from otmoe.cli.common import Decorator, Failed, option
+import click
+
+from otmoe.cli import known
+from otmoe.cli.common import Decorator, Failed, option, several
 from otmoe.cli.tables import table_of
 from otmoe.text.sentences import Error
 
@@ -32,6 +35,26 @@ def site(section: str) -> Decorator:
         "how sites differ: one step from the common model, so rough for a site that differs "
         "greatly.",
     )
+
+
+personal_options = several(
+    option(
+        "--personal",
+        type=click.Choice(known.RESTRICTIONS),
+        section="Fit",
+        help="Also fit a personal model for every shard, such as a site of --site-column: "
+        "everything may differ, or only the gate or the intercepts. The common model is refined "
+        "first; otmoe personalise and otmoe report use the estimated differences.",
+    ),
+    option(
+        "--groups",
+        metavar="COLUMN",
+        section="Fit",
+        help="With --personal: labels of rows that are not independent, such as the patient or "
+        "the day; or the time, if rows are in the order of time. Slow changes are then not taken "
+        "for differences between sites, and later groups are predicted from earlier ones.",
+    ),
+)
 
 
 def model_for(file: ModelFile | LocalModel, path: Path, name: str | None) -> MoE:
@@ -89,8 +112,8 @@ def between_lines(found: Between) -> list[Any]:
         f"features{effect}:",
         spread_table(found),
     ]
-    most = sorted(found.sites, key=lambda e: (e.p_value, -e.q))[:_SITES]
-    most = [effect for effect in most if effect.p_value < _CHANCE]
+    apart = [effect for effect in found.sites if effect.p_value < _CHANCE]
+    most = sorted(apart, key=lambda e: (-e.q, e.site))[:_SITES]
     if most:
         rows = ([e.site, f"{e.n_samples:,.10g}", f"{e.q:.1f}", _p(e.p_value)] for e in most)
         lines += ["Sites that differ most from the others:"]

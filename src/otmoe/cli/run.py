@@ -13,7 +13,7 @@ import click
 
 from otmoe.cli import known, options
 from otmoe.cli.asked import asked_of
-from otmoe.cli.between import between_lines, between_report
+from otmoe.cli.between import between_lines, between_report, personal_options
 from otmoe.cli.closing import closing
 from otmoe.cli.common import (
     Command,
@@ -77,14 +77,7 @@ The same data and seed give the same model, whatever the executor and the number
     help="Refine rounds, one pass over all rows each, towards the maximum-likelihood estimate; "
     "auto for as many as needed.",
 )
-@option(
-    "--personal",
-    type=click.Choice(known.RESTRICTIONS),
-    section="Fit",
-    help="Also fit a personal model for every shard, such as a site of --site-column: everything "
-    "may differ, or only the gate or the intercepts. The common model is refined first; "
-    "otmoe personalise and otmoe report use the estimated differences.",
-)
+@personal_options
 @option(
     "--n-support",
     type=click.IntRange(min=1),
@@ -131,6 +124,7 @@ def run(
     method: str,
     refine: int | str,
     personal: str | None,
+    groups: str | None,
     n_support: int,
     n_init: int | None,
     max_iter: int | None,
@@ -157,6 +151,8 @@ def run(
     options.check_where(site_column, cut, executor, address)
     if zero_expert and family == known.CLASSES:
         raise usage(Error.ZERO_OF_COUNTS, family=family)
+    if groups is not None and personal is None:
+        raise usage(Error.SHELL_GROUPS_OF_PERSONAL)
     check_output(output, force)
 
     from sklearn.exceptions import ConvergenceWarning
@@ -168,7 +164,8 @@ def run(
     from otmoe.workers.gather import Workers
 
     begin = perf_counter()
-    roles = (weight, offset, site_column, expert_per)
+    labels = groups if expert_per is None else expert_per
+    roles = (weight, offset, site_column, expert_per, groups)
     asked = asked_of(data, target, formula, spec, columns, *roles, sep=sep)
     shards = options.shards_of(
         data,
@@ -181,7 +178,7 @@ def run(
         missing,
         max_levels,
         sep,
-        expert_per,
+        labels,
     )
     with kept_fits(output, keep_fits) as folder:
         with (
@@ -213,7 +210,7 @@ def run(
                 timeout=timeout,
                 on_error=on_error,
                 progress=report,
-                groups=expert_per,
+                groups=labels,
                 keep_fits=folder,
             )
             names = [message.site for message in est.local_models_]

@@ -98,7 +98,8 @@ def personal_shards(
         What may differ between shards.
     groups : str, optional
         Column with the label of the group of each row, whose rows are not independent, such as
-        those of a day. They stay together when rows are held out.
+        those of a day; or with the time. They stay together when rows are held out, and groups
+        that follow each other need not be independent either.
     own : dict of MoE, optional
         The shards' own models, by name, for comparison.
     workers : Workers

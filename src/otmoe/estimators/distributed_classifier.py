@@ -183,7 +183,9 @@ class DistributedMoEClassifier(DistributedMoE, MoEClassifier):
         site : array-like of shape (n,), optional
             The site of each row; a site is a shard. By default rows are split at random.
         groups : array-like of shape (n,), optional
-            With ``expert_per="group"``: label of the group of each row, of any hashable kind.
+            Label of the group of each row, of any hashable kind. With ``expert_per="group"``: of
+            rows that share their expert. With `personal`: of rows that are not independent, such as
+            those of a day; or the time, if rows are in the order of time.
 
         Returns
         -------

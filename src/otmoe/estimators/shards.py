@@ -67,6 +67,10 @@ class DistributedMoE(PersonalMoE, BaseMoE):
             if self.expert_per == "group":
                 raise InvalidInput(Error.PERSONAL_SHARED)
 
+    def _check_groups(self, groups: Any) -> None:
+        if self.expert_per == "group" or self.personal is None:  # else personal models use them
+            super()._check_groups(groups)
+
     def _structure(self, target: Target) -> Structure | None:
         found = super()._structure(target)
         if found is not None and self.personal is not None:
@@ -105,9 +109,9 @@ class DistributedMoE(PersonalMoE, BaseMoE):
             structure=structure,
         )
         rows = np.arange(X.shape[0]) if weight is None else np.flatnonzero(to_numpy(weight) > 0)
-        people = codes = None
-        if groups is not None:
-            people = as_labels(groups, X.shape[0])
+        people = None if groups is None else as_labels(groups, X.shape[0])
+        codes = None
+        if self.expert_per == "group" and people is not None:
             codes = group_codes(people[rows])
         if self._sites is None:
             parts = split(n_rows, self.n_shards, blank.n_free, rng, codes)
@@ -121,8 +125,9 @@ class DistributedMoE(PersonalMoE, BaseMoE):
             RowsShard(name, X, y, weight, offset, rows[part], people)
             for name, part in zip(names, parts, strict=True)
         ]
+        alone = shards if codes is not None else [replace(shard, groups=None) for shard in shards]
         with kept(self._workers(len(shards))) as workers:
-            fit = self._fit_all(shards, target, columns, rng, workers)
+            fit = self._fit_all(alone, target, columns, rng, workers)
             fit, said = self._personal_of(shards, fit, target, workers)
         trouble = [*self._shared_ids, *said]
         if self._sites is None and len(shards) < self.n_shards:
@@ -232,8 +237,8 @@ class DistributedMoE(PersonalMoE, BaseMoE):
             Called as progress(shards done, total number of shards, name of the last one).
         groups : str, optional
             Column with the label of the group of each row. For `personal`: of rows that are not
-            independent, such as those of an hour. For ``expert_per="group"``: of rows that share
-            their expert; a group lies in one shard.
+            independent, such as those of an hour; or the time, if rows are in the order of time.
+            For ``expert_per="group"``: of rows that share their expert; a group lies in one shard.
         keep_fits : path, optional
             Folder in which to keep the local fits. A second call, with the same options and integer
             `random_state`, fits only shards that are missing there or whose rows have changed.

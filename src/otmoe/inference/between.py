@@ -51,7 +51,7 @@ _TURNS = 2  # of deviations and mean, each given the other
 _ENDS = "low", "high"  # of the interval of a deviation
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Between:
     """How sites differ.
 
@@ -89,6 +89,10 @@ class Between:
     deviation: Floats = field(repr=False)
     warnings: tuple[Notice, ...] = ()
     strength: float = 1.0
+
+    def __repr__(self) -> str:
+        tau = ", ".join(f"{s.block} {s.tau:.3g}" for s in self.spreads)
+        return f"Between({self.prior.n_sites} sites; tau: {tau}; strength {self.strength:g})"
 
     @property
     def personal_prior(self) -> Prior:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _WIDEST = 28  # characters of a name
 _NARROWEST = 9  # characters of a column of numbers
 _OVERALL = "all together"
+_REJECTED = 0.01  # a p value that asks for a word where tau is 0
 
 SPREAD_LEVEL = 0.90
 """Of the intervals of deviations."""
@@ -98,9 +99,29 @@ def readout(
     sections = [_blocks(spreads, overall), *_coefficients(coefficients, model, level)]
     if sites:  # a file may leave them out
         sections.append(_driving(sites, n_sites))
-    notes = [Finding.SPREAD_SCALE(), Finding.NEW_SITE_INTERVAL(level=level), *warnings]
+    notes = [Finding.SPREAD_SCALE(), Finding.NEW_SITE_INTERVAL(level=level)]
+    notes += [*remarks(model, prior, spreads), *warnings]
     found = Readout(_as_text(title, facts, sections, list(map(str, notes))))
     found.html = _as_html(title, facts, sections, list(map(str, notes)))
+    return found
+
+
+def remarks(model: MoE, prior: Prior, spreads: Sequence[Spread]) -> list[Notice]:
+    """Return what explains numbers that would otherwise puzzle a reader of the tables.
+
+    Parameters
+    ----------
+    model : MoE
+        The common model.
+    prior : Prior
+    spreads : sequence of Spread
+    """
+    found = []
+    if np.allclose(prior.centre.to_vector(), model.to_vector(), rtol=1e-10, atol=0):
+        found.append(Finding.MEAN_IS_COMMON())
+    odd = [s.block for s in spreads if s.tau == 0 and s.p_value < _REJECTED]
+    if odd:
+        found.append(Finding.REJECTED_WITHOUT_SPREAD(blocks=", ".join(odd)))
     return found
 
 

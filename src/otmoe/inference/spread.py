@@ -10,6 +10,7 @@ from scipy import linalg, optimize, stats
 
 from otmoe.arrays.newton import RANK_TOLERANCE
 from otmoe.arrays.numerics import Floats
+from otmoe.inference.memory import inflation
 from otmoe.likelihood.answers import SiteInformation
 from otmoe.likelihood.information import expected_curvature
 from otmoe.likelihood.prior import BLOCKS
@@ -92,12 +93,13 @@ def evidence(model: MoE, replies: Sequence[SiteInformation], L: Floats) -> Evide
     g = g @ down
     information = down.T @ information @ down / share[:, None, None]
     B = down.T @ B @ down
-    effect = max(float(np.trace(B)) / max(P, 1), 1e-12)
+    more = inflation([r.growth for r in replies if r.growth is not None])
+    effect = max(more * float(np.trace(B)) / max(P, 1), 1e-12)
 
     # 2) noise of an average site: that of a site far from the common model, taken there, would grow
     # with what is sought. Of few scores, towards what independent rows give
     known = G.sum() / (G.sum() + _AVERAGE * P)
-    noise = known * (B - (g / G[:, None]).T @ g) + (1 - known) * effect * np.eye(P)
+    noise = known * more * (B - (g / G[:, None]).T @ g) + (1 - known) * effect * np.eye(P)
     own = (G / (G + _AVERAGE * P))[:, None, None]
     information = own * information + (1 - own) * np.eye(P)
 

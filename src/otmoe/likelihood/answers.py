@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from otmoe.arrays.numerics import Floats, block_sum, to_numpy
-from otmoe.likelihood.grouped import Scatter, score_scatter
+from otmoe.likelihood.grouped import Growth, Scatter, group_scores, score_scatter
 from otmoe.likelihood.information import Information, observed_information
 from otmoe.likelihood.rows import Rows, Scaling
 from otmoe.likelihood.sharing import rows_for
@@ -78,6 +78,8 @@ class SiteInformation:
         If it was rounded before it left the site.
     parts : dict of float, optional
         Where it is about several sites at once: the log-likelihood of each, by name.
+    growth : Growth, optional
+        How the scatter grows if successive groups count as one. It does not travel in documents.
     """
 
     site: str
@@ -87,6 +89,7 @@ class SiteInformation:
     scatter: Scatter | None = field(default=None, repr=False)
     rounding: Rounding | None = field(default=None, repr=False)
     parts: Mapping[str, float] | None = field(default=None, repr=False)
+    growth: Growth | None = field(default=None, repr=False)
 
     @property
     def log_likelihoods(self) -> Mapping[str, float]:
@@ -138,20 +141,23 @@ def site_information(
     scatter : bool
         Whether to add the scatter of the scores.
     groups : array-like of shape (n,), optional
-        For the scatter, as in :func:`otmoe.likelihood.grouped.score_scatter`; and for the
-        likelihood, where rows of a group share their expert.
+        For the scatter and its growth, as in :func:`otmoe.likelihood.grouped.group_scores`; and for
+        the likelihood, where rows of a group share their expert.
     """
     rows = rows_for(model, rows, groups)
     groups = None if rows.groups is not None else groups
     there, here = replace(rows, scaling=scaling), scaling.from_user(model)
     found = observed_information(here, there)
     base = there.log_base(model.experts)
+    scores = group_scores(here, there, groups) if scatter and groups is not None else None
+    by_row = score_scatter(here, there) if scatter and scores is None else None
     return SiteInformation(
         site,
         replace(found, log_likelihood=found.log_likelihood + base),
         rows.total_weight,
         _moments(rows) if moments else None,
-        score_scatter(here, there, groups) if scatter else None,
+        by_row if scores is None else scores.scatter,
+        growth=None if scores is None else scores.growth(groups),
     )
 
 

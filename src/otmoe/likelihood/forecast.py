@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from otmoe.arrays.numerics import Floats, to_numpy
-from otmoe.likelihood.grouped import as_labels
+from otmoe.likelihood.grouped import as_labels, coded
 from otmoe.likelihood.iterations import newton_serves, run_em, run_newton
 from otmoe.likelihood.prior import Prior, fit_with_prior
 from otmoe.likelihood.rows import Rows
@@ -122,7 +122,8 @@ def forecast(
 
     Rows are held out at random. With groups, whole groups are, and only those before them in the
     order of the rows are learned from: so rows that follow each other in time do not give each
-    other away.
+    other away. What is held out then comes soon after what is learned from, and favours models that
+    suit these times only, so no factor above 1 is tried.
 
     Parameters
     ----------
@@ -157,6 +158,9 @@ def forecast(
     tested = [rows.take(unseen) for _, unseen in splits]
     learned = [rows.take(seen) for seen, _ in splits]
     weight = _joined(_weights(some) for some in tested)
+    together = np.concatenate([np.zeros(0, int), *(unseen for _, unseen in splits)])
+    if labels is not None:
+        together = coded(labels[together])[0]
     # the common model has seen all rows, and so has the mean over sites: what that is worth
     optimism = prior.design_effect * common.n_parameters / max(prior.n_samples, 1.0)
     shared = _joined(_log_density(common, some) for some in tested) - optimism
@@ -166,11 +170,13 @@ def forecast(
             np.full(len(some), np.nan) if model is None else _log_density(model, some)
             for model, some in zip(models, tested, strict=True)
         ]
-        return _score(_joined(found) - lead, shared, weight)
+        return _score(_joined(found) - lead, shared, weight, together)
 
     personal: dict[float, Score] = {}
     if not any(prior.tau.values()):  # every factor is the common model then
         strengths = ()
+    if labels is not None:
+        strengths = [strength for strength in strengths if strength <= 1]
     starts: list[MoE | None] = [None] * len(splits)
     for strength in sorted(strengths):
         there = prior.strengthened(strength)
@@ -224,12 +230,13 @@ def _refitter(own: MoE, ridge: Ridge) -> Callable[[Rows], MoE | None]:
     return again
 
 
-def _score(value: Floats, common: Floats, weight: Floats) -> Score:
+def _score(value: Floats, common: Floats, weight: Floats, together: Floats) -> Score:
+    """Return the score of predictions; rows of one number in `together` are one observation."""
     if not len(value) or not np.all(np.isfinite(value)):
         return Score(np.nan, np.nan, np.nan)
     gain = value - common
     mean = np.average(gain, weights=weight)
-    error = np.sqrt(np.sum((weight * (gain - mean)) ** 2)) / weight.sum()
+    error = np.sqrt(np.sum(np.bincount(together, weight * (gain - mean)) ** 2)) / weight.sum()
     return Score(float(np.average(value, weights=weight)), float(mean), float(error))
 
 

@@ -15,6 +15,8 @@ from otmoe.model.mixture import MoE
 from otmoe.text.errors import InvalidInput
 from otmoe.text.sentences import Error
 
+_LEAST_SUMS = 4  # whose variance is an estimate worth having
+
 
 @dataclass(frozen=True)
 class Scatter:
@@ -52,6 +54,22 @@ class Scatter:
 
 
 @dataclass(frozen=True)
+class Growth:
+    """How the scatter of a site grows if successive groups count as one (maths 18).
+
+    Attributes
+    ----------
+    n_groups : int
+    ratios : ndarray of shape (J,)
+        Variance of sums of 1, 2, 4, ... successive scores, over that of as many independent ones;
+        an average over parameters.
+    """
+
+    n_groups: int
+    ratios: Floats = field(repr=False)
+
+
+@dataclass(frozen=True)
 class GroupScores:
     """Summed scores of every group, by its label; they add up over shards.
 
@@ -81,6 +99,19 @@ class GroupScores:
         """Products of these sums, without labels."""
         return Scatter(np.asarray(self.sums.T @ self.sums), self.n_rows, self.n_groups)
 
+    def growth(self, groups: Any) -> Growth:
+        """Return how the scatter grows with the number of successive groups that count as one.
+
+        Parameters
+        ----------
+        groups : array-like of shape (n,)
+            Labels of the rows: groups follow each other as their first rows do.
+        """
+        place = {label: g for g, label in enumerate(self.labels)}
+        seen = dict.fromkeys(as_labels(groups, len(groups)).tolist())
+        order = [place[label] for label in seen if label in place]
+        return Growth(self.n_groups, growth_ratios(self.sums[order]))
+
     def __add__(self, other: GroupScores) -> GroupScores:
         place = {label: g for g, label in enumerate(self.labels)}
         theirs = [place.setdefault(label, len(place)) for label in other.labels]
@@ -88,6 +119,38 @@ class GroupScores:
         sums[: len(self.sums)] = self.sums
         sums[theirs] += other.sums  # the labels of one part are distinct
         return GroupScores(tuple(place), sums, self.n_rows + other.n_rows)
+
+
+def growth_ratios(sums: Floats) -> Floats:
+    """Return the variance of sums of 1, 2, 4, ... successive scores, per score (maths 18).
+
+    Each is over the variance of single scores and averaged over parameters: (J,), close to 1 if
+    scores are independent, growing if neighbours are alike. A length is measured if there are at
+    least four sums of it.
+
+    Parameters
+    ----------
+    sums : ndarray of shape (G, P)
+        In the order of time.
+
+    Examples
+    --------
+    >>> alike = np.repeat([1.0, -1.0, -1.0, 1.0], 2)[:, None]
+    >>> growth_ratios(alike).round(2).tolist()
+    [1.0, 2.33]
+    """
+    G = len(sums)
+    rest = sums - sums.mean(axis=0) if G else sums
+    found, alone, length = [], np.zeros(0), 1
+    while G // length >= _LEAST_SUMS:
+        k = G // length
+        blocks = rest[: k * length].reshape(k, length, -1).sum(axis=1)
+        variance = np.var(blocks, axis=0, ddof=1) / length
+        alone = variance if length == 1 else alone
+        some = alone > 0
+        found.append(float(np.mean(variance[some] / alone[some])) if np.any(some) else 1.0)
+        length *= 2
+    return np.array(found)
 
 
 def score_scatter(model: MoE, rows: Rows, groups: Any = None) -> Scatter:

@@ -12,7 +12,12 @@ from otmoe.arrays.numerics import Floats
 from otmoe.inference.between import Between
 from otmoe.inference.effects import SiteEffect, Spread
 from otmoe.inference.estimates import quantile
-from otmoe.inference.readout import SPREAD_LEVEL, coefficient_heading, coefficient_name
+from otmoe.inference.readout import (
+    SPREAD_LEVEL,
+    coefficient_heading,
+    coefficient_name,
+    remarks,
+)
 from otmoe.text.notices import Notice
 from otmoe.text.sentences import Finding
 
@@ -29,6 +34,10 @@ def differences(between: Between, level: float) -> dict[str, Any]:
         Of the intervals.
     """
     about = between.coefficients(level)
+    notes = [
+        Finding.SPREAD_SCALE(),
+        *remarks(between.common, between.prior, between.spreads),
+    ]
     return {
         "n_sites": between.prior.n_sites,
         "n_samples": between.prior.n_samples,
@@ -48,7 +57,7 @@ def differences(between: Between, level: float) -> dict[str, Any]:
             for row in about
         ],
         "sites": [_site(site) for site in between.sites],
-        "scale": str(Finding.SPREAD_SCALE()),
+        "scale": " ".join(map(str, notes)),
         "warnings": [str(warning) for warning in between.warnings],
     }
 

@@ -121,7 +121,7 @@ function drivingPart(box, between) {
             "Q: the site's contribution to the test of homogeneity; p: the probability of a larger value by chance." +
                 (known
                     ? " Own, common, personal: mean log density of a held-out row under the site's own model, the common model, " +
-                      "and the site's model shrunk towards the common one; the best is in bold."
+                      "and the site's model shrunk towards the mean over sites; the best is in bold."
                     : ""),
         ),
     );

@@ -1241,6 +1241,10 @@ class Error(Sentence):
         "this file has no estimate of how sites differ: start with `otmoe refine start --between "
         "auto`, and use the model file that the last step writes."
     )
+    SHELL_GROUPS_OF_PERSONAL = (
+        "--groups is for the comparison of sites: give --personal, too. For groups whose rows "
+        "share an expert, use --expert-per."
+    )
     SHELL_SITE_OF_COLUMN = "--site-column needs --site: say which site's rows to use."
     SHELL_TWO_FILES = "--state and --output are the same file; give two."
     SHELL_ROUNDS_OVER = "the rounds are over; {status}."

@@ -93,6 +93,13 @@ class Finding(Sentence):
         "their own units. Intercepts are at the average of the features."
     )
     NEW_SITE_INTERVAL = "new: {level:.0%} prediction interval for one more site."
+    MEAN_IS_COMMON = (
+        "mean: the common model, from which the mean over sites differs by no more than its error."
+    )
+    REJECTED_WITHOUT_SPREAD = (
+        "In {blocks}, Q rejects agreement although tau is 0: the differences are not those of a "
+        "random spread over all sites. Often a few small sites drive Q."
+    )
 
     SITES_NOT_ALIKE = (
         "The sites' models differ by more than chance explains: {i2:.0%} of the variation between "
