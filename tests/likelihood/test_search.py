@@ -169,17 +169,17 @@ def test_shaking_leaves_a_maximum_that_is_not_the_highest(diabetes):
 
 def test_shaking_gives_an_expert_to_another_region():
     """Two experts share a region, one covers two: fewer rows never lead away from there."""
-    data = simulate(1000, 3, 2, softness=0.0, random_state=0)
+    data = simulate(1000, 3, 2, softness=0.0, random_state=6)
     rows = Rows(data.X, data.y).standardised(data.truth.experts)[0]
     stage = Stage.of_some(rows, len(rows), RIDGE, np.random.default_rng(0))
     high = stage.at_maximum(rows.scaling.from_user(data.truth))
-    mine, x = data.z == 0, data.X[:, 0]
+    mine, x = data.z == 1, data.X[:, 0]
     labels = np.where(mine, x > np.median(x[mine]), 2)
     start = model_from_labels(GaussianExperts.blank(3, 3), stage.block, labels, None)
     low = stage.at_maximum(stage.em(start, 20).model)
-    assert stage.value(low) < stage.value(high) - 100
+    assert -np.inf < stage.value(low) < stage.value(high) - 100
     for seed in range(3):
-        end = shaken(stage, low, np.random.default_rng(seed), 12)
+        end = shaken(stage, low, np.random.default_rng(seed), 24)
         assert stage.value(end) > stage.value(high) - 1
 
 
