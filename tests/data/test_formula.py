@@ -185,3 +185,17 @@ def test_the_gate_is_given_once_and_groups_by_name(rows):
     labels = pd.Series(rows["origin"])
     how = {"expert_per": "group", "groups": labels}
     refused("formula_groups", kind="Series").by(fit, "y ~ dep | 1", rows, 2, **how)
+
+
+def test_an_offset_goes_with_the_rows_that_are_kept(rows, rng):
+    exposure = rng.uniform(0.5, 3, 800)
+    rows["y"] = rng.poisson(exposure * np.exp(0.3 * rows["dep"])).astype(float)
+    rows["dep"][:50] = np.nan
+    how = {"family": "poisson", "random_state": 0}
+    known = np.log(exposure)
+    found = MoERegressor.from_formula("y ~ dep", rows, 1, missing="drop", offset=known, **how)
+    X = rows["dep"][50:, None]
+    wanted = MoERegressor(1, **how).fit(X, rows["y"][50:], offset=known[50:])
+    assert_allclose(found.model_.experts.coef, wanted.model_.experts.coef, rtol=1e-10)
+    without = MoERegressor.from_formula("y ~ dep", rows, 1, missing="drop", **how)
+    assert np.abs(without.model_.experts.coef - wanted.model_.experts.coef).max() > 0.1

@@ -228,6 +228,7 @@ class BaseMoE(FittedMoE):
         *,
         sample_weight: Any = None,
         missing: Literal["error", "drop", "indicator"] = "error",
+        offset: Any = None,
         groups: str | None = None,
         **options: Any,
     ) -> Self:
@@ -248,6 +249,8 @@ class BaseMoE(FittedMoE):
         missing : {"error", "drop", "indicator"}
             How missing values are handled: an error, dropped rows, or imputed means (for
             categories, a separate level) with indicator features.
+        offset : array-like of shape (n,), optional
+            Known part of the experts' linear predictors, such as the log of an exposure.
         groups : str, optional
             With ``expert_per="group"``: column with the label of the group of each row.
         **options
@@ -283,6 +286,8 @@ class BaseMoE(FittedMoE):
         given = (data, column) if sample_weight is None else (data, column, sample_weight)
         gaps: Literal["error", "drop"] = "drop" if missing == "drop" else "error"
         shard: Any = shards_from(given, features=spec, missing=gaps)[0]
+        if offset is not None:
+            shard = replace(shard, offset=offset)
         if groups is not None:
             labels = texts(array(as_arrow(data, [groups]).column(groups), groups), groups)
             shard = replace(shard, beside={groups: labels}, groups=groups)
@@ -293,7 +298,8 @@ class BaseMoE(FittedMoE):
         estimator = cls(n_experts, **options)
         estimator._encoded_by = spec
         estimator._response_names = labels_of(responses)
-        beside = {} if groups is None else {"groups": rows.groups}
+        known = {"offset": rows.offset, "groups": rows.groups if groups is not None else None}
+        beside = {name: values for name, values in known.items() if values is not None}
         return estimator.fit(rows.X, y, sample_weight=rows.weight, **beside)
 
     def _set_model(self, model: MoE) -> Self:
