@@ -109,6 +109,11 @@ def test_sites_that_fit_again_from_the_merged_model_describe_one_maximum(inbox, 
     assert load_model("again.json").n_experts == 2
 
 
+def test_one_site_alone_is_compared_with_none(inbox):
+    shown = fine("aggregate", f"{next(iter(SITES))}.moe.json", *MERGE).stdout
+    assert "–" in shown and "nan" not in shown
+
+
 def test_a_start_of_other_features_is_refused(inbox):
     fine("aggregate", "*.moe.json", *MERGE)
     FeatureSpec.of_names(["x0", "w"]).save("other.json")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import isnan
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal
@@ -315,7 +316,7 @@ def _sites_table(sites: list[dict[str, Any]]) -> Table:
         [
             site["site"],
             f"{site['rows']:,.10g}",
-            *(f"{site[key]:.3g}" for key in figures),
+            *("–" if isnan(site[key]) else f"{site[key]:.3g}" for key in figures),
             "stands out" if site["flagged"] else "",
         ]
         for site in sites
