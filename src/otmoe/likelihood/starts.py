@@ -145,14 +145,14 @@ INFORMATIVE = Plan(
     n_init=3,
     few=2000,
     some=10_000,
-    moves=18,
+    moves=36,
     ways=((plane_labels, 15), (region_labels, 15), (region_labels, 1)),
 )
 UNINFORMATIVE = Plan(
     n_init=3,
     few=5000,
     some=15_000,
-    moves=18,
+    moves=36,
     ways=((region_labels, 1), (cluster_labels, 1)),
 )
 
