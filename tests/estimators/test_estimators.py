@@ -263,6 +263,7 @@ def test_what_scikit_learn_refuses(kwargs, sentence):
 
 SHORT = {"name": "sample_weight", "wanted": (30,)}
 NUMERIC = ["gaussian", "binomial", "poisson", "negative_binomial", "gamma", "student_t"]
+NUMERIC += ["student_t3 to student_t31 (odd degrees of freedom)"]
 AB = ["a", "b"]
 FRAME = pd.DataFrame(X0, columns=AB)
 
