@@ -33,8 +33,7 @@ _LABELS = 3  # kinds of random labels that a search tries
 _LOOK = 5  # Newton steps after which a candidate may be left behind
 _KEPT = 5  # candidates that go on to the next stage, at most
 _EACH = 2  # of them from each search
-_PATIENCE = 24  # shakes in turn that may end no higher; twice as many where that is cheap
-_CHEAP = 30_000  # rows
+_PATIENCE = 24  # shakes in turn that may end no higher
 _MOST_ROWS = 100_000  # on which it is shaken
 _PLENTY = 1_000_000  # rows on an accelerator from which all come next
 _ESSENTIAL = 0.2  # spreads (as in moves) that dropping any expert must cost for no move to be tried
@@ -307,13 +306,12 @@ def _shaken(stage: Stage, found: list[Maximum], rng: np.random.Generator) -> lis
 
     Those that searches ended in are shaken, once for each search, and the best in any case.
     """
-    patience = _PATIENCE if len(stage) > _CHEAP else 2 * _PATIENCE
     starts = [replace(c, found_by=frozenset([i])) for c in found for i in sorted(c.found_by)]
     if not found[0].found_by:
         starts.insert(0, found[0])
     ends: list[Maximum] = []
     for start in starts:
-        run = shaken(stage, start.run, rng, patience, [end.run for end in ends])
+        run = shaken(stage, start.run, rng, _PATIENCE, [end.run for end in ends])
         ends = _distinct(stage, [*ends, replace(start, run=run)])
         if len(ends[0].found_by) > 1:
             break
