@@ -55,6 +55,22 @@ def as_listed(about: Some, model: MoE) -> Some:
     return replace(about, label=None, term=f"{about.label}: {about.term}")
 
 
+def curve_tests(
+    model: MoE, curves: Mapping[str, Sequence[str]], tests: Sequence[TermTest]
+) -> list[TermTest]:
+    """Return those tests that are of curves which tables show, named as lists of parameters do.
+
+    Parameters
+    ----------
+    model : MoE
+    curves : mapping of str to sequence of str
+        As in :func:`curve_places`.
+    tests : sequence of TermTest
+    """
+    shown = {replace(section, term=term) for section, term, _ in curve_places(model, curves)}
+    return [as_listed(test, model) for test in tests if _key(test) in shown]
+
+
 @dataclass(frozen=True)
 class CurveRow:
     """A spline, or a product with one, which is shown as a whole.

@@ -12,7 +12,7 @@ import numpy as np
 from otmoe.arrays.newton import RANK_TOLERANCE
 from otmoe.arrays.numerics import Array, Floats, design, like, row_blocks, to_numpy
 from otmoe.inference.covariance import Covariance
-from otmoe.inference.curves import as_listed, curve_places
+from otmoe.inference.curves import curve_places, curve_tests
 from otmoe.inference.estimates import (
     FIXED,
     Estimate,
@@ -416,15 +416,7 @@ class Inference:
     # -- parts --------------------------------------------------------------------------------
 
     def _curve_tests(self) -> list[TermTest]:
-        """Return the tests of curves, under the names that lists of parameters have."""
-        shown = {
-            (s.block, s.expert, s.label, t) for s, t, _ in curve_places(self.model, self.curves)
-        }
-        return [
-            as_listed(test, self.model)
-            for test in self.terms(self.curves)
-            if (test.block, test.expert, test.label, test.term) in shown
-        ]
+        return curve_tests(self.model, self.curves, self.terms(self.curves))
 
     def _rows(self, X: Any) -> Array:
         """Return rows of features, checked, (n, d)."""

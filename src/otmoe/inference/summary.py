@@ -15,6 +15,7 @@ from otmoe.inference.tables import (
     cells_of_test,
     estimate_cells,
     estimate_heads,
+    row_heading,
 )
 from otmoe.inference.terms import TermTest
 from otmoe.model.mixture import MoE
@@ -79,14 +80,14 @@ def render(
 
 def heading(row: Parameter, model: MoE, share: float | None) -> str:
     """Return the heading of the table that an estimate or a test belongs to."""
+    about = row_heading(row)
     if row.block == "gate":
-        return f"Gate: expert {row.expert} against expert {row.against}"
-    about = "" if row.label is None else f", class {row.label}"
+        return about
     about += ", always 0" if row.expert in model.zeros else ""
     if row.label is not None and model.experts.n_linear > 1:
         last = model.experts.n_linear if model.classes is None else model.classes[-1]
         about += f" against {last}"
-    return f"Expert {row.expert}{about}" + ("" if share is None else f", {share:.1%} of rows")
+    return about + ("" if share is None else f", {share:.1%} of rows")
 
 
 def _changes_estimates(notice: Notice) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Any, Self, SupportsIndex, TypeVar, overload
 
@@ -62,17 +63,19 @@ class Table(tuple[P, ...]):
         """Return the cells of the rows, the name first, by heading."""
         found: dict[str, list[list[str]]] = {}
         for row in self:
-            found.setdefault(heading(row), []).append([row.term, *self._cells(row)])
+            found.setdefault(row_heading(row), []).append([row.term, *self._cells(row)])
         return found
 
     def _like(self, rows: Iterable[P]) -> Self:
         return type(self)(rows)
 
+    @abstractmethod
     def _heads(self) -> Sequence[str]:
-        raise NotImplementedError
+        """Return the headings of the figures."""
 
+    @abstractmethod
     def _cells(self, row: P) -> list[str]:
-        raise NotImplementedError
+        """Return the figures of a record as text."""
 
 
 class Estimates(Table[Estimate]):
@@ -131,7 +134,7 @@ class TermTests(Table[TermTest]):
         return cells_of_test(row)
 
 
-def heading(row: Parameter) -> str:
+def row_heading(row: Parameter) -> str:
     """Return the heading of the table that a record belongs to."""
     label = "" if row.label is None else f", class {row.label}"
     if row.block == "marginal":
