@@ -55,5 +55,22 @@ def unguarded(folder="."):
     return ["--policy", path]
 
 
+def refined_by_files(folder, sent, state, ask, options):
+    """Let the sites of messages answer round after round, and return the refined model's file.
+
+    The state and its first request are there; options are those of the answers.
+    """
+    refined = folder / "refined.json"
+    for number in range(1, 9):
+        replies = [folder / f"{number}-{i}.json" for i in range(len(sent))]
+        for message, reply in zip(sent, replies, strict=True):
+            fine("refine", "answer", ask, "--fit", message, *options, "-o", reply)
+        ask = folder / f"ask{number}.json"
+        fine("refine", "step", state, *replies, "--request", ask, "-o", refined)
+        if refined.exists():
+            break
+    return refined
+
+
 def leftovers(folder):
     return [path.name for path in folder.rglob("*") if path.name.endswith(".tmp")]

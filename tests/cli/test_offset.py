@@ -6,7 +6,7 @@ import pyarrow.csv as pv
 import pyarrow.parquet as pq
 import pytest
 import statsmodels.api as sm
-from commandline import fails, fine, told, unguarded
+from commandline import fails, fine, refined_by_files, told, unguarded
 from numpy.testing import assert_allclose
 
 from otmoe import load_model, shards_from
@@ -51,14 +51,7 @@ def test_sites_answer_with_the_offset_of_their_fit(rows, files, tmp_path):
     merged, state, ask = (tmp_path / name for name in ("merged.json", "state.json", "ask.json"))
     fine("aggregate", *sent, "-o", merged)
     fine("refine", "start", merged, *sent, "--state", state, "-o", ask)
-    for number in range(1, 9):
-        replies = [tmp_path / f"{number}-{i}.json" for i in range(3)]
-        for message, reply in zip(sent, replies, strict=True):
-            fine("refine", "answer", ask, "--fit", message, *off, "-o", reply)
-        ask, refined = tmp_path / f"ask{number}.json", tmp_path / "refined.json"
-        fine("refine", "step", state, *replies, "--request", ask, "-o", refined)
-        if refined.exists():
-            break
+    refined = refined_by_files(tmp_path, sent, state, ask, off)
     fit = pooled(rows)
     assert_allclose(load_model(refined).experts.coef[0], fit.params, atol=0.02 * fit.bse.min())
 

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from commandline import call, fails, fine, told, unguarded
+from commandline import call, fails, fine, refined_by_files, told, unguarded
 from numpy.testing import assert_allclose, assert_array_equal
 from refusals import refused
 
@@ -101,15 +101,7 @@ def test_sites_go_all_the_way(rows, files, pooled, tmp_path):
     fine("refine", "start", merged, *sent, "--state", state, "-o", ask)
     turned = ["--target", "visits,cost", "--site", "s0", *off, "-o", tmp_path / "no.json"]
     fails("refine", "answer", ask, files[0], *turned, code="responses_other")
-    refined = tmp_path / "refined.json"
-    for number in range(1, 9):
-        replies = [tmp_path / f"{number}-{i}.json" for i in range(3)]
-        for message, reply in zip(sent, replies, strict=True):
-            fine("refine", "answer", ask, "--fit", message, *off, "-o", reply)
-        ask = tmp_path / f"ask{number}.json"
-        fine("refine", "step", state, *replies, "--request", ask, "-o", refined)
-        if refined.exists():
-            break
+    refined = refined_by_files(tmp_path, sent, state, ask, off)
     features = {"cost": ["b"], "visits": ["-intercept", "b"]}
     X, Y = rows[["a", "b"]], rows[["cost", "visits"]]
     best = MoERegressor(2, family=FAMILY, expert_features=features, random_state=0).fit(X, Y)

@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from commandline import fails, fine, told, unguarded
+from commandline import fails, fine, refined_by_files, told, unguarded
 from numpy.testing import assert_allclose
 
 from otmoe import LocalModel, MoERegressor, load_model, shards_from, simulate
@@ -60,15 +60,7 @@ def test_sites_go_all_the_way(data, files, pooled, tmp_path):
     merged, state, ask = (tmp_path / name for name in ("merged.json", "state.json", "ask.json"))
     fine("aggregate", *sent, "-o", merged)
     fine("refine", "start", merged, *sent, "--state", state, "-o", ask)
-    refined = tmp_path / "refined.json"
-    for number in range(1, 9):
-        replies = [tmp_path / f"{number}-{i}.json" for i in range(3)]
-        for message, reply in zip(sent, replies, strict=True):
-            fine("refine", "answer", ask, "--fit", message, *off, "-o", reply)
-        ask = tmp_path / f"ask{number}.json"
-        fine("refine", "step", state, *replies, "--request", ask, "-o", refined)
-        if refined.exists():
-            break
+    refined = refined_by_files(tmp_path, sent, state, ask, off)
     best = pooled.model_.log_density(data.X, data.y).sum()
     assert abs(load_model(refined).log_density(data.X, data.y).sum() - best) < 1e-3
     found = told("evaluate", refined, *files, "--target", "y/trials")

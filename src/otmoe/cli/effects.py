@@ -58,10 +58,13 @@ def effects(
 
 def effect_lines(tests: list[dict[str, Any]], curves: list[dict[str, Any]]) -> list[Any]:
     """Return these as tables."""
+    from otmoe.inference.readout import p_text
+
     lines: list[Any] = []
     if tests:
         rows = [
-            [t["term"], _who(t), f"{t['statistic']:.1f}", str(t["df"]), _p(t["p"])] for t in tests
+            [t["term"], _who(t), f"{t['statistic']:.1f}", str(t["df"]), p_text(t["p"])]
+            for t in tests
         ]
         lines += ["", "Joint tests of terms:"]
         lines.append(table_of(["term", "in", "chi-square", "df", "P"], rows, {"term", "in"}))
@@ -93,7 +96,3 @@ def _band(effect: float, low: float | None, high: float | None) -> str:
     if low is None or high is None:
         return f"{effect:.2g}"
     return "0" if low == high == 0 else f"{effect:.2g} [{low:.2g}, {high:.2g}]"
-
-
-def _p(p: float) -> str:
-    return f"{p:.3f}" if p >= 0.001 else "<0.001"
