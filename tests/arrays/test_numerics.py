@@ -124,6 +124,21 @@ def test_design_is_a_one_and_the_standardised_features(rng, monkeypatch, dtype, 
     assert_array_equal(design(X), np.column_stack([np.ones(100), X]))
 
 
+@pytest.mark.parametrize("n", [8, 40, 2000])
+def test_columns_of_a_design_begin_with_cache_lines(rng, n):
+    for _ in range(5):
+        columns = design(rng.normal(size=(n, 3))).T
+        assert all(column.ctypes.data % 64 == 0 for column in columns)
+
+
+@pytest.mark.skipif(numerics.kernels is None, reason="kernels are compiled by numba")
+@pytest.mark.parametrize("rows", [0, 1, 7])
+def test_rows_of_a_kernels_tile_begin_with_cache_lines(rows):
+    tile = numerics.kernels.scratch(rows)
+    assert len(tile) == rows and tile.flags.c_contiguous and tile.shape[1] >= numerics.kernels.TILE
+    assert all(row.ctypes.data % 64 == 0 for row in tile)
+
+
 def test_design_of_another_library_is_the_same(rng):
     X, center, scale = rng.normal(size=(10, 3)), rng.normal(size=3), rng.uniform(1, 2, 3)
     other = strict.asarray(X, dtype=strict.float32)

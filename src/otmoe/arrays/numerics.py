@@ -209,7 +209,7 @@ def design(X: Array, center: Floats | None = None, scale: Floats | None = None) 
     """
     n, d = X.shape
     if isinstance(X, np.ndarray):
-        columns = np.empty((d + 1, n))
+        columns = _aligned(d + 1, n)
         columns[0] = 1.0
         if center is None or scale is None:
             columns[1:] = X.T
@@ -231,6 +231,17 @@ def design(X: Array, center: Floats | None = None, scale: Floats | None = None) 
     columns = like(np.vstack([np.zeros(d), np.diag(factor)]), X) @ rows.T
     columns[0, :] = 1.0
     return columns.T
+
+
+def _aligned(n_rows: int, n_columns: int) -> Floats:
+    """Return room for an array (n_rows, n_columns) that begins with a cache line.
+
+    So does every row where their length is a multiple of eight, as that of blocks is: vectors that
+    lie across two lines would be read twice.
+    """
+    flat = np.empty(n_rows * n_columns + 8)
+    first = -(flat.__array_interface__["data"][0] // 8) % 8
+    return flat[first : first + n_rows * n_columns].reshape(n_rows, n_columns)
 
 
 def block_sum(function: Callable[[Any], Any], blocks: Iterator[Any], pool: Executor | None) -> Any:
