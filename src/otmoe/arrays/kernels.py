@@ -277,6 +277,52 @@ def weighted_sum(features: np.ndarray, weights: np.ndarray, out: np.ndarray) -> 
         tile_sum(features, weights, start, min(start + TILE, n), start, out)
 
 
+@numba.njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz"})
+def squared_lengths(features: np.ndarray, root: np.ndarray, out: np.ndarray) -> None:
+    """Write the squared length of ``root.T @ x`` of every row to `out`, two components at a time.
+
+    Parameters
+    ----------
+    features : ndarray of shape (p, n), C-contiguous
+    root : ndarray of shape (p, r)
+    out : ndarray of shape (n,)
+    """
+    p, rank = root.shape
+    room = scratch(3)
+    a, b, total = room[0], room[1], room[2]
+    for start in range(0, features.shape[1], TILE):
+        n = min(TILE, features.shape[1] - start)
+        for r in range(n):
+            total[r] = 0.0
+        for c in range(0, rank, 2):
+            d, two = min(c + 1, rank - 1), 1.0 if c + 1 < rank else 0.0
+            for r in range(n):
+                a[r] = b[r] = 0.0
+            j = 0
+            while j + 4 <= p:
+                x0 = features[j, start : start + n]
+                x1 = features[j + 1, start : start + n]
+                x2 = features[j + 2, start : start + n]
+                x3 = features[j + 3, start : start + n]
+                c0, c1, c2, c3 = root[j, c], root[j + 1, c], root[j + 2, c], root[j + 3, c]
+                d0, d1, d2, d3 = root[j, d], root[j + 1, d], root[j + 2, d], root[j + 3, d]
+                for r in range(n):
+                    a[r] += (c0 * x0[r] + c1 * x1[r]) + (c2 * x2[r] + c3 * x3[r])
+                    b[r] += (d0 * x0[r] + d1 * x1[r]) + (d2 * x2[r] + d3 * x3[r])
+                j += 4
+            while j < p:
+                x0 = features[j, start : start + n]
+                c0, d0 = root[j, c], root[j, d]
+                for r in range(n):
+                    a[r] += c0 * x0[r]
+                    b[r] += d0 * x0[r]
+                j += 1
+            for r in range(n):
+                total[r] += a[r] * a[r] + two * (b[r] * b[r])
+        for r in range(n):
+            out[start + r] = total[r]
+
+
 @numba.njit(nogil=True, cache=True)
 def standardise(X: np.ndarray, center: np.ndarray, factor: np.ndarray, out: np.ndarray) -> None:
     """Write ``(X.T - center) * factor`` to `out`, tile by tile so that no cache line is read twice.
