@@ -124,6 +124,15 @@ def weighted_gram(features: np.ndarray, weights: np.ndarray, out: np.ndarray) ->
         tile_gram(features, tile, start, stop, out)
 
 
+@numba.njit(nogil=True, cache=True)
+def mirror(out: np.ndarray) -> None:
+    """Fill in the lower triangles of matrices (J, p, p)."""
+    for q in range(out.shape[0]):
+        for i in range(1, out.shape[1]):
+            for j in range(i):
+                out[q, i, j] = out[q, j, i]
+
+
 @numba.njit(nogil=True, cache=True, inline="always", fastmath={"reassoc", "contract", "nsz"})
 def tile_pairs(
     t: np.ndarray,

@@ -306,15 +306,12 @@ def weighted_gram(X: Array, weights: Array) -> Array:
 
 def mirrored(out: Floats) -> Floats:
     """Fill in the lower triangles of matrices (J, p, p), in place, and return them."""
-    rows, columns = _upper(out.shape[1])
-    out[:, columns, rows] = out[:, rows, columns]
+    if kernels is not None:
+        kernels.mirror(out)
+    else:
+        rows, columns = np.triu_indices(out.shape[1], 1)
+        out[:, columns, rows] = out[:, rows, columns]
     return out
-
-
-@cache
-def _upper(p: int) -> tuple[Floats, Floats]:
-    """Return rows and columns of the entries above the diagonal."""
-    return np.triu_indices(p, 1)
 
 
 def on_accelerator(array: Array) -> bool:

@@ -414,6 +414,27 @@ class Moments:
         return scaling, linalg.block_diag(1.0, (covariance / np.outer(sd, sd))[:d, :d])
 
 
+@dataclass(frozen=True)
+class OneBlock:
+    """Rows that are one block, read once and kept.
+
+    Attributes
+    ----------
+    only : Block
+    """
+
+    only: Block
+    pool: Executor | None = None  # one block is no work for several threads
+
+    def slices(self) -> Iterator[slice]:
+        """Cut the rows into blocks, of which there is one."""
+        yield slice(None)
+
+    def block(self, rows: slice, /) -> Block:
+        """Return it."""
+        return self.only
+
+
 def _unit(value: Any, y: Array) -> Any:
     """Return a number, or one for each column, as y is."""
     return value if isinstance(value, float) else like(value, y)
