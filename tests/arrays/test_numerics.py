@@ -92,13 +92,22 @@ def test_scaled_multiplies_rows(rng):
 # -- rows, block by block ----------------------------------------------------------------------
 
 
-@given(st.integers(0, 3_000_000), st.integers(1, 400))
-def test_blocks_cover_the_rows_once_and_in_order(n, p):
+@given(st.integers(0, 3_000_000), st.integers(1, 400), st.booleans())
+def test_blocks_cover_the_rows_once_and_in_order(n, p, even):
     covered = 0
-    for rows in row_blocks(n, p):
+    for rows in row_blocks(n, p, even=even):
         assert rows.start == covered < rows.stop
         covered = rows.stop
     assert covered == n
+
+
+@given(st.integers(0, 3_000_000), st.integers(1, 400))
+def test_even_blocks_give_two_threads_as_much_to_do(n, p):
+    """But for what a block is rounded by; and none is longer than others."""
+    longest = max((rows.stop - rows.start for rows in row_blocks(n, p)), default=0)
+    sizes = [rows.stop - rows.start for rows in row_blocks(n, p, even=True)]
+    assert len(sizes) <= 1 or abs(sum(sizes[::2]) - sum(sizes[1::2])) <= max(sizes)
+    assert max(sizes, default=0) <= longest + 256
 
 
 def test_blocks_are_added_in_order_whatever_the_threads():

@@ -180,14 +180,18 @@ def row_blocks(
     on_device: bool = False,
     least: int = 296,
     block_bytes: int | None = None,
+    even: bool = False,
 ) -> Iterator[slice]:
     """Cut `n_rows` into blocks that fit the cache; the cuts depend on the shape alone.
 
     A block has at least `least` rows, however wide they are, and `block_bytes` in all, unless the
-    machine decides.
+    machine decides. If asked, blocks come in pairs of about one length, so that two threads have as
+    much to do, and less than half a block is not cut.
     """
     budget = block_bytes or (_DEVICE_BLOCK_BYTES if on_device else BLOCK_BYTES)
     size = max(budget // (8 * max(n_columns, 1)), least)
+    if even and 2 * n_rows > size:
+        size = max(-(-n_rows // (2 * -(-n_rows // size))), least) + 215
     if size > 296:
         # Not a multiple of a page: columns that start at one offset in it compete for cache sets.
         size = size // 256 * 256 + 40

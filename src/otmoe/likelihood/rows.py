@@ -253,7 +253,8 @@ class Rows:
         """Cut the rows into blocks; the cuts depend on the shape alone."""
         on_device = not isinstance(self.X, np.ndarray)
         n, p = len(self), self.X.shape[1] + 1
-        found = row_blocks(n, p, on_device=on_device, block_bytes=self.block_bytes)
+        how = {"on_device": on_device, "even": not on_device}
+        found = row_blocks(n, p, block_bytes=self.block_bytes, **how)
         return found if self.groups is None else whole(found, starts_of(self.groups))
 
     def block(self, rows: slice) -> Block:
