@@ -334,7 +334,7 @@ def squared_lengths(features: np.ndarray, root: np.ndarray, out: np.ndarray) -> 
 
 @numba.njit(nogil=True, cache=True)
 def standardise(X: np.ndarray, center: np.ndarray, factor: np.ndarray, out: np.ndarray) -> None:
-    """Write ``(X.T - center) * factor`` to `out`, tile by tile so that no cache line is read twice.
+    """Write ``(X.T - center) * factor`` to `out`, a cache line of each column at a time.
 
     Parameters
     ----------
@@ -343,13 +343,16 @@ def standardise(X: np.ndarray, center: np.ndarray, factor: np.ndarray, out: np.n
     out : ndarray of shape (d, n), float64
     """
     n, d = X.shape
-    for start in range(0, n, 32):
-        stop = min(start + 32, n)
+    whole = n // _LINE * _LINE
+    for start in range(0, whole, _LINE):
         for j in range(d):
             c = center[j]
             f = factor[j]
-            for i in range(start, stop):
-                out[j, i] = (X[i, j] - c) * f
+            for r in range(_LINE):  # so many rows that the compiler writes out the loop
+                out[j, start + r] = (X[start + r, j] - c) * f
+    for i in range(whole, n):
+        for j in range(d):
+            out[j, i] = (X[i, j] - center[j]) * factor[j]
 
 
 @numba.njit(nogil=True, cache=True)
