@@ -148,6 +148,17 @@ def test_rows_of_a_kernels_tile_begin_with_cache_lines(rows):
     assert all(row.ctypes.data % 64 == 0 for row in tile)
 
 
+@pytest.mark.skipif(numerics.kernels is None, reason="kernels are compiled by numba")
+@pytest.mark.parametrize(("p", "rank"), [(1, 1), (5, 3), (21, 21), (8, 0)])
+@pytest.mark.parametrize("triangular", [False, True])
+def test_squared_lengths_are_the_einsum(rng, p, rank, triangular):
+    X, root = rng.normal(size=(p, 300)), rng.normal(size=(p, rank))
+    root = np.triu(root) if triangular else root
+    out = np.full(300, np.nan)
+    numerics.kernels.squared_lengths(X, root, out)
+    assert_allclose(out, np.sum((root.T @ X) ** 2, axis=0), rtol=1e-10)
+
+
 def test_design_of_another_library_is_the_same(rng):
     X, center, scale = rng.normal(size=(10, 3)), rng.normal(size=3), rng.uniform(1, 2, 3)
     other = strict.asarray(X, dtype=strict.float32)
