@@ -191,7 +191,8 @@ def row_blocks(
     budget = block_bytes or (_DEVICE_BLOCK_BYTES if on_device else BLOCK_BYTES)
     size = max(budget // (8 * max(n_columns, 1)), least)
     if even and 2 * n_rows > size:
-        size = max(-(-n_rows // (2 * -(-n_rows // size))), least) + 215
+        pairs = -(-n_rows // (2 * size))
+        size = max(-(-n_rows // (2 * pairs)), least) + 215  # to be rounded up
     if size > 296:
         # Not a multiple of a page: columns that start at one offset in it compete for cache sets.
         size = size // 256 * 256 + 40
