@@ -10,7 +10,7 @@ from math import log
 import numba
 import numpy as np
 
-from otmoe.arrays.kernels import TILE, scratch, tile_gram, tile_pairs, tile_sum
+from otmoe.arrays.kernels import TILE, mirror, scratch, tile_gram, tile_pairs, tile_sum
 
 _FAST = {"reassoc", "contract", "nsz"}
 _LOG2_E, _LN2_HIGH, _LN2_LOW = (
@@ -176,7 +176,7 @@ def fit(
     linear : ndarray of shape (2 K, p)
         Of the experts, then of the gate.
     gram : ndarray of shape (K + K (K - 1) / 2, p, p)
-        Of the experts, then of pairs of the gate; only entries with i <= j are written.
+        Of the experts, then of pairs of the gate.
     """
     K, total = coef.shape[0], scratch(1)[0]
     prob, share, score, half = scratch(K), scratch(K), scratch(K), scratch(K)
@@ -209,6 +209,7 @@ def fit(
                 q += 1
         tile_sum(features, of_x, start, stop, 0, linear)
         tile_gram(features, of_xx, start, stop, gram)
+    mirror(gram)
 
 
 @numba.njit(nogil=True, cache=True, fastmath=_FAST)
@@ -241,7 +242,7 @@ def scores(
     linear : ndarray of shape (A, p), or (A + A K, p)
         Scores; then pairs of a predictor and the logarithm of a variance.
     gram : ndarray of shape (0, p, p), or (A (A + 1) / 2, p, p)
-        Pairs of predictors, only entries with i <= j; empty where no information is asked for.
+        Pairs of predictors; empty where no information is asked for.
     """
     K, matrix, total = coef.shape[0], gram.shape[0] > 0, scratch(1)[0]
     A = 2 * K - 1
@@ -316,3 +317,4 @@ def scores(
             tile_pairs(t, less, more, where, 0, n, of_xx)
             tile_gram(features, of_xx, start, stop, gram)
         tile_sum(features, of_x, start, stop, 0, linear)
+    mirror(gram)

@@ -302,21 +302,12 @@ def weighted_gram(X: Array, weights: Array) -> Array:
         p = X.shape[1]
         out = np.zeros((weights.shape[1], p, p))
         kernels.weighted_gram(np.ascontiguousarray(X.T), np.ascontiguousarray(weights.T), out)
-        return mirrored(out)
+        kernels.mirror(out)
+        return out
     triton = cuda_kernels(X)
     if triton is not None and weights.shape[1]:
         return triton.weighted_gram(X, weights)
     return weighted_gram_plain(X, weights)
-
-
-def mirrored(out: Floats) -> Floats:
-    """Fill in the lower triangles of matrices (J, p, p), in place, and return them."""
-    if kernels is not None:
-        kernels.mirror(out)
-    else:
-        rows, columns = np.triu_indices(out.shape[1], 1)
-        out[:, columns, rows] = out[:, rows, columns]
-    return out
 
 
 def on_accelerator(array: Array) -> bool:
