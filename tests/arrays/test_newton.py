@@ -7,6 +7,7 @@ from otmoe.arrays.newton import (
     NewtonPoint,
     bounded_step,
     damped_step,
+    learned,
     length,
     newton,
     solve_psd,
@@ -272,3 +273,35 @@ def test_about_what_is_known_of_the_information_ends_in_the_same_maximum(rng, fa
     assert_allclose(found.point.information, exact, rtol=0.05, atol=0.05 * exact.max())
     if factor == 1.0:
         assert counts["whole"] - 2 < whole
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 20])
+def test_what_a_step_tells_of_the_information_islearned(rng, size):
+    """Then it maps the step to the change of the score, is definite, and stays where it did."""
+    H, known = random_psd(rng, size, 2 * size), random_psd(rng, size, 2 * size)
+    step = rng.normal(size=size)
+    before, after = (NewtonPoint(0.0, -H @ at, known) for at in (np.zeros(size), step))
+    new = learned(after, step, before).information
+    assert_allclose(new @ step, H @ step, rtol=1e-9)
+    assert_allclose(new, new.T, rtol=1e-12)
+    assert np.linalg.eigvalsh(new)[0] > 0
+    same = learned(NewtonPoint(0.0, -known @ step, known), step, before).information
+    assert_allclose(same, known, rtol=1e-9, atol=1e-12)
+    falling = NewtonPoint(0.0, H @ step, known)
+    assert learned(falling, step, before) is falling  # the objective is not concave there
+
+
+@pytest.mark.parametrize("wrong", [0.05, 0.2])
+def test_where_the_information_is_about_known_it_is_made_once(rng, wrong):
+    H = random_psd(rng, 8, 20)
+    root, top, whole = np.linalg.cholesky(H), rng.normal(size=8), []
+    known = root @ np.diag(1 + wrong * rng.uniform(-1, 1, 8)) @ root.T
+
+    def evaluate(theta, near=None):
+        whole.append(near is None)
+        d = theta - top
+        return NewtonPoint(-0.5 * d @ H @ d, -H @ d, H if near is None else near.information)
+
+    found = newton(evaluate, top + 10.0, glance=evaluate, known=known)
+    assert_allclose(found.theta, top, atol=1e-6)
+    assert found.converged and sum(whole) == 1 and len(whole) <= 8

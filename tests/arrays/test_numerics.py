@@ -92,13 +92,22 @@ def test_scaled_multiplies_rows(rng):
 # -- rows, block by block ----------------------------------------------------------------------
 
 
-@given(st.integers(0, 3_000_000), st.integers(1, 400))
-def test_blocks_cover_the_rows_once_and_in_order(n, p):
+@given(st.integers(0, 3_000_000), st.integers(1, 400), st.booleans())
+def test_blocks_cover_the_rows_once_and_in_order(n, p, even):
     covered = 0
-    for rows in row_blocks(n, p):
+    for rows in row_blocks(n, p, even=even):
         assert rows.start == covered < rows.stop
         covered = rows.stop
     assert covered == n
+
+
+@given(st.integers(0, 3_000_000), st.integers(1, 400))
+def test_even_blocks_give_two_threads_as_much_to_do(n, p):
+    """But for what a block is rounded by; and none is longer than others."""
+    longest = max((rows.stop - rows.start for rows in row_blocks(n, p)), default=0)
+    sizes = [rows.stop - rows.start for rows in row_blocks(n, p, even=True)]
+    assert len(sizes) <= 1 or abs(sum(sizes[::2]) - sum(sizes[1::2])) <= max(sizes)
+    assert max(sizes, default=0) <= longest + 256
 
 
 def test_blocks_are_added_in_order_whatever_the_threads():
@@ -122,6 +131,32 @@ def test_design_is_a_one_and_the_standardised_features(rng, monkeypatch, dtype, 
     assert_allclose(found, expected, rtol=1e-12)
     assert found.dtype == np.float64 and found.T.flags.c_contiguous
     assert_array_equal(design(X), np.column_stack([np.ones(100), X]))
+
+
+@pytest.mark.parametrize("n", [8, 40, 2000])
+def test_columns_of_a_design_begin_with_cache_lines(rng, n):
+    for _ in range(5):
+        columns = design(rng.normal(size=(n, 3))).T
+        assert all(column.ctypes.data % 64 == 0 for column in columns)
+
+
+@pytest.mark.skipif(numerics.kernels is None, reason="kernels are compiled by numba")
+@pytest.mark.parametrize("rows", [0, 1, 7])
+def test_rows_of_a_kernels_tile_begin_with_cache_lines(rows):
+    tile = numerics.kernels.scratch(rows)
+    assert len(tile) == rows and tile.flags.c_contiguous and tile.shape[1] >= numerics.kernels.TILE
+    assert all(row.ctypes.data % 64 == 0 for row in tile)
+
+
+@pytest.mark.skipif(numerics.kernels is None, reason="kernels are compiled by numba")
+@pytest.mark.parametrize(("p", "rank"), [(1, 1), (5, 3), (21, 21), (8, 0)])
+@pytest.mark.parametrize("triangular", [False, True])
+def test_squared_lengths_are_the_einsum(rng, p, rank, triangular):
+    X, root = rng.normal(size=(p, 300)), rng.normal(size=(p, rank))
+    root = np.triu(root) if triangular else root
+    out = np.full(300, np.nan)
+    numerics.kernels.squared_lengths(X, root, out)
+    assert_allclose(out, np.sum((root.T @ X) ** 2, axis=0), rtol=1e-10)
 
 
 def test_design_of_another_library_is_the_same(rng):

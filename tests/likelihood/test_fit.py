@@ -24,6 +24,7 @@ from threadpoolctl import threadpool_info
 from otmoe import MoE, MoERegressor, simulate
 from otmoe.arrays import numerics
 from otmoe.arrays.threads import threads
+from otmoe.likelihood.checks import degeneracies
 from otmoe.likelihood.fit import em
 from otmoe.model.experts import GaussianExperts
 from otmoe.text.notices import Notice
@@ -206,6 +207,20 @@ def test_threads_and_blocks_change_nothing(family, monkeypatch):
 def test_blas_keeps_to_one_thread_meanwhile():
     with threads(2):
         assert {lib["num_threads"] for lib in threadpool_info() if lib["user_api"] == "blas"} == {1}
+
+
+def test_blas_keeps_to_one_thread_to_the_end_of_a_fit(rng, monkeypatch):
+    """Its threads wait for each other: what follows the iterations would take longer than they."""
+    seen = []
+
+    def looked(*args):
+        seen.extend(library["num_threads"] for library in threadpool_info())
+        return degeneracies(*args)
+
+    monkeypatch.setattr("otmoe.likelihood.fit.degeneracies", looked)
+    X = rng.normal(size=(200, 2))
+    em(X, X[:, 0] + rng.normal(size=200), 2, n_jobs=2, random_state=0)
+    assert seen and set(seen) == {1}
 
 
 def test_the_same_seed_gives_the_same_fit():

@@ -10,7 +10,7 @@ from math import log
 import numba
 import numpy as np
 
-from otmoe.arrays.kernels import TILE, tile_gram, tile_pairs, tile_sum
+from otmoe.arrays.kernels import TILE, mirror, scratch, tile_gram, tile_pairs, tile_sum
 
 _FAST = {"reassoc", "contract", "nsz"}
 _LOG2_E, _LN2_HIGH, _LN2_LOW = (
@@ -176,13 +176,13 @@ def fit(
     linear : ndarray of shape (2 K, p)
         Of the experts, then of the gate.
     gram : ndarray of shape (K + K (K - 1) / 2, p, p)
-        Of the experts, then of pairs of the gate; only entries with i <= j are written.
+        Of the experts, then of pairs of the gate.
     """
-    K, total = coef.shape[0], np.empty(TILE)
-    prob, share, score, half = np.empty((4, K, TILE))
-    work = np.empty((5, TILE))
+    K, total = coef.shape[0], scratch(1)[0]
+    prob, share, score, half = scratch(K), scratch(K), scratch(K), scratch(K)
+    work = scratch(5)
     bits = work[4].view(np.int64)
-    of_x, of_xx = np.empty((2 * K, TILE)), np.empty((gram.shape[0], TILE))
+    of_x, of_xx = scratch(2 * K), scratch(gram.shape[0])
     for start in range(0, features.shape[1], TILE):
         stop = min(start + TILE, features.shape[1])
         n = stop - start
@@ -208,7 +208,8 @@ def fit(
                     of_xx[q, r] = prob[k, r] * prob[i, r] * total[r]
                 q += 1
         tile_sum(features, of_x, start, stop, 0, linear)
-        tile_gram(features, of_xx, start, stop, 0, gram)
+        tile_gram(features, of_xx, start, stop, gram)
+    mirror(gram)
 
 
 @numba.njit(nogil=True, cache=True, fastmath=_FAST)
@@ -241,16 +242,16 @@ def scores(
     linear : ndarray of shape (A, p), or (A + A K, p)
         Scores; then pairs of a predictor and the logarithm of a variance.
     gram : ndarray of shape (0, p, p), or (A (A + 1) / 2, p, p)
-        Pairs of predictors, only entries with i <= j; empty where no information is asked for.
+        Pairs of predictors; empty where no information is asked for.
     """
-    K, matrix, total = coef.shape[0], gram.shape[0] > 0, np.empty(TILE)
+    K, matrix, total = coef.shape[0], gram.shape[0] > 0, scratch(1)[0]
     A = 2 * K - 1
-    prob, share, score, half = np.empty((4, K, TILE))
-    work = np.empty((5, TILE))
+    prob, share, score, half = scratch(K), scratch(K), scratch(K), scratch(K)
+    work = scratch(5)
     bits = work[4].view(np.int64)
-    moved, spread = np.empty((2, K, TILE))
-    t, less, more = np.empty((A, TILE)), np.empty((K - 1, TILE)), np.empty((3 * K - 2, TILE))
-    of_x, of_xx = np.empty((linear.shape[0], TILE)), np.empty((gram.shape[0], TILE))
+    moved, spread = scratch(K), scratch(K)
+    t, less, more = scratch(A), scratch(K - 1), scratch(3 * K - 2)
+    of_x, of_xx = scratch(linear.shape[0]), scratch(gram.shape[0])
     for start in range(0, features.shape[1], TILE):
         stop = min(start + TILE, features.shape[1])
         n = stop - start
@@ -314,5 +315,6 @@ def scores(
                     sums[e] += value
                     e += 1
             tile_pairs(t, less, more, where, 0, n, of_xx)
-            tile_gram(features, of_xx, start, stop, 0, gram)
+            tile_gram(features, of_xx, start, stop, gram)
         tile_sum(features, of_x, start, stop, 0, linear)
+    mirror(gram)

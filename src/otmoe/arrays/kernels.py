@@ -13,32 +13,48 @@ import numpy as np
 # Rows per tile: a tile of features and five weights stay in the first two cache levels, while the
 # inner loop is long enough to hide its final horizontal sums.
 TILE = 256
+_LINE = 8  # numbers in a cache line
+
+
+@numba.njit(nogil=True, cache=True)
+def scratch(rows: int) -> np.ndarray:
+    """Return room for a tile, (rows, TILE and a cache line), each row at the start of a line.
+
+    A vector that lies across two lines is read twice, which takes half as long again for all of a
+    Gram product. Rows at multiples of half a page would compete for the same places in the cache.
+    """
+    columns = TILE + _LINE
+    flat = np.empty(rows * columns + _LINE)
+    first = -(flat.ctypes.data // 8) % _LINE
+    return flat[first : first + rows * columns].reshape(rows, columns)
 
 
 @numba.njit(nogil=True, cache=True, inline="always", fastmath={"reassoc", "contract", "nsz"})
 def tile_gram(
-    features: np.ndarray, weights: np.ndarray, start: int, stop: int, first: int, out: np.ndarray
+    features: np.ndarray, weights: np.ndarray, start: int, stop: int, out: np.ndarray
 ) -> None:
-    """Add one tile of rows to weighted Gram matrices; its weights begin at column `first`."""
-    p = features.shape[0]
+    """Add one tile of rows to weighted Gram matrices, given its weights.
+
+    Five weights at a time go over all pairs of features: all of them would not stay in the cache.
+    """
+    p, n = features.shape[0], stop - start
     n_weights = weights.shape[0]
     last = n_weights - 1
-    for i in range(p):
-        xi = features[i, start:stop]
-        for j in range(i, p, 2):
-            two = j + 1 < p
-            xj = features[j, start:stop]
-            xk = features[min(j + 1, p - 1), start:stop]
-            q = 0
-            while n_weights - q >= 3:  # three or four left: a padded five is no slower
-                w0 = weights[q, first : first + stop - start]
-                w1 = weights[q + 1, first : first + stop - start]
-                w2 = weights[q + 2, first : first + stop - start]
-                w3 = weights[min(q + 3, last), first : first + stop - start]
-                w4 = weights[min(q + 4, last), first : first + stop - start]
+    q = 0
+    while n_weights - q >= 3:  # three or four left: a padded five is no slower
+        w0 = weights[q, :n]
+        w1 = weights[q + 1, :n]
+        w2 = weights[q + 2, :n]
+        w3 = weights[min(q + 3, last), :n]
+        w4 = weights[min(q + 4, last), :n]
+        for i in range(p):
+            xi = features[i, start:stop]
+            for j in range(i, p, 2):
+                xj = features[j, start:stop]
+                xk = features[min(j + 1, p - 1), start:stop]
                 a0 = a1 = a2 = a3 = a4 = 0.0
                 b0 = b1 = b2 = b3 = b4 = 0.0
-                for r in range(stop - start):
+                for r in range(n):
                     u = xi[r] * xj[r]
                     v = xi[r] * xk[r]
                     a0 += u * w0[r]
@@ -58,7 +74,7 @@ def tile_gram(
                     out[q + 3, i, j] += a3
                 if q + 4 <= last:
                     out[q + 4, i, j] += a4
-                if two:
+                if j + 1 < p:
                     out[q, i, j + 1] += b0
                     out[q + 1, i, j + 1] += b1
                     out[q + 2, i, j + 1] += b2
@@ -66,18 +82,23 @@ def tile_gram(
                         out[q + 3, i, j + 1] += b3
                     if q + 4 <= last:
                         out[q + 4, i, j + 1] += b4
-                q += 5
-            while q < n_weights:
-                w0 = weights[q, first : first + stop - start]
+        q += 5
+    while q < n_weights:
+        w0 = weights[q, :n]
+        for i in range(p):
+            xi = features[i, start:stop]
+            for j in range(i, p, 2):
+                xj = features[j, start:stop]
+                xk = features[min(j + 1, p - 1), start:stop]
                 a0 = b0 = 0.0
-                for r in range(stop - start):
+                for r in range(n):
                     u = xi[r] * w0[r]
                     a0 += u * xj[r]
                     b0 += u * xk[r]
                 out[q, i, j] += a0
-                if two:
+                if j + 1 < p:
                     out[q, i, j + 1] += b0
-                q += 1
+        q += 1
 
 
 @numba.njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz"})
@@ -94,9 +115,22 @@ def weighted_gram(features: np.ndarray, weights: np.ndarray, out: np.ndarray) ->
     out : ndarray of shape (J, p, p)
         Only entries with i <= j are written.
     """
+    tile = scratch(weights.shape[0])
     for start in range(0, features.shape[1], TILE):
         stop = min(start + TILE, features.shape[1])
-        tile_gram(features, weights, start, stop, start, out)
+        for q in range(weights.shape[0]):
+            for r in range(stop - start):
+                tile[q, r] = weights[q, start + r]
+        tile_gram(features, tile, start, stop, out)
+
+
+@numba.njit(nogil=True, cache=True)
+def mirror(out: np.ndarray) -> None:
+    """Fill in the lower triangles of matrices (J, p, p)."""
+    for q in range(out.shape[0]):
+        for i in range(1, out.shape[1]):
+            for j in range(i):
+                out[q, i, j] = out[q, j, i]
 
 
 @numba.njit(nogil=True, cache=True, inline="always", fastmath={"reassoc", "contract", "nsz"})
@@ -152,11 +186,11 @@ def pair_gram(
         Pairs in the order (0, 0), (0, 1), ...; only entries with i <= j are written.
     """
     n = t.shape[1]
-    weights = np.empty((out.shape[0], TILE))
+    weights = scratch(out.shape[0])
     for start in range(0, n, TILE):
         stop = min(start + TILE, n)
         tile_pairs(t, less, more, where, start, stop - start, weights)
-        tile_gram(features, weights, start, stop, 0, out)
+        tile_gram(features, weights, start, stop, out)
 
 
 @numba.njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz"})
@@ -182,7 +216,7 @@ def pair_gram_of_groups(
     """
     n_factors, n = t.shape[0], features.shape[1]
     n_less = less.shape[0]
-    weights = np.empty((out.shape[0], TILE))
+    weights = scratch(out.shape[0])
     for start in range(0, n, TILE):
         stop = min(start + TILE, n)
         q = 0
@@ -202,7 +236,7 @@ def pair_gram_of_groups(
                             total += more[e, i]
                     weights[q, r] = total
                 q += 1
-        tile_gram(features, weights, start, stop, 0, out)
+        tile_gram(features, weights, start, stop, out)
 
 
 @numba.njit(nogil=True, cache=True, inline="always", fastmath={"reassoc", "contract", "nsz"})
@@ -252,9 +286,60 @@ def weighted_sum(features: np.ndarray, weights: np.ndarray, out: np.ndarray) -> 
         tile_sum(features, weights, start, min(start + TILE, n), start, out)
 
 
+@numba.njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz"})
+def squared_lengths(features: np.ndarray, root: np.ndarray, out: np.ndarray) -> None:
+    """Write the squared length of ``root.T @ x`` of every row to `out`, two components at a time.
+
+    Zeros at the ends of columns of the root cost nothing: a triangular one takes half as long.
+
+    Parameters
+    ----------
+    features : ndarray of shape (p, n), C-contiguous
+    root : ndarray of shape (p, r)
+    out : ndarray of shape (n,)
+    """
+    p, rank = root.shape
+    room = scratch(3)
+    a, b, total = room[0], room[1], room[2]
+    for start in range(0, features.shape[1], TILE):
+        n = min(TILE, features.shape[1] - start)
+        for r in range(n):
+            total[r] = 0.0
+        for c in range(0, rank, 2):
+            d, two = min(c + 1, rank - 1), 1.0 if c + 1 < rank else 0.0
+            for r in range(n):
+                a[r] = b[r] = 0.0
+            end = p
+            while end > 0 and root[end - 1, c] == root[end - 1, d] == 0.0:
+                end -= 1
+            j = 0
+            while j + 4 <= end:
+                x0 = features[j, start : start + n]
+                x1 = features[j + 1, start : start + n]
+                x2 = features[j + 2, start : start + n]
+                x3 = features[j + 3, start : start + n]
+                c0, c1, c2, c3 = root[j, c], root[j + 1, c], root[j + 2, c], root[j + 3, c]
+                d0, d1, d2, d3 = root[j, d], root[j + 1, d], root[j + 2, d], root[j + 3, d]
+                for r in range(n):
+                    a[r] += (c0 * x0[r] + c1 * x1[r]) + (c2 * x2[r] + c3 * x3[r])
+                    b[r] += (d0 * x0[r] + d1 * x1[r]) + (d2 * x2[r] + d3 * x3[r])
+                j += 4
+            while j < end:
+                x0 = features[j, start : start + n]
+                c0, d0 = root[j, c], root[j, d]
+                for r in range(n):
+                    a[r] += c0 * x0[r]
+                    b[r] += d0 * x0[r]
+                j += 1
+            for r in range(n):
+                total[r] += a[r] * a[r] + two * (b[r] * b[r])
+        for r in range(n):
+            out[start + r] = total[r]
+
+
 @numba.njit(nogil=True, cache=True)
 def standardise(X: np.ndarray, center: np.ndarray, factor: np.ndarray, out: np.ndarray) -> None:
-    """Write ``(X.T - center) * factor`` to `out`, tile by tile so that no cache line is read twice.
+    """Write ``(X.T - center) * factor`` to `out`, a cache line of each column at a time.
 
     Parameters
     ----------
@@ -263,13 +348,16 @@ def standardise(X: np.ndarray, center: np.ndarray, factor: np.ndarray, out: np.n
     out : ndarray of shape (d, n), float64
     """
     n, d = X.shape
-    for start in range(0, n, 32):
-        stop = min(start + 32, n)
+    whole = n // _LINE * _LINE
+    for start in range(0, whole, _LINE):
         for j in range(d):
             c = center[j]
             f = factor[j]
-            for i in range(start, stop):
-                out[j, i] = (X[i, j] - c) * f
+            for r in range(_LINE):  # so many rows that the compiler writes out the loop
+                out[j, start + r] = (X[start + r, j] - c) * f
+    for i in range(whole, n):
+        for j in range(d):
+            out[j, i] = (X[i, j] - center[j]) * factor[j]
 
 
 @numba.njit(nogil=True, cache=True)

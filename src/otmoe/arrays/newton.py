@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -154,7 +154,8 @@ def newton(
         decrement is small, for as long as every step makes it ten thousand times smaller.
     known : ndarray of shape (P, P), optional
         About what the information is near the start, such as that of a sample: `glance` goes with
-        it for as long as every step makes the decrement ten times smaller, until that is small.
+        it, and with what steps tell of it, for as long as every step makes the decrement a few
+        times smaller, until that is small.
 
     Returns
     -------
@@ -174,7 +175,7 @@ def newton(
     while True:
         # 1) the step at the present damping, and the undamped decrement
         step, decrement, damping = damped_step(point, damping)
-        if foreign and not _NEAR < decrement < 0.1 * before:
+        if foreign and not 0.5 * _NEAR < decrement < 0.3 * before:
             point, foreign, damping, before = evaluate(theta), False, 0.0, np.inf
             continue
         if borrowed and decrement >= max(tol, 1e-4 * before):
@@ -200,6 +201,8 @@ def newton(
         candidate = near(theta + step, point) if close or foreign else evaluate(theta + step)
         n_evaluations += 1
         if candidate.value >= point.value:
+            if foreign:
+                candidate = learned(candidate, step, point)
             theta, point = theta + step, candidate
             borrowed = close and glance is not None
             trace.append(point.value)
@@ -214,6 +217,22 @@ def newton(
             point, foreign, before = evaluate(theta), False, np.inf
         else:
             damping = max(8 * damping, 1e-3)
+
+
+def learned(point: NewtonPoint, step: Floats, before: NewtonPoint) -> NewtonPoint:
+    """Return a point whose information explains how the score changed in the step that led there.
+
+    That is the update of Broyden, Fletcher, Goldfarb and Shanno; it stays positive definite.
+    """
+    change, expected = before.score - point.score, point.information @ step
+    if not (change @ step > 0 and expected @ step > 0):  # then no such information does
+        return point
+    information = (
+        point.information
+        - np.outer(expected, expected / (expected @ step))
+        + np.outer(change, change / (change @ step))
+    )
+    return replace(point, information=information)
 
 
 def damped_step(point: NewtonPoint, damping: float) -> tuple[Floats, float, float]:

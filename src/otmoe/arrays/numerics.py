@@ -180,14 +180,19 @@ def row_blocks(
     on_device: bool = False,
     least: int = 296,
     block_bytes: int | None = None,
+    even: bool = False,
 ) -> Iterator[slice]:
     """Cut `n_rows` into blocks that fit the cache; the cuts depend on the shape alone.
 
     A block has at least `least` rows, however wide they are, and `block_bytes` in all, unless the
-    machine decides.
+    machine decides. If asked, blocks come in pairs of about one length, so that two threads have as
+    much to do, and less than half a block is not cut.
     """
     budget = block_bytes or (_DEVICE_BLOCK_BYTES if on_device else BLOCK_BYTES)
     size = max(budget // (8 * max(n_columns, 1)), least)
+    if even and 2 * n_rows > size:
+        pairs = -(-n_rows // (2 * size))
+        size = max(-(-n_rows // (2 * pairs)), least) + 215  # to be rounded up
     if size > 296:
         # Not a multiple of a page: columns that start at one offset in it compete for cache sets.
         size = size // 256 * 256 + 40
@@ -209,7 +214,7 @@ def design(X: Array, center: Floats | None = None, scale: Floats | None = None) 
     """
     n, d = X.shape
     if isinstance(X, np.ndarray):
-        columns = np.empty((d + 1, n))
+        columns = _aligned(d + 1, n)
         columns[0] = 1.0
         if center is None or scale is None:
             columns[1:] = X.T
@@ -231,6 +236,17 @@ def design(X: Array, center: Floats | None = None, scale: Floats | None = None) 
     columns = like(np.vstack([np.zeros(d), np.diag(factor)]), X) @ rows.T
     columns[0, :] = 1.0
     return columns.T
+
+
+def _aligned(n_rows: int, n_columns: int) -> Floats:
+    """Return room for an array (n_rows, n_columns) that begins with a cache line.
+
+    So does every row where their length is a multiple of eight, as that of blocks is: vectors that
+    lie across two lines would be read twice.
+    """
+    flat = np.empty(n_rows * n_columns + 8)
+    first = -(flat.__array_interface__["data"][0] // 8) % 8
+    return flat[first : first + n_rows * n_columns].reshape(n_rows, n_columns)
 
 
 def block_sum(function: Callable[[Any], Any], blocks: Iterator[Any], pool: Executor | None) -> Any:
@@ -286,24 +302,12 @@ def weighted_gram(X: Array, weights: Array) -> Array:
         p = X.shape[1]
         out = np.zeros((weights.shape[1], p, p))
         kernels.weighted_gram(np.ascontiguousarray(X.T), np.ascontiguousarray(weights.T), out)
-        return mirrored(out)
+        kernels.mirror(out)
+        return out
     triton = cuda_kernels(X)
     if triton is not None and weights.shape[1]:
         return triton.weighted_gram(X, weights)
     return weighted_gram_plain(X, weights)
-
-
-def mirrored(out: Floats) -> Floats:
-    """Fill in the lower triangles of matrices (J, p, p), in place, and return them."""
-    rows, columns = _upper(out.shape[1])
-    out[:, columns, rows] = out[:, rows, columns]
-    return out
-
-
-@cache
-def _upper(p: int) -> tuple[Floats, Floats]:
-    """Return rows and columns of the entries above the diagonal."""
-    return np.triu_indices(p, 1)
 
 
 def on_accelerator(array: Array) -> bool:

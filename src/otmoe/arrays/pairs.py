@@ -13,7 +13,6 @@ from otmoe.arrays.numerics import (
     cuda_kernels,
     kernels,
     like,
-    mirrored,
     namespace,
     to_numpy,
     weighted_gram,
@@ -76,7 +75,8 @@ def pair_gram(X: Array, form: Form, n_linear: int, starts: Floats | None = None)
             kernels.pair_gram(np.ascontiguousarray(X.T), *parts, form.where, out)
         else:
             kernels.pair_gram_of_groups(np.ascontiguousarray(X.T), *parts, form.where, starts, out)
-        return mirrored(out)
+        kernels.mirror(out)
+        return out
     triton = cuda_kernels(X)
     if triton is not None and starts is None:
         xp, none = namespace(X), like(np.zeros((0, n)), X)

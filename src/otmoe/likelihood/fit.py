@@ -239,18 +239,21 @@ def em(
         search = Ascent(RowPasses(rows), ridge, max_iter, tol, rows.total_weight, warm_up)
         run = search.run(start, report, clock, known)
 
-    fit = finished(
-        run,
-        search,
-        scaling,
-        correlation,
-        constant,
-        len(rows),
-        clock,
-        stage=Stage.of_some(replace(rows, pool=None), LOOKED_AT, ridge, np.random.default_rng(0)),
-        agreement=agreement,
-        feature_names=feature_names,
-    )
+        # 3) what it says; small matrices on one thread, since threads of BLAS wait for each other
+        fit = finished(
+            run,
+            search,
+            scaling,
+            correlation,
+            constant,
+            len(rows),
+            clock,
+            stage=Stage.of_some(
+                replace(rows, pool=None), LOOKED_AT, ridge, np.random.default_rng(0)
+            ),
+            agreement=agreement,
+            feature_names=feature_names,
+        )
     expert_per: ExpertPer = "row" if groups is None else "group"
     return replace(fit, model=replace(fit.model, expert_per=expert_per))
 

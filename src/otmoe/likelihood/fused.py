@@ -15,7 +15,6 @@ from otmoe.arrays.numerics import (
     Floats,
     cuda_kernels,
     gaussian,
-    mirrored,
     to_numpy,
     weighted_sum,
 )
@@ -69,7 +68,6 @@ def fit_sums(model: MoE, block: Block) -> Sums | None:
     gram = np.zeros((K * (K + 1) // 2, p, p))
     gaussian.fit(*_in_rows(model, block), sums, linear, gram)
     likelihood, mass, constant = sums[0], sums[1 : 1 + K], sums[1 + K :]
-    mirrored(gram)
     return Sums(float(likelihood), mass, constant, linear[:K], linear[K:], gram[:K], gram[K:])
 
 
@@ -92,7 +90,6 @@ def scores(model: MoE, block: Block, matrix: bool) -> Scores | None:
         summed = np.zeros((A * (1 + K) if matrix else A, p))
         gram = np.zeros((A * (A + 1) // 2 if matrix else 0, p, p))
         gaussian.scores(*_in_rows(model, block), _where(K), sums, summed, gram)
-        mirrored(gram)
     else:
         kernels = _of_device(model, block)
         if kernels is None:

@@ -253,7 +253,8 @@ class Rows:
         """Cut the rows into blocks; the cuts depend on the shape alone."""
         on_device = not isinstance(self.X, np.ndarray)
         n, p = len(self), self.X.shape[1] + 1
-        found = row_blocks(n, p, on_device=on_device, block_bytes=self.block_bytes)
+        how = {"on_device": on_device, "even": not on_device}
+        found = row_blocks(n, p, block_bytes=self.block_bytes, **how)
         return found if self.groups is None else whole(found, starts_of(self.groups))
 
     def block(self, rows: slice) -> Block:
@@ -412,6 +413,27 @@ class Moments:
             at, size = unit if self.n_responses > 1 else (float(a[0]) for a in unit)
             scaling = replace(scaling, y_center=at, y_scale=size)
         return scaling, linalg.block_diag(1.0, (covariance / np.outer(sd, sd))[:d, :d])
+
+
+@dataclass(frozen=True)
+class OneBlock:
+    """Rows that are one block, read once and kept.
+
+    Attributes
+    ----------
+    only : Block
+    """
+
+    only: Block
+    pool: Executor | None = None  # one block is no work for several threads
+
+    def slices(self) -> Iterator[slice]:
+        """Cut the rows into blocks, of which there is one."""
+        yield slice(None)
+
+    def block(self, rows: slice, /) -> Block:
+        """Return it."""
+        return self.only
 
 
 def _unit(value: Any, y: Array) -> Any:

@@ -10,7 +10,7 @@ import numpy as np
 from otmoe.arrays.numerics import Floats, to_numpy
 from otmoe.arrays.stretches import starts_of
 from otmoe.likelihood.iterations import Run, newton_serves, run_em, run_newton
-from otmoe.likelihood.rows import Block, Rows
+from otmoe.likelihood.rows import Block, OneBlock, Rows
 from otmoe.likelihood.statistics import RowPasses, on_floor
 from otmoe.model.mixture import MoE, Posterior
 from otmoe.model.ridge import Ridge
@@ -69,6 +69,12 @@ class Stage:
         return self.rows.block(slice(None))
 
     @cached_property
+    def passes(self) -> RowPasses:
+        """Passes over the rows; where they are one block in memory, it is read but once."""
+        few = isinstance(self.rows.X, np.ndarray) and len(list(self.rows.slices())) == 1
+        return RowPasses(OneBlock(self.block) if few else self.rows)
+
+    @cached_property
     def weight(self) -> Floats:
         """Weights of the rows, (n,)."""
         found = self.rows.weight
@@ -102,7 +108,7 @@ class Stage:
 
     def em(self, model: MoE, n_iter: int, tol: float = 0.5) -> Run:
         """Return a few iterations of EM."""
-        return run_em(RowPasses(self.rows), model, ridge=self.ridge, max_iter=n_iter, tol=tol)
+        return run_em(self.passes, model, ridge=self.ridge, max_iter=n_iter, tol=tol)
 
     def at_maximum(self, model: MoE, most: int = _TO_MAXIMUM, tol: float | None = None) -> Run:
         """Return a model led so close to its maximum that it can be compared with others."""
@@ -110,8 +116,8 @@ class Stage:
         run = self.em(model, _AFTER_SPLIT, tol=0.0)
         if not newton_serves(run.model):
             return run.then(self.em(run.model, 3 * most))
-        passes = RowPasses(self.rows)
-        return run.then(run_newton(passes, run.model, ridge=self.ridge, max_iter=most, tol=tol))
+        found = run_newton(self.passes, run.model, ridge=self.ridge, max_iter=most, tol=tol)
+        return run.then(found)
 
     def value(self, run: Run) -> float:
         """Return the penalised log-likelihood; minus infinity where an expert is lost."""

@@ -172,14 +172,12 @@ class SoftmaxGate:
             Grams of :meth:`pair_weights`.
         """
         K, q = self.n_experts, self.n_free_columns
-        blocks = np.zeros((K, K, q, q))
-        pairs = iter(to_numpy(gram))
-        for i in range(K):
-            for j in range(i + 1, K):
-                block = next(pairs)
-                blocks[i, j] = blocks[j, i] = -block
-                blocks[i, i] += block
-                blocks[j, j] += block
+        first, second, touch = _pairs(K)
+        pairs = to_numpy(gram)
+        blocks = np.empty((K, K, q, q))
+        blocks[first, second] = blocks[second, first] = -pairs
+        own = np.arange(K)
+        blocks[own, own] = (touch @ pairs.reshape(len(pairs), q * q)).reshape(K, q, q)
         size = (K - 1) * q
         information = blocks[:-1, :-1].swapaxes(1, 2).reshape(size, size)
         return GateStatistics(to_numpy(linear)[:-1].ravel(), information)
@@ -255,6 +253,14 @@ class SoftmaxGate:
         return self.with_vector(
             newton(evaluate, self.to_vector(), tol=tol, max_iter=max_iter).theta
         )
+
+
+@cache
+def _pairs(n_experts: int) -> tuple[Floats, Floats, Floats]:
+    """Return the pairs (i, j), i < j, of experts, and which of them each is in, (K, pairs)."""
+    first, second = np.triu_indices(n_experts, 1)
+    own = np.arange(n_experts)[:, None]
+    return first, second, ((own == first) | (own == second)).astype(float)
 
 
 @cache

@@ -126,15 +126,20 @@ def _curvature(model: MoE, sums: Statistics) -> Floats:
 
 
 def _roots(sums: Statistics) -> Floats:
-    """Return R_kq with R R' = (sum_i r_ik v_ikq x_i x_i')^+, (K Q, p, p)."""
+    """Return R_kq with R R' = (sum_i r_ik v_ikq x_i x_i')^+, (K Q, p, p); triangular if it can."""
     information = np.einsum("kqqij->kqij", sums.experts.information)
     K, Q, p, _ = information.shape
     roots = []
     for gram in information.reshape(K * Q, p, p):
         unit = np.sqrt(np.maximum(np.diagonal(gram), 0.0))
         unit = np.where(unit > 0, unit, 1.0)
-        values, vectors = linalg.eigh(gram / np.outer(unit, unit))
+        scaleless = gram / np.outer(unit, unit)
+        values, vectors = linalg.eigh(scaleless)
         some = values > RANK_TOLERANCE * max(values[-1], 0.0)
+        if np.all(some):
+            lower = np.linalg.cholesky(scaleless)
+            roots.append(linalg.solve_triangular(lower, np.diag(1 / unit), lower=True).T)
+            continue
         inverse = np.where(some, 1 / np.sqrt(np.where(some, values, 1.0)), 0.0)
         roots.append(vectors * inverse / unit[:, None])
     return np.reshape(roots, (K * Q, p, p))

@@ -10,7 +10,7 @@ import numpy as np
 from scipy import linalg, sparse
 
 from otmoe.arrays.newton import RANK_TOLERANCE
-from otmoe.arrays.numerics import Floats, to_numpy
+from otmoe.arrays.numerics import Floats, kernels, to_numpy
 from otmoe.likelihood.rows import Block, Rows
 from otmoe.model.mixture import MoE
 
@@ -27,6 +27,9 @@ def quadratic(X: Floats, root: Floats) -> Floats:
         R.
     """
     found = np.empty(len(X))
+    if kernels is not None and X.T.flags.c_contiguous:
+        kernels.squared_lengths(X.T, np.ascontiguousarray(root), found)
+        return found
     for start in range(0, len(X), _AT_A_TIME):
         some = slice(start, start + _AT_A_TIME)
         turned = root.T @ X[some].T

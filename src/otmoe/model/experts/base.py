@@ -260,7 +260,7 @@ class Experts(Family):
             for j in range(i, q):
                 information[:, i, j] = information[:, j, i] = next(upper)
         rest = to_numpy(constant).reshape(self.n_constant * (2 if self.bends else 1), K).T
-        dispersion, bend = np.split(rest, [self.n_constant], axis=1)
+        dispersion, bend = rest[:, : self.n_constant], rest[:, self.n_constant :]
         return FitStatistics(to_numpy(weight), score, information, dispersion, bend)
 
     def statistics(
