@@ -89,6 +89,7 @@ def reply(folder, name, number, *more):
 
 
 STEP = ["refine", "step", "state.json"]
+NEXT = "Next: otmoe evaluate refined.json TEST-DATA --target "
 OUT = ["-o", "refined.json"]
 
 
@@ -99,6 +100,20 @@ def one_round(folder, *more, names=tuple(SITES)):
     for name in names:
         reply(folder, name, 2, "--force")
     return fine(*STEP, *(name.replace("1", "2") for name in first), *OUT, "--force", *more)
+
+
+def test_the_next_command_names_the_target_where_the_fits_were_made_here(inbox):
+    assert f"{NEXT}y\n" in one_round(inbox).stdout
+
+
+def test_the_next_command_leaves_the_target_open_at_a_server_that_was_not_told(inbox):
+    for beside in inbox.glob("*.moe.json.local"):
+        beside.unlink()
+    fine("aggregate", "*.moe.json", "-o", "model.json", "--force")
+    begin(inbox, "--force")
+    for name in SITES:
+        reply(inbox, name, 1, "--force")
+    assert f"{NEXT}COLUMN\n" in one_round(inbox).stdout
 
 
 def merging(path):

@@ -11,7 +11,8 @@ from otmoe.cli import known, options
 from otmoe.cli.aggregate import support_of
 from otmoe.cli.common import Command, Rounds, check_output, few, option, output, say, usage
 from otmoe.cli.holdings import roster_lines, why_scatter
-from otmoe.cli.inbox import open_inbox
+from otmoe.cli.inbox import open_inbox, paths_of
+from otmoe.cli.remembered import columns_asked, columns_told
 from otmoe.text.sentences import Error
 
 
@@ -135,6 +136,7 @@ def start(
         sandwich=sandwich,
         between=between,
         roster=Roster.of({m.site: m.key for m in messages}) if secure else None,
+        columns=columns_asked(paths_of(files)) | columns_told(found),
     )
     request = request_of(begun)
     request.save(output)
