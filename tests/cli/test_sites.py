@@ -393,7 +393,7 @@ def test_no_rows(inbox, whole):
         ["aggregate", "-o", "m.json"],
         ["aggregate", "a.json", "--method", "ensemble", "-o", "m.json"],
         ["inspect"],
-        ["evaluate", "m.json", "a.parquet"],
+        ["evaluate", "m.json"],
     ],
 )
 def test_wrong_usage_is_2(args):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from otmoe.cli.common import console, few
 from otmoe.cli.structure import PER
 from otmoe.cli.tables import listed
-from otmoe.text.sentences import Warn
+from otmoe.text.sentences import Error, Warn
 
 if TYPE_CHECKING:
     from otmoe import LocalModel
@@ -127,7 +127,8 @@ def _model_facts(file: ModelFile) -> Iterator[tuple[str, str]]:
     if how.inference is not None:
         yield "standard errors", f"{how.inference.kind}; in brackets below"
     elif how.no_inference is not None:
-        why = how.no_inference.text if sites > 1 else "refine rounds provide them"
+        later = sites == 1 or how.no_inference.code == Error.ONE_ROUND.code
+        why = "refine rounds provide them" if later else how.no_inference.text
         yield "standard errors", f"none: {why}"
     unfinished = [site.site for site in how.sites if not site.converged]
     if unfinished:

@@ -55,6 +55,8 @@ def sentence(error: BaseException) -> str:
     if isinstance(error, OSError) and not isinstance(error, OtmoeError) and error.strerror:
         where = f" ({error.filename})" if error.filename else ""
         text = f"{error.strerror}{where}"
+        if isinstance(error, FileNotFoundError) and error.filename:
+            text = Error.NOT_THERE.value.format(path=error.filename)
     expected = isinstance(error, OtmoeError | ValueError | OSError | RuntimeError | ImportError)
     if expected and text:
         return text

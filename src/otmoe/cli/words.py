@@ -12,10 +12,10 @@ from otmoe.text.sentences import Error, Warn
 SHELL = {
     Warn.SITES_STAND_OUT.code: "{count} of {total} sites stand out but are included in the "
     "aggregate ({reasons}): check them, or leave them out with --exclude-flagged.",
-    Warn.SITES_DIFFER.code: "{count} of {total} sites are expected to be served better by their "
-    "own models than by the merged one, by more than chance explains ({names} nats per row): a "
-    "single model may not suit all sites; fit personal models as well (otmoe run --personal auto, "
-    "or otmoe personalise).",
+    Warn.SITES_DIFFER.code: "at {count} of {total} sites the site's own model is expected to do "
+    "better than the merged one, by more than chance explains ({names} nats per row): a single "
+    "model may not suit all sites; fit personal models as well (otmoe run --personal auto, or "
+    "otmoe personalise).",
     Warn.SITE_DOMINATES.code: "site {name!r} claims {share:.3g} of all rows and differs from the "
     "others by more than chance explains, so the result is mostly its own: limit it with "
     "--max-weight, or use --exclude-flagged.",

@@ -15,7 +15,7 @@ from otmoe.likelihood.checks import found_once
 from otmoe.model.mixture import MoE
 from otmoe.text.notices import Notice
 from otmoe.text.sentences import Warn
-from otmoe.workers.gather import Failure
+from otmoe.workers.failures import Failure
 
 
 @dataclass(frozen=True)

@@ -320,8 +320,10 @@ class RefineState(Document):
         last = {site: last_of(found) for site, found in record.last.items()}
         about = features_of(record.features), record.aggregation, record.between
         roster = roster_of(record.roster, source)
-        more = roster, record.dropped, last, record.columns
-        return cls(state, record.sites, rounds, *about, *more, checked=True)
+        checks = record.dropped, last
+        columns: dict[str, Any] = {str(name): column for name, column in record.columns.items()}
+        sites = record.sites
+        return cls(state, sites, rounds, *about, roster, *checks, columns=columns, checked=True)
 
 
 def _best_document(best: Best) -> dict[str, Any]:

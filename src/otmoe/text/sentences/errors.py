@@ -82,7 +82,10 @@ class Error(Sentence):
     NOT_TEXT = "the text is a {kind}; give str or bytes, or pass the path of a file to `load`."
     KEY_TWICE = "occurs twice; keep one of them."
     NOT_AN_OBJECT = "holds {value}; an otmoe file is a single JSON object, in braces."
-    NOT_UTF8 = "byte {byte} is not UTF-8 text; save the file as UTF-8 JSON."
+    NOT_UTF8 = (
+        "byte {byte} is not UTF-8 text, and files written by otmoe are UTF-8 JSON; check the name, "
+        "or save the file as UTF-8."
+    )
     TOO_DEEP = (
         "lists or objects are nested too deeply; no otmoe file looks like this, so ask for it "
         "again."
@@ -116,7 +119,10 @@ class Error(Sentence):
     FIELD_INVALID = "is {value}; {reason}."
     JSON_EMPTY = "is empty; ask for it again."
     JSON_CUT = "ends too early, after {length} characters; ask for it again."
-    JSON_INVALID = "is not valid JSON ({reason}); ask for it again."
+    JSON_INVALID = (
+        "is not a file written by otmoe, or is damaged: it is not valid JSON ({reason}); check the "
+        "name, or ask for it again."
+    )
     TEXT_IN_X = (
         "{columns} {hold} text: encode it as numbers first, for example with OneHotEncoder "
         "({error})."
@@ -1199,6 +1205,7 @@ class Error(Sentence):
         "--exclude {site}: no message is from that site; messages are from {sites}."
     )
     SHELL_NO_TARGET = "--target is missing; name the response column, or give --formula."
+    SHELL_EVALUATE_TARGET = "{model} does not name the response; give its column with --target."
     SHELL_FORMULA_OR = "--formula and {option} are both given; give one of them."
     SHELL_SEVERAL_CLASSES = (
         "--target names several responses ({responses}), which cannot be classes; use families of "
