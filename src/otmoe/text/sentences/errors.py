@@ -170,7 +170,7 @@ class Error(Sentence):
     FEW_LEVELS = "must list at least two levels; add them."
     NO_FEATURE = (
         "column {column!r} holds {kind}, which cannot be a feature; convert it to numbers or "
-        "text, or leave it out of `columns`."
+        "text, or leave it out."
     )
     MANY_LEVELS = (
         "column {column!r} has {levels:,} distinct values, and max_levels is {most}; leave it out, "
@@ -211,7 +211,7 @@ class Error(Sentence):
     FORMULA_NO_TEXT = "the formula is a {kind}; give text such as 'y ~ a + b | c'."
     FORMULA_FUNCTION = (
         "the formula has {name}(...), and spline(column, df) is the only function; compute other "
-        "columns beforehand."
+        "columns beforehand, and name columns of text or categories without C(...)."
     )
     FORMULA_THREE = (
         "the formula {formula!r} has a product of more than two columns; only products of two are "
@@ -250,9 +250,9 @@ class Error(Sentence):
     OTHER_DOCUMENT = "is {kind}; give a file of {wanted}."
     COLUMN_EMPTY = "column {column!r} is missing in all {rows} rows; leave it out, or fix it."
     COLUMN_MISSING = (
-        "values are missing in some of the {rows:,} rows: {columns}; drop these rows "
-        "(missing='drop'), or have the features encode missing values (missing='indicator', in "
-        "FeatureSpec.from_sample or from_formula)."
+        "values are missing in some of the {rows:,} rows: {columns}; drop these rows (with "
+        "dropna(), or missing='drop' in from_formula and for shards), or have the features encode "
+        "missing values (missing='indicator', in from_formula or FeatureSpec.from_sample)."
     )
     GAPS_IN_X = (
         "Input X contains NaN in some of the {rows:,} rows: {columns}; drop these rows, or encode "
@@ -552,7 +552,7 @@ class Error(Sentence):
     # -- standard errors
     NO_EVIDENCE = (
         "the fit did not end with Newton steps, so standard errors are not available from it: "
-        "give the rows that were fitted."
+        "give the rows that were fitted, as in inference(X, y)."
     )
     ROWS_FOR_SANDWICH = "the sandwich needs the rows that were fitted: give X and y."
     GROUPS_AND_INFORMATION = (
@@ -598,8 +598,8 @@ class Error(Sentence):
         "the shards from files that have it."
     )
     VARIANCE_AT_FLOOR = (
-        "an expert fits its rows exactly, so its variance is at the floor and the likelihood has "
-        "no maximum there: use fewer experts or more rows."
+        "an expert fits its rows exactly, so its variance is at the floor, the likelihood has no "
+        "maximum there, and there are no standard errors: use fewer experts or more rows."
     )
     NOT_AT_MAXIMUM = (
         "the model is {distance} away from the maximum of the likelihood of these rows, and "
