@@ -485,6 +485,10 @@ class Error(Sentence):
 
     # -- models
     NOT_A_LEVEL = "{name} is {value}; give a number strictly between 0 and 1."
+    X_IS_A_TABLE = (
+        "X is a {kind}, and a model takes an array of its features: give X.to_numpy(), or make an "
+        "estimator with MoERegressor.from_model or MoEClassifier.from_model."
+    )
     X_SHAPE = (
         "X has shape {shape}; the model has {features} features, so give an array of shape (n, "
         "{features}), with at least one row."
