@@ -15,6 +15,7 @@ from numpy.testing import assert_allclose
 from oracles import distance
 
 from otmoe import FeatureSpec, load_features, load_model, observed_inference, save_model, simulate
+from otmoe.cli.words import SHELL
 from otmoe.data.columns import Column
 from otmoe.documents.reply import RefineReply
 from otmoe.documents.state import RefineState
@@ -270,7 +271,7 @@ def test_a_bad_last_step_is_taken_back_and_named(inbox):
         reply(inbox, name, 2)
     found = fine(*STEP, "*.round2.reply.json", *OUT, "--json")
     assert json.loads(found.stdout)["status"]["code"] == "step_taken_back"
-    assert f"warning: {Warn.STEP_TAKEN_BACK(rounds=1)}" in found.stderr
+    assert f"warning: {Warn.STEP_TAKEN_BACK(rounds=1).in_words(SHELL)}" in found.stderr
     assert RefineState.load("state.json").refinement.kept is False
     merged, refined = (load_model(name).to_vector() for name in ("model.json", "refined.json"))
     assert_allclose(refined, merged, rtol=1e-9)

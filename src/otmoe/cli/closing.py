@@ -153,8 +153,11 @@ def next_steps(file: ModelFile | LocalModel, path: Path) -> Iterator[str]:
         return
     how, made = file.aggregation, file.about.get("made by")
     if how is not None and how.refinement is None:
-        more = "run again with --refine auto" if made == "otmoe run" else "otmoe refine start"
-        yield f"{more} for the fit of all rows, with standard errors"
+        if made == "otmoe run":
+            yield "run again with --refine auto for the fit of all rows, with standard errors"
+        else:
+            yield "for the fit of all rows, with standard errors, in rounds with the sites:"
+            yield f"otmoe refine start {path} MESSAGES --state state.json -o round1.request.json"
     elif how is not None and how.refinement is not None and not how.refinement.converged:
         yield "the maximum was not reached: run more rounds, or use fewer experts"
     if how is not None and any(not site.converged for site in how.sites):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import signal
 import traceback
 import warnings
@@ -161,6 +162,22 @@ class Command(click.Command):
             if name in RENAMED and name not in known and RENAMED[name] in known:
                 raise usage(Error.SHELL_RENAMED, old=name, new=RENAMED[name])
         return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Refuse files that do not exist before anything is imported to read them."""
+        for name in ("model", "file", "state", "request"):
+            path = ctx.params.get(name)
+            if isinstance(path, Path) and name in self._arguments and not path.exists():
+                raise Failed(Error.NOT_THERE, path=path)
+        for item in ctx.params.get("data") or ():
+            named = os.path.abspath(os.path.expanduser(item))
+            if not re.search(r"[*?[]|://", item) and not os.path.exists(named):
+                raise Failed(Error.NOT_THERE, path=named)
+        return super().invoke(ctx)
+
+    @property
+    def _arguments(self) -> set[str | None]:
+        return {param.name for param in self.params if isinstance(param, click.Argument)}
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options, heading by heading."""
