@@ -39,6 +39,18 @@ def test_importing_the_package_imports_nothing_heavy():
     assert "numpy" in loaded_by("from otmoe import MoE")  # else the check above sees nothing
 
 
+def test_rows_in_memory_need_neither_shards_nor_merging():
+    rooms = "print(*(n for n in ('otmoe.aggregation', 'otmoe.distributed') if n in sys.modules))"
+    code = f"from otmoe import {{}}\nimport sys\n{rooms}"
+    for name, imported in {"MoERegressor": "", "DistributedMoERegressor": "otmoe.agg"}.items():
+        done = subprocess.run(
+            [sys.executable, "-c", code.format(name)], capture_output=True, text=True, check=True
+        )
+        assert done.stdout.strip().startswith(imported) and bool(done.stdout.strip()) == bool(
+            imported
+        )
+
+
 @pytest.mark.parametrize(
     "args",
     [
