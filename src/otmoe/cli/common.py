@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import os
-import re
 import signal
 import traceback
 import warnings
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from otmoe.cli.there import check_there, of_system
 from otmoe.cli.words import SHELL
 from otmoe.text.errors import OtmoeError
 from otmoe.text.names import visible
@@ -54,10 +54,7 @@ def sentence(error: BaseException) -> str:
     text = error.in_words(SHELL) if isinstance(error, OtmoeError) else str(error)
     text = " ".join(text.split())
     if isinstance(error, OSError) and not isinstance(error, OtmoeError) and error.strerror:
-        where = f" ({error.filename})" if error.filename else ""
-        text = f"{error.strerror}{where}"
-        if isinstance(error, FileNotFoundError) and error.filename:
-            text = Error.NOT_THERE.value.format(path=error.filename)
+        text = of_system(error)
     expected = isinstance(error, OtmoeError | ValueError | OSError | RuntimeError | ImportError)
     if expected and text:
         return text
@@ -165,19 +162,8 @@ class Command(click.Command):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Refuse files that do not exist before anything is imported to read them."""
-        for name in ("model", "file", "state", "request"):
-            path = ctx.params.get(name)
-            if isinstance(path, Path) and name in self._arguments and not path.exists():
-                raise Failed(Error.NOT_THERE, path=path)
-        for item in ctx.params.get("data") or ():
-            named = os.path.abspath(os.path.expanduser(item))
-            if not re.search(r"[*?[]|://", item) and not os.path.exists(named):
-                raise Failed(Error.NOT_THERE, path=named)
+        check_there(ctx)
         return super().invoke(ctx)
-
-    @property
-    def _arguments(self) -> set[str | None]:
-        return {param.name for param in self.params if isinstance(param, click.Argument)}
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options, heading by heading."""
