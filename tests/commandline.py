@@ -9,7 +9,7 @@ from refusals import CODES
 
 from otmoe import Policy
 from otmoe.cli import common, main
-from otmoe.workers.gather import TasksFailed
+from otmoe.workers.failures import TasksFailed
 
 
 def call(*args):

@@ -21,7 +21,7 @@ from commandline import call, fine, leftovers
 from otmoe import Policy, simulate
 from otmoe.cli import common
 from otmoe.text.errors import OtmoeError
-from otmoe.workers.gather import TasksFailed
+from otmoe.workers.failures import TasksFailed
 
 SITES = ["Brest", "Lyon", "Metz", "Nantes", "Nice"]
 ROWS = 120

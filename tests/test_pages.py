@@ -150,11 +150,28 @@ def close(shown, printed):
 
 
 def compare(shown, printed, page):
-    words, numbers = as_shown(shown)
+    """Compare all of a text, or its parts between ellipses, in their order."""
+    parts = re.split(r"(?<!\S)\.\.\.(?!\S)", shown)
     others, found = as_shown(printed)
-    assert words == others, page
-    wrong = [pair for pair in zip(numbers, found, strict=True) if not close(*pair)]
-    assert not wrong, f"{page}: shown and printed are {wrong}"
+    at = 0
+    for i, part in enumerate(parts):
+        words, numbers = as_shown(part)
+        if i == len(parts) - 1:  # ends where the text ends
+            at = max(at, len(others) - len(words)) if i else 0
+            places = [at] if others[at:] == words else []
+        else:  # the first begins where the text begins
+            last = len(others) - len(words) + 1 if i else 1
+            places = [j for j in range(at, last) if others[j : j + len(words)] == words]
+        assert places, f"{page}: not printed, or not there: {part}"
+        wrong = []
+        for at in places:
+            before = sum(word.count("#") for word in others[:at])
+            there = found[before : before + len(numbers)]
+            wrong.append([pair for pair in zip(numbers, there, strict=True) if not close(*pair)])
+            if not wrong[-1]:
+                break
+        assert not wrong[-1], f"{page}: shown and printed are {wrong[0]}"
+        at += len(words)
 
 
 @pytest.mark.parametrize(
@@ -174,6 +191,14 @@ def compare(shown, printed, page):
         ("K BIC seconds\n1 28.1 0.56", "K BIC seconds\n1 28.1 3.20", True),
         ("K BIC seconds\n1 28.1 0.56", "K BIC seconds\n1 28.4 0.56", False),
         ("1 site", "1 shard", False),
+        ("a 1\n...\nd 4", "a 1\nb 2\nc 3\nd 4", True),
+        ("a 1 ...", "a 1 b 2", True),
+        ("... 1 b ... 1 d", "a 1 a 1 b c 1 d", True),
+        ("a 1\n...\nd 4", "a 1\nb 2\nd 5.6", False),
+        ("a 1\n...\nd 4", "a 1\nb 2\nd 4\ne", False),
+        ("b 2\n...\nd 4", "a 1\nb 2\nc 3\nd 4", False),
+        ("a ... c ... b ... d", "a b c d", False),
+        ("a b ... b c", "a b c", False),
     ],
 )
 def test_output_is_compared_word_by_word_and_number_by_number(shown, printed, same):
@@ -194,13 +219,15 @@ def test_what_a_page_shows_runs(page):
         Path("out/messages").mkdir(parents=True)
         for line in prepare:
             otmoe(f"otmoe {line}")
-    printed = ""
+    printed, unshown = "", None
     for kind, block in blocks(page):
+        assert kind == "text" or not unshown, f"{page}: what this prints is not shown: {unshown}"
         if kind in ("console", "sh"):
             for line in commands(kind, block):
                 if elsewhere(line, ELSEWHERE) is None:
                     assert line.startswith("otmoe "), f"ELSEWHERE does not know: {line}"
                     printed = otmoe(line).stdout
+                    unshown = line if printed.strip() else None
         elif kind == "python" and lacking(block):
             pytest.skip(f"the rest of the page needs {lacking(block)[0]} under OTMOE_DATA")
         elif kind == "python" and elsewhere(block, ELSEWHERE_IN_PYTHON) is None:
@@ -209,10 +236,13 @@ def test_what_a_page_shows_runs(page):
                 warnings.simplefilter("ignore", ConvergenceWarning)  # too many experts, on purpose
                 exec(compile(block, page, "exec"), names)
             printed = stdout.getvalue()
+            unshown = block if printed.strip() else None
         elif kind == "json":
             names["text"] = block  # as the pages call it
         elif kind == "text":  # printed by what is above it
             compare(block, printed, page)
+            unshown = None
+    assert not unshown, f"{page}: what this prints is not shown: {unshown}"
 
 
 def test_what_is_not_run_here_is_shown_somewhere_and_run_elsewhere():

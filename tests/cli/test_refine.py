@@ -15,6 +15,7 @@ from numpy.testing import assert_allclose
 from oracles import distance
 
 from otmoe import FeatureSpec, load_features, load_model, observed_inference, save_model, simulate
+from otmoe.cli.words import SHELL
 from otmoe.data.columns import Column
 from otmoe.documents.reply import RefineReply
 from otmoe.documents.state import RefineState
@@ -89,6 +90,7 @@ def reply(folder, name, number, *more):
 
 
 STEP = ["refine", "step", "state.json"]
+NEXT = "Next: otmoe evaluate refined.json TEST-DATA --target "
 OUT = ["-o", "refined.json"]
 
 
@@ -99,6 +101,20 @@ def one_round(folder, *more, names=tuple(SITES)):
     for name in names:
         reply(folder, name, 2, "--force")
     return fine(*STEP, *(name.replace("1", "2") for name in first), *OUT, "--force", *more)
+
+
+def test_the_next_command_names_the_target_where_the_fits_were_made_here(inbox):
+    assert f"{NEXT}y\n" in one_round(inbox).stdout
+
+
+def test_the_next_command_leaves_the_target_open_at_a_server_that_was_not_told(inbox):
+    for beside in inbox.glob("*.moe.json.local"):
+        beside.unlink()
+    fine("aggregate", "*.moe.json", "-o", "model.json", "--force")
+    begin(inbox, "--force")
+    for name in SITES:
+        reply(inbox, name, 1, "--force")
+    assert f"{NEXT}COLUMN\n" in one_round(inbox).stdout
 
 
 def merging(path):
@@ -255,7 +271,7 @@ def test_a_bad_last_step_is_taken_back_and_named(inbox):
         reply(inbox, name, 2)
     found = fine(*STEP, "*.round2.reply.json", *OUT, "--json")
     assert json.loads(found.stdout)["status"]["code"] == "step_taken_back"
-    assert f"warning: {Warn.STEP_TAKEN_BACK(rounds=1)}" in found.stderr
+    assert f"warning: {Warn.STEP_TAKEN_BACK(rounds=1).in_words(SHELL)}" in found.stderr
     assert RefineState.load("state.json").refinement.kept is False
     merged, refined = (load_model(name).to_vector() for name in ("model.json", "refined.json"))
     assert_allclose(refined, merged, rtol=1e-9)

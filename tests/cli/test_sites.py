@@ -393,10 +393,11 @@ def test_no_rows(inbox, whole):
         ["aggregate", "-o", "m.json"],
         ["aggregate", "a.json", "--method", "ensemble", "-o", "m.json"],
         ["inspect"],
-        ["evaluate", "m.json", "a.parquet"],
+        ["evaluate", "m.json"],
     ],
 )
 def test_wrong_usage_is_2(args):
+    Path("a.parquet").touch()  # is there, so that only the usage is wrong
     result = call(*args)
     assert result.exit_code == 2 and "Usage:" in result.stderr and result.stdout == ""
 

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from commandline import fails
 
 import otmoe
 from otmoe.aggregation import METHODS
@@ -38,6 +39,18 @@ def test_importing_the_package_imports_nothing_heavy():
     assert "numpy" in loaded_by("from otmoe import MoE")  # else the check above sees nothing
 
 
+def test_rows_in_memory_need_neither_shards_nor_merging():
+    rooms = "print(*(n for n in ('otmoe.aggregation', 'otmoe.distributed') if n in sys.modules))"
+    code = f"from otmoe import {{}}\nimport sys\n{rooms}"
+    for name, imported in {"MoERegressor": "", "DistributedMoERegressor": "otmoe.agg"}.items():
+        done = subprocess.run(
+            [sys.executable, "-c", code.format(name)], capture_output=True, text=True, check=True
+        )
+        assert done.stdout.strip().startswith(imported) and bool(done.stdout.strip()) == bool(
+            imported
+        )
+
+
 @pytest.mark.parametrize(
     "args",
     [
@@ -60,6 +73,23 @@ def test_importing_the_package_imports_nothing_heavy():
 def test_help_and_usage_errors_import_nothing_heavy(args):
     code = f"from otmoe.cli import main\ntry:\n main({args})\nexcept SystemExit: print()"
     assert loaded_by(code) == []
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["run", "none.csv", "--target", "y", "--experts", "2", "-o", "m.json"],
+        ["survey", "none.csv"],
+        ["summary", "none.json"],
+        ["predict", "none.json", "none.csv", "-o", "p.csv"],
+        ["refine", "step", "none.json", "r.json", "-o", "m.json"],
+    ],
+)
+def test_a_file_that_is_missing_is_named_before_anything_heavy_is_imported(args, tmp_path):
+    missing = [str(tmp_path / arg) if arg.startswith("none") else arg for arg in args]
+    code = f"from otmoe.cli import main\ntry:\n main({missing})\nexcept SystemExit: print()"
+    assert loaded_by(code) == []
+    assert fails(*missing, code="not_there").endswith("; check the name.")
 
 
 def test_the_choices_of_the_help_are_those_of_the_package():

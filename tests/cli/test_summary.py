@@ -1,6 +1,7 @@
 import csv
 import io
 import re
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -100,7 +101,7 @@ def test_html_is_a_page_of_its_own():
     page = fine("summary", "auto.json", "--html").stdout
     assert page.startswith("<!doctype html>") and "src=" not in page and "http" not in page
     assert "x2" in page and "log-likelihood" in page
-    fine("summary", "auto.json", "-o", "page.html")
+    assert fine("summary", "auto.json", "-o", "page.html").stdout == "written to page.html\n"
     with open("page.html", encoding="utf-8") as file:
         assert file.read() == page
 
@@ -121,6 +122,22 @@ def test_after_merging_too_where_the_fits_were_made_here(made, tmp_path):
         text = (folder / f"s{i}.moe.json.local").read_text().replace('"y"', f'"{target}"')
         (tmp_path / f"s{i}.moe.json.local").write_text(text)
     assert "TEST-DATA --target COLUMN" in " ".join(fine(*asked, "--force").stdout.split())
+
+
+def test_evaluate_takes_the_target_from_the_file_or_from_beside_it(tmp_path):
+    for file in ("auto.json", "merged.json", "s0.moe.json"):
+        asked = ["evaluate", file, "data/0.parquet"]
+        assert told(*asked) == told(*asked, "--target", "y")
+    alone = tmp_path / "s0.moe.json"
+    alone.write_bytes(Path("s0.moe.json").read_bytes())
+    result = call("evaluate", alone, "data/0.parquet")
+    words = Error["shell_evaluate_target".upper()].value.format(model="")
+    assert result.exit_code == 2 and words.strip() in " ".join(result.stderr.split())
+
+
+def test_why_there_are_no_standard_errors_is_said_in_a_few_words(made):
+    assert "standard errors none: refine rounds provide them" in " ".join(made[2]["once"].split())
+    assert made[2]["merged"].count("chose ") == 1  # how it was merged is not told twice
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from otmoe.data.shards.partitions import partitions_of
 from otmoe.data.shards.sources import open_source
 from otmoe.text.notices import OtmoeWarning
 from otmoe.text.sentences import Warn
-from otmoe.workers.gather import TasksFailed
+from otmoe.workers.failures import TasksFailed
 
 pytestmark = pytest.mark.usefixtures("own_folder")
 RNG = np.random.default_rng(0)

@@ -7,7 +7,7 @@ import pytest
 from otmoe import shards_from, simulate
 from otmoe.distributed import fit as fits
 from otmoe.distributed.fit import fit_shards
-from otmoe.workers.gather import TasksFailed
+from otmoe.workers.failures import TasksFailed
 
 
 @pytest.fixture

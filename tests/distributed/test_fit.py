@@ -42,7 +42,8 @@ from otmoe.model.ridge import Ridge
 from otmoe.model.target import Target
 from otmoe.text.arguments import generator
 from otmoe.text.sentences import Error, Finding, Warn
-from otmoe.workers.gather import HERE, Failure, TasksFailed, Workers
+from otmoe.workers.failures import Failure, TasksFailed
+from otmoe.workers.gather import HERE, Workers
 from otmoe.workers.pools import local_workers
 
 QUICK = {"n_init": 3, "random_state": 0}

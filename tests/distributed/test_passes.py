@@ -16,7 +16,8 @@ from otmoe.likelihood.fit import em
 from otmoe.likelihood.rows import Rows
 from otmoe.text.errors import InferenceError
 from otmoe.text.sentences import Error
-from otmoe.workers.gather import TasksFailed, Workers
+from otmoe.workers.failures import TasksFailed
+from otmoe.workers.gather import Workers
 
 
 def shards_of(X, y, n, weight=None):

@@ -13,7 +13,7 @@ from otmoe.likelihood.rounds import Refinement, advance, change_of_scale
 from otmoe.likelihood.rows import Scaling
 from otmoe.model.ridge import Ridge
 from otmoe.model.target import Target
-from otmoe.workers.gather import TasksFailed
+from otmoe.workers.failures import TasksFailed
 
 
 @pytest.fixture(params=["gaussian", "poisson", "multinomial"])

@@ -14,7 +14,8 @@ from otmoe.data.shards import ArrayShard
 from otmoe.distributed import saved
 from otmoe.distributed.saved import SavedFits, contents_of, digest
 from otmoe.text.errors import InvalidInput
-from otmoe.workers.gather import HERE, TasksFailed
+from otmoe.workers.failures import TasksFailed
+from otmoe.workers.gather import HERE
 
 SHARDS = 6
 

@@ -32,7 +32,7 @@ from otmoe.likelihood.grouped import group_scores
 from otmoe.likelihood.information import observed_information, score_outer
 from otmoe.likelihood.rows import Rows
 from otmoe.text.errors import InferenceError, InvalidInput, ShardError
-from otmoe.workers.gather import TasksFailed
+from otmoe.workers.failures import TasksFailed
 
 FAMILIES = [
     "gaussian",

@@ -558,9 +558,12 @@ def test_the_evidence_of_a_fit_is_about_its_experts_in_their_order():
 def test_a_fit_without_newton_steps_has_no_standard_errors(rng):
     with pytest.warns(ConvergenceWarning):  # Newton's method does not serve there
         est = MoERegressor(2, random_state=0).fit(*on_the_floor(rng))
-    for bare in (est, MoERegressor.from_model(est.model_)):
+    for code, bare in {
+        "variance_at_floor": est,
+        "no_evidence": MoERegressor.from_model(est.model_),
+    }.items():
         for call in (bare.inference, bare.summary):
-            refused("no_evidence", InferenceError).by(call)
+            refused(code, InferenceError).by(call)
     # nor has one that was stopped on its way
     data = simulate(1000, 2, 2, softness=1.0, random_state=0)
     far = data.truth.with_vector(data.truth.to_vector() + 0.5)

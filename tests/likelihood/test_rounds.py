@@ -29,7 +29,7 @@ from otmoe.likelihood.rows import Rows, Scaling
 from otmoe.model.ridge import Ridge
 from otmoe.text.errors import InferenceError
 from otmoe.text.sentences import Error
-from otmoe.workers.gather import TasksFailed
+from otmoe.workers.failures import TasksFailed
 
 RIDGE = Ridge(0.03, 0.0)
 

@@ -12,6 +12,7 @@ from otmoe.arrays import numerics
 from otmoe.model.experts import GaussianExperts
 from otmoe.model.gate import SoftmaxGate
 from otmoe.model.mixture import MoE, reordering
+from otmoe.text.errors import InvalidType
 
 ORDERED = [family for family in FAMILIES if family != "multinomial"]
 
@@ -150,6 +151,14 @@ def test_no_rows_give_no_predictions(model):
 @pytest.mark.parametrize("shape", [(5, 3), (5, 1), (5,)])
 def test_a_wrong_shape_is_named(rng, shape):
     refused("x_shape", features=2).by(random_model(rng).predict, np.zeros(shape))
+
+
+def test_a_table_is_told_how_to_become_an_array(rng):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(rng.normal(size=(3, 2)), columns=["a", "b"])
+    model = random_model(rng)
+    refused("x_is_a_table", InvalidType, kind="DataFrame").by(model.predict, frame)
+    assert model.predict(frame.to_numpy()).shape[0] == 3
 
 
 def test_alignment_takes_rows_of_other_array_libraries(model, rows):

@@ -217,6 +217,10 @@ def test_notes_name_the_end_of_the_range_and_a_likelihood_that_falls():
     assert [c.n_experts for c in backwards.candidates] == [1, 2, 3]
 
 
+def test_its_name_is_short(found):
+    assert repr(found) == "Selection(of 1, 2, 3, 4 experts, criterion='bic')"
+
+
 def test_the_text_is_a_table_with_a_mark_at_the_best(found):
     lines = str(found).splitlines()
     assert lines[0].split()[:4] == ["K", "parameters", "log-likelihood", "BIC"]

@@ -20,13 +20,12 @@ from refusals import refused
 from otmoe.text.errors import ShardError
 from otmoe.text.notices import Notice
 from otmoe.text.sentences import Error, Finding
+from otmoe.workers.failures import Failure, TasksFailed
 from otmoe.workers.gather import (
     HERE,
     NEXT,
     Event,
-    Failure,
     Next,
-    TasksFailed,
     Workers,
     gather,
     kept,
@@ -192,7 +191,7 @@ def test_failures_are_in_the_order_of_the_tasks(workers):
     found, failures = gather(fail, range(N), NAMES, workers)
     assert found == [None] * N
     assert list(map(str, failures)) == [f"task {i}: no {i}" for i in range(N)]
-    shown = "task 0: no 0; task 1: no 1; task 2: no 2; and 5 more"
+    shown = "task 0: no 0; task 1: no 1; task 2: no 2; and 5 more."
     assert TasksFailed(failures).facts == {"count": N, "failures": shown}
 
 

@@ -297,7 +297,6 @@ def _shown(report: dict[str, Any]) -> list[Any]:
     about += [
         ("received", f"{report['bytes']:,} bytes"),
         ("support", f"{report['support_points']:,} points: {report['support']}"),
-        ("merging", report["status"]["text"]),
         ("written to", report["output"]),
     ]
     return [

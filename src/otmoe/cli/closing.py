@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from otmoe.cli.common import console, few
 from otmoe.cli.structure import PER
 from otmoe.cli.tables import listed
-from otmoe.text.sentences import Warn
+from otmoe.text.sentences import Error, Warn
 
 if TYPE_CHECKING:
     from otmoe import LocalModel
@@ -127,7 +127,8 @@ def _model_facts(file: ModelFile) -> Iterator[tuple[str, str]]:
     if how.inference is not None:
         yield "standard errors", f"{how.inference.kind}; in brackets below"
     elif how.no_inference is not None:
-        why = how.no_inference.text if sites > 1 else "refine rounds provide them"
+        later = sites == 1 or how.no_inference.code == Error.ONE_ROUND.code
+        why = "refine rounds provide them" if later else how.no_inference.text
         yield "standard errors", f"none: {why}"
     unfinished = [site.site for site in how.sites if not site.converged]
     if unfinished:
@@ -152,8 +153,11 @@ def next_steps(file: ModelFile | LocalModel, path: Path) -> Iterator[str]:
         return
     how, made = file.aggregation, file.about.get("made by")
     if how is not None and how.refinement is None:
-        more = "run again with --refine auto" if made == "otmoe run" else "otmoe refine start"
-        yield f"{more} for the fit of all rows, with standard errors"
+        if made == "otmoe run":
+            yield "run again with --refine auto for the fit of all rows, with standard errors"
+        else:
+            yield "for the fit of all rows, with standard errors, in rounds with the sites:"
+            yield f"otmoe refine start {path} MESSAGES --state state.json -o round1.request.json"
     elif how is not None and how.refinement is not None and not how.refinement.converged:
         yield "the maximum was not reached: run more rounds, or use fewer experts"
     if how is not None and any(not site.converged for site in how.sites):

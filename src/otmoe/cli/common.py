@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from otmoe.cli.there import check_there, of_system
 from otmoe.cli.words import SHELL
 from otmoe.text.errors import OtmoeError
 from otmoe.text.names import visible
@@ -53,8 +54,7 @@ def sentence(error: BaseException) -> str:
     text = error.in_words(SHELL) if isinstance(error, OtmoeError) else str(error)
     text = " ".join(text.split())
     if isinstance(error, OSError) and not isinstance(error, OtmoeError) and error.strerror:
-        where = f" ({error.filename})" if error.filename else ""
-        text = f"{error.strerror}{where}"
+        text = of_system(error)
     expected = isinstance(error, OtmoeError | ValueError | OSError | RuntimeError | ImportError)
     if expected and text:
         return text
@@ -159,6 +159,11 @@ class Command(click.Command):
             if name in RENAMED and name not in known and RENAMED[name] in known:
                 raise usage(Error.SHELL_RENAMED, old=name, new=RENAMED[name])
         return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Refuse files that do not exist before anything is imported to read them."""
+        check_there(ctx)
+        return super().invoke(ctx)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options, heading by heading."""

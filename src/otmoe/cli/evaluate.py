@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from otmoe.cli import between, options
-from otmoe.cli.common import NAMED, Command, data, option, progress, say, speech, warn
+from otmoe.cli.common import NAMED, Command, data, option, progress, say, speech, usage, warn
+from otmoe.cli.remembered import columns_asked, columns_told
 from otmoe.cli.structure import PER
 from otmoe.cli.tables import table_of
+from otmoe.text.sentences import Error
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -45,7 +47,11 @@ Use rows that the model was not fitted to; otherwise it will look better than it
 )
 @click.argument("model", type=click.Path(path_type=Path))
 @data
-@options.target()
+@options.target(
+    "The response, if the file MODEL does not name it; y/n for y of n trials, a,b for several "
+    "responses.",
+    required=False,
+)
 @options.weight
 @options.offset
 @option(
@@ -68,7 +74,7 @@ Use rows that the model was not fitted to; otherwise it will look better than it
 def evaluate(
     model: Path,
     data: tuple[str, ...],
-    target: str,
+    target: str | None,
     weight: str | None,
     offset: str | None,
     site_column: str | None,
@@ -93,6 +99,10 @@ def evaluate(
     from otmoe.evaluation.files import evaluate_files
 
     file = load_model_file(model)
+    known = columns_asked([model]) | columns_told(file)
+    target = target or known.get("target")
+    if target is None:
+        raise usage(Error.SHELL_EVALUATE_TARGET, model=model)
     options.check_offset(file, offset)
     options.check_groups(file, expert_per)
     used = between.model_for(file, model, site)
@@ -100,7 +110,7 @@ def evaluate(
         found = evaluate_files(
             used,
             data,
-            target,
+            str(target),
             features=file.features,
             weight=weight,
             site_column=site_column,

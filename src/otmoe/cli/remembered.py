@@ -11,13 +11,20 @@ import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from otmoe.cli.common import Failed
 from otmoe.text.outputs import write_whole
 from otmoe.text.sentences import Error
 
+if TYPE_CHECKING:
+    from otmoe import LocalModel
+    from otmoe.documents.model_file import ModelFile
+
 ENDING = ".local"
+
+COLUMNS = {"target": "target", "offset": "offset", "groups": "expert per"}
+"""Columns of a fit, and what a model file calls them."""
 
 
 @dataclass(frozen=True)
@@ -83,10 +90,15 @@ def columns_asked(messages: Sequence[Path]) -> dict[str, str]:
                 found.append(recalled(message))
             except Failed:
                 return {}
-    names = {"target": "target", "offset": "offset", "groups": "expert per"}
-    each = {name: {getattr(one, name) for one in found} for name in names}
+    each = {name: {getattr(one, name) for one in found} for name in COLUMNS}
     agreed = {name: values.pop() for name, values in each.items() if len(values) == 1}
-    return {names[name]: value for name, value in agreed.items() if value is not None}
+    return {COLUMNS[name]: value for name, value in agreed.items() if value is not None}
+
+
+def columns_told(file: ModelFile | LocalModel) -> dict[str, Any]:
+    """Return the columns that a model file names."""
+    about = getattr(file, "about", {})
+    return {name: about[name] for name in COLUMNS.values() if name in about}
 
 
 def _checked(found: Remembered, data: Any) -> Remembered:

@@ -90,7 +90,10 @@ def simulate(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Draw rows from a random mixture of experts: columns y, x0, x1, ... and trials."""
+    """Draw rows from a random mixture of experts: columns y, x0, x1, ...
+
+    The binomial family has a column of trials as well.
+    """
     if files is not None and files > rows:
         raise usage(Error.SHELL_FILES_ROWS, files=files, rows=rows)
     paths = [output] if files is None else _parts(output, files)

@@ -87,6 +87,7 @@ def summary(
             click.echo(text, nl=False)
         else:
             write_whole(output, text)
+            say({}, False, quiet, f"written to {output}")
         return
     report: dict[str, Any] = {
         "command": "summary",

@@ -33,7 +33,8 @@ from otmoe.model.target import Target
 from otmoe.text.arguments import generator
 from otmoe.text.notices import Notice
 from otmoe.text.sentences import Error, Finding
-from otmoe.workers.gather import HERE, Failure, Progress, TasksFailed, Workers, gather
+from otmoe.workers.failures import Failure, TasksFailed
+from otmoe.workers.gather import HERE, Progress, Workers, gather
 
 
 @letting_go()
@@ -88,7 +89,7 @@ def fit_shards(
     workers : Workers
         Where the local fits run; by default here, one after another.
     on_error : {"raise", "skip"}
-        What to do about shards that fail: raise :class:`~otmoe.workers.gather.TasksFailed`, or go
+        What to do about shards that fail: raise :class:`~otmoe.workers.failures.TasksFailed`, or go
         on without them and name them in `failures`.
     random_state : int, Generator or None
     n_jobs : int, optional

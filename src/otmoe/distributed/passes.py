@@ -28,7 +28,8 @@ from otmoe.likelihood.statistics import Statistics, e_step
 from otmoe.model.mixture import MoE
 from otmoe.model.ridge import Ridge
 from otmoe.model.target import Target
-from otmoe.workers.gather import HERE, Progress, TasksFailed, Workers, gather
+from otmoe.workers.failures import TasksFailed
+from otmoe.workers.gather import HERE, Progress, Workers, gather
 
 
 @dataclass(frozen=True)
@@ -173,7 +174,7 @@ def em_shards(
     """Return what ``em(X, y, init=init)`` returns on the rows of all shards, without moving a row.
 
     Every shard is needed in every pass: one that fails for good raises
-    :class:`~otmoe.workers.gather.TasksFailed`.
+    :class:`~otmoe.workers.failures.TasksFailed`.
 
     Parameters
     ----------

@@ -24,7 +24,8 @@ from otmoe.likelihood.rows import Scaling
 from otmoe.model.mixture import MoE
 from otmoe.model.ridge import Ridge
 from otmoe.model.target import Target
-from otmoe.workers.gather import HERE, TasksFailed, Workers, gather
+from otmoe.workers.failures import TasksFailed
+from otmoe.workers.gather import HERE, Workers, gather
 
 
 @dataclass(frozen=True)

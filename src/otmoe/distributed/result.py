@@ -13,9 +13,9 @@ from otmoe.documents.message import LocalModel
 from otmoe.likelihood.agreement import Agreement
 from otmoe.likelihood.checks import found_once
 from otmoe.model.mixture import MoE
-from otmoe.text.notices import Notice
+from otmoe.text.notices import Notice, listed
 from otmoe.text.sentences import Warn
-from otmoe.workers.gather import Failure
+from otmoe.workers.failures import Failure
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class DistributedFit:
             found.append(Warn.SHARD_LEFT_OUT(sites=(name,), name=name, why=why))
         stopped = [m.site for m in self.local_models if not m.converged]
         if stopped:
-            found.append(Warn.SHARDS_STOPPED(sites=tuple(stopped), names=stopped))
+            found.append(Warn.SHARDS_STOPPED(sites=tuple(stopped), names=listed(stopped)))
         # a shard whose few rows a plane divides is not worth a warning: the ridge keeps it finite
         lacking = {
             str(w): w

@@ -22,7 +22,8 @@ from otmoe.model.ridge import Ridge
 from otmoe.model.target import Target
 from otmoe.text.errors import InvalidInput
 from otmoe.text.sentences import Error
-from otmoe.workers.gather import HERE, Failure, Progress, TasksFailed, Workers, gather
+from otmoe.workers.failures import Failure, TasksFailed
+from otmoe.workers.gather import HERE, Progress, Workers, gather
 
 _BATCH = 8192  # rows of shards that are asked together (`python -m benchmarks refine`)
 

@@ -36,7 +36,8 @@ from otmoe.text.errors import InvalidInput
 from otmoe.text.outputs import whole
 from otmoe.text.sentences import Error
 from otmoe.text.strict_json import UNLIMITED
-from otmoe.workers.gather import Failure, Progress, Workers, gather
+from otmoe.workers.failures import Failure
+from otmoe.workers.gather import Progress, Workers, gather
 
 _CHUNK = 1 << 22  # bytes of a file that are read at a time
 _FIT, _START = ".fit.npz", ".start.json"

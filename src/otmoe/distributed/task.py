@@ -22,7 +22,8 @@ from otmoe.model.mixture import MoE
 from otmoe.model.target import Target, as_whole
 from otmoe.text.errors import InvalidInput, OtmoeError, ShardError
 from otmoe.text.sentences import Error, Status
-from otmoe.workers.gather import HERE, TasksFailed, Workers, gather, passes
+from otmoe.workers.failures import TasksFailed
+from otmoe.workers.gather import HERE, Workers, gather, passes
 
 _ATTEMPTS = 3  # at reading
 

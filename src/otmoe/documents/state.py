@@ -51,6 +51,7 @@ from otmoe.text.document import Document
 from otmoe.text.errors import fail
 from otmoe.text.notices import Notice
 from otmoe.text.records import (
+    Label,
     Line,
     List,
     Map,
@@ -69,6 +70,7 @@ from otmoe.text.sentences import Error
 from otmoe.text.strict_json import UNLIMITED, Limits
 
 Rounds = Annotated[Whole, Field(ge=0, le=1_000_000)]
+ColumnOfFit = Literal["target", "offset", "expert per"]
 
 
 class BestRecord(InformationRecord):
@@ -112,6 +114,7 @@ class StateRecord(Record):
     scaling: ScalingRecord
     pooled: ScalingRecord | None
     features: FeaturesRecord | None = None
+    columns: Map[ColumnOfFit, Label] = {}  # as in the notes of a model file
     model: ModelRecord
     best: BestRecord | None
     aggregation: AggregationRecord | None = None
@@ -190,6 +193,9 @@ class RefineState(Document):
         Sites that are left out because a reply of theirs cannot be right, and why.
     last : dict of LastReply
         What is kept of the other sites' replies, to check the next ones.
+    columns : dict
+        What the file of the merged model calls the columns of the fits, such as ``target``; for the
+        file of the final one.
     """
 
     kind: ClassVar[str] = "refine state"
@@ -204,6 +210,7 @@ class RefineState(Document):
     roster: Roster | None = None
     dropped: Mapping[str, Notice] = field(default_factory=dict)
     last: Mapping[str, LastReply] = field(default_factory=dict, repr=False)
+    columns: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     checked: InitVar[bool] = False
 
@@ -274,6 +281,7 @@ class RefineState(Document):
             "scaling": scaling_document(state.scaling, state.model),
             "pooled": None if state.pooled is None else scaling_document(state.pooled, state.model),
             **features_part(self.features),
+            **({"columns": dict(self.columns)} if self.columns else {}),
             "model": model_document(state.model),
             "best": None if best is None else _best_document(best),
             **({} if how is None else {"aggregation": how.model_dump(exclude_unset=True)}),
@@ -313,7 +321,9 @@ class RefineState(Document):
         about = features_of(record.features), record.aggregation, record.between
         roster = roster_of(record.roster, source)
         checks = record.dropped, last
-        return cls(state, record.sites, rounds, *about, roster, *checks, checked=True)
+        columns: dict[str, Any] = {str(name): column for name, column in record.columns.items()}
+        sites = record.sites
+        return cls(state, sites, rounds, *about, roster, *checks, columns=columns, checked=True)
 
 
 def _best_document(best: Best) -> dict[str, Any]:

@@ -11,7 +11,8 @@ from otmoe.data.shards import Shard
 from otmoe.distributed.task import read
 from otmoe.evaluation.scores import Score, score_rows
 from otmoe.model.mixture import MoE
-from otmoe.workers.gather import HERE, TasksFailed, Workers, gather
+from otmoe.workers.failures import TasksFailed
+from otmoe.workers.gather import HERE, Workers, gather
 
 
 @dataclass(frozen=True)

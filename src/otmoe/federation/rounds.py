@@ -63,6 +63,7 @@ def begin(
     sandwich: bool = False,
     between: str | None = None,
     roster: Roster | None = None,
+    columns: Mapping[str, Any] | None = None,
 ) -> RefineState:
     """Return the state before the first round.
 
@@ -89,6 +90,8 @@ def begin(
         (:func:`otmoe.federation.between.differences`); asks for the same as `sandwich`.
     roster : Roster, optional
         Of these sites, to learn only the sum of their replies (:mod:`otmoe.federation.secure`).
+    columns : dict, optional
+        What the model's file calls the columns of the fits; the state keeps it.
     """
     if roster is not None and between is not None:
         raise InvalidInput(Error.SECURE_BETWEEN)
@@ -98,7 +101,8 @@ def begin(
     ridge = Ridge.of(model.experts) if ridge is None else ridge
     scatter = sandwich or between is not None
     refinement = Refinement(model, scaling, ridge, sandwich=scatter)
-    return RefineState(refinement, rows, rounds, features, aggregation, between, roster)
+    known = features, aggregation, between, roster
+    return RefineState(refinement, rows, rounds, *known, columns={} if columns is None else columns)
 
 
 def check_merged(

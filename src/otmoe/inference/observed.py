@@ -179,7 +179,8 @@ def fitted_inference(fit: Fit, model: MoE) -> Inference:
         That of the fit, with names.
     """
     if fit.evidence is None:
-        raise InferenceError(Error.NO_EVIDENCE)
+        exact = any(notice.code == Warn.VARIANCE_AT_FLOOR.code for notice in fit.warnings)
+        raise InferenceError(Error.VARIANCE_AT_FLOOR if exact else Error.NO_EVIDENCE)
     found = inference(
         model,
         fit.evidence.information,

@@ -30,7 +30,7 @@ from otmoe.arrays.stretches import spread_out, summed
 from otmoe.model.experts import Experts, Response
 from otmoe.model.gate import SoftmaxGate
 from otmoe.model.structure import Structure
-from otmoe.text.errors import InvalidInput
+from otmoe.text.errors import InvalidInput, InvalidType
 from otmoe.text.html import html_lines, html_table
 from otmoe.text.names import visible
 from otmoe.text.sentences import Error
@@ -219,6 +219,8 @@ class MoE:
 
     def _rowwise(self, function: Callable[..., Array], X: Array, *columns: Array | None) -> Array:
         """Apply a function of (design, *columns) block by block and concatenate."""
+        if hasattr(X, "columns"):
+            raise InvalidType(Error.X_IS_A_TABLE, kind=type(X).__name__)
         xp = namespace(X)
         if X.ndim != 2 or X.shape[1] != self.n_features:
             raise InvalidInput(Error.X_SHAPE, shape=tuple(X.shape), features=self.n_features)

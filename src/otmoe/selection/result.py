@@ -75,6 +75,10 @@ class Selection:
         object.__setattr__(self, "candidates", tuple(ordered))
         check_criterion(self.criterion)
 
+    def __repr__(self) -> str:
+        numbers = ", ".join(str(c.n_experts) for c in self.candidates)
+        return f"Selection(of {numbers} experts, criterion={self.criterion!r})"
+
     # -- choosing -----------------------------------------------------------------------------
 
     def best(self, criterion: str | None = None) -> Candidate:

@@ -24,7 +24,8 @@ from otmoe.selection.scores import ScoreTask, estimator_of, score_local
 from otmoe.text.errors import InvalidInput
 from otmoe.text.notices import Notice
 from otmoe.text.sentences import Error, Warn
-from otmoe.workers.gather import Progress, TasksFailed, Workers, gather, kept
+from otmoe.workers.failures import TasksFailed
+from otmoe.workers.gather import Progress, Workers, gather, kept
 
 ROWS_PER_PARAMETER = 10
 """Rows per parameter of the largest local fits below which a remark is made.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -11,9 +11,9 @@ from enum import Enum
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from otmoe.text.errors import OtmoeError, RunError
 from otmoe.text.notices import Notice
-from otmoe.text.sentences import Error, Finding
+from otmoe.text.sentences import Finding
+from otmoe.workers.failures import Failure, cause_of
 from otmoe.workers.pools import KeptPool, Pool, blames, n_workers_of, pool_of
 
 Progress = Callable[[int, int, str], None]
@@ -64,49 +64,6 @@ def kept(workers: Workers) -> Iterator[Workers]:
         pool.abort()
         raise
     pool.end()
-
-
-@dataclass(frozen=True)
-class Failure:
-    """A task that failed.
-
-    Attributes
-    ----------
-    name : str
-    cause : Notice
-        Why.
-    """
-
-    name: str
-    cause: Notice
-
-    def __str__(self) -> str:
-        return f"{self.name}: {self.cause}"
-
-
-class TasksFailed(RunError):
-    """Some tasks failed; `failures` names them."""
-
-    def __init__(self, failures: Sequence[Failure]) -> None:
-        self.failures = tuple(failures)
-        shown = self._shown({})
-        super().__init__(Error.FITS_FAILED, count=len(self.failures), failures=shown)
-
-    def _shown(self, words: Mapping[str, str]) -> str:
-        """Return the first failures, each in the wording given for its code, if any."""
-        first = (
-            f"{failure.name}: {failure.cause.in_words(words)}" for failure in self.failures[:3]
-        )
-        more = f"; and {len(self.failures) - 3} more" if len(self.failures) > 3 else ""
-        return "; ".join(first) + more
-
-    def in_words(self, words: Mapping[str, str]) -> str:
-        """Return the sentence, with the failures in these words too."""
-        text = words.get(self.code, self.member.value)
-        return text.format(**{**self.facts, "failures": self._shown(words)})
-
-    def __reduce__(self) -> Any:
-        return TasksFailed, (self.failures,)
 
 
 class Event(Enum):
@@ -223,7 +180,7 @@ class _Board:
 
     def _cause(self, event: Event, error: Any, name: str) -> Notice:
         if event is Event.RAISED:
-            return _cause_of(error, name)
+            return cause_of(error, name)
         if event in (Event.BLAMED, Event.BROKE):
             return Finding.WORKER_DIED()
         return Finding.NOTHING_ENDED(seconds=self.workers.timeout)
@@ -328,21 +285,3 @@ def _outcome(call: Callable[[], Any]) -> tuple[Event, Any]:
         if blames(error):
             return Event.BLAMED, error
         return Event.PASSING if passes(error) else Event.RAISED, error
-
-
-def sentence(error: BaseException) -> str:
-    """Return an error as one sentence, preceded by its type unless the text is enough."""
-    text = " ".join(str(error).split())
-    if isinstance(error, ValueError | OtmoeError) and text:
-        return text
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
-
-
-def _cause_of(error: BaseException, name: str) -> Notice:
-    """Return why a task failed, without a leading name of the task."""
-    cause = sentence(error)
-    for begin in (f"{name}: ", f"shard {name!r}: "):
-        cause = cause.removeprefix(begin)
-    if isinstance(error, OtmoeError):
-        return Notice(error.code, cause, (), error.facts)
-    return Finding.TASK_ERROR(why=cause)

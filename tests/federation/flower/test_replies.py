@@ -36,7 +36,7 @@ from otmoe.inference.between import between_sites
 from otmoe.likelihood.fit import em
 from otmoe.likelihood.rows import Scaling
 from otmoe.text.sentences import Finding
-from otmoe.workers.gather import Failure, TasksFailed
+from otmoe.workers.failures import Failure, TasksFailed
 
 if "PYTEST_XDIST_WORKER" in os.environ:
     pytest.skip("run pytest tests/federation/flower by itself", allow_module_level=True)

@@ -14,7 +14,7 @@ from otmoe import FeatureSpec, Policy, load_model, simulate
 from otmoe.documents.masked_reply import MaskedReply
 from otmoe.documents.state import RefineState
 from otmoe.federation.flower import app as flower
-from otmoe.workers.gather import TasksFailed
+from otmoe.workers.failures import TasksFailed
 
 if "PYTEST_XDIST_WORKER" in os.environ:
     pytest.skip("run pytest tests/federation/flower by itself", allow_module_level=True)

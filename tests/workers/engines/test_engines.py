@@ -17,7 +17,8 @@ from processes import killed
 from otmoe import DistributedMoERegressor, shards_from, simulate
 from otmoe.distributed.fit import fit_shards
 from otmoe.text.sentences import Finding
-from otmoe.workers.gather import Failure, Workers, gather
+from otmoe.workers.failures import Failure
+from otmoe.workers.gather import Workers, gather
 from otmoe.workers.pools import local_workers
 
 if "PYTEST_XDIST_WORKER" in os.environ:

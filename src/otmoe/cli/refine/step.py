@@ -248,6 +248,7 @@ def _finish(
         "sites": few(sites),
         "number of sites": len(sites),
         "rows": known.best.n_samples,
+        **state.columns,
     }
     if known.missing:
         about["missing"] = few(f"{site} (round {r})" for r, site in known.missing)

@@ -51,7 +51,7 @@ from otmoe.text.outputs import whole
 from otmoe.text.records import LONGEST_SENTENCE
 from otmoe.text.sentences import Error, Finding
 from otmoe.text.strict_json import shown
-from otmoe.workers.gather import Failure, TasksFailed
+from otmoe.workers.failures import Failure, TasksFailed
 
 _MAKER = "otmoe.federation.flower.app"
 

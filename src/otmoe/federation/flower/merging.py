@@ -13,7 +13,7 @@ from otmoe.arrays.numerics import Floats
 from otmoe.documents.message import LocalModel
 from otmoe.federation.flower.nodes import log, refusal_of
 from otmoe.federation.requests import Plan, Request
-from otmoe.workers.gather import Failure, TasksFailed
+from otmoe.workers.failures import Failure, TasksFailed
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from otmoe.text.errors import InvalidInput, MissingPackage, OtmoeError
 from otmoe.text.notices import Notice
 from otmoe.text.sentences import Error, Finding
-from otmoe.workers.gather import Failure, sentence
+from otmoe.workers.failures import Failure, sentence
 
 RECORD = "otmoe"
 """The record of a query, and of a reply."""

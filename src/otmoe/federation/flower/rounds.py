@@ -23,7 +23,7 @@ from otmoe.likelihood.rows import Scaling
 from otmoe.text.errors import InvalidInput
 from otmoe.text.sentences import Error, Finding, Warn
 from otmoe.text.strict_json import shown
-from otmoe.workers.gather import Failure, TasksFailed
+from otmoe.workers.failures import Failure, TasksFailed
 
 
 def refine(

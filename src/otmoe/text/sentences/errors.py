@@ -82,7 +82,10 @@ class Error(Sentence):
     NOT_TEXT = "the text is a {kind}; give str or bytes, or pass the path of a file to `load`."
     KEY_TWICE = "occurs twice; keep one of them."
     NOT_AN_OBJECT = "holds {value}; an otmoe file is a single JSON object, in braces."
-    NOT_UTF8 = "byte {byte} is not UTF-8 text; save the file as UTF-8 JSON."
+    NOT_UTF8 = (
+        "byte {byte} is not UTF-8 text, and files written by otmoe are UTF-8 JSON; check the name, "
+        "or save the file as UTF-8."
+    )
     TOO_DEEP = (
         "lists or objects are nested too deeply; no otmoe file looks like this, so ask for it "
         "again."
@@ -116,7 +119,10 @@ class Error(Sentence):
     FIELD_INVALID = "is {value}; {reason}."
     JSON_EMPTY = "is empty; ask for it again."
     JSON_CUT = "ends too early, after {length} characters; ask for it again."
-    JSON_INVALID = "is not valid JSON ({reason}); ask for it again."
+    JSON_INVALID = (
+        "is not a file written by otmoe, or is damaged: it is not valid JSON ({reason}); check the "
+        "name, or ask for it again."
+    )
     TEXT_IN_X = (
         "{columns} {hold} text: encode it as numbers first, for example with OneHotEncoder "
         "({error})."
@@ -164,7 +170,7 @@ class Error(Sentence):
     FEW_LEVELS = "must list at least two levels; add them."
     NO_FEATURE = (
         "column {column!r} holds {kind}, which cannot be a feature; convert it to numbers or "
-        "text, or leave it out of `columns`."
+        "text, or leave it out."
     )
     MANY_LEVELS = (
         "column {column!r} has {levels:,} distinct values, and max_levels is {most}; leave it out, "
@@ -205,7 +211,7 @@ class Error(Sentence):
     FORMULA_NO_TEXT = "the formula is a {kind}; give text such as 'y ~ a + b | c'."
     FORMULA_FUNCTION = (
         "the formula has {name}(...), and spline(column, df) is the only function; compute other "
-        "columns beforehand."
+        "columns beforehand, and name columns of text or categories without C(...)."
     )
     FORMULA_THREE = (
         "the formula {formula!r} has a product of more than two columns; only products of two are "
@@ -244,9 +250,9 @@ class Error(Sentence):
     OTHER_DOCUMENT = "is {kind}; give a file of {wanted}."
     COLUMN_EMPTY = "column {column!r} is missing in all {rows} rows; leave it out, or fix it."
     COLUMN_MISSING = (
-        "values are missing in some of the {rows:,} rows: {columns}; drop these rows "
-        "(missing='drop'), or have the features encode missing values (missing='indicator', in "
-        "FeatureSpec.from_sample or from_formula)."
+        "values are missing in some of the {rows:,} rows: {columns}; drop these rows (with "
+        "dropna(), or missing='drop' in from_formula and for shards), or have the features encode "
+        "missing values (missing='indicator', in from_formula or FeatureSpec.from_sample)."
     )
     GAPS_IN_X = (
         "Input X contains NaN in some of the {rows:,} rows: {columns}; drop these rows, or encode "
@@ -479,6 +485,10 @@ class Error(Sentence):
 
     # -- models
     NOT_A_LEVEL = "{name} is {value}; give a number strictly between 0 and 1."
+    X_IS_A_TABLE = (
+        "X is a {kind}, and a model takes an array of its features: give X.to_numpy(), or make an "
+        "estimator with MoERegressor.from_model or MoEClassifier.from_model."
+    )
     X_SHAPE = (
         "X has shape {shape}; the model has {features} features, so give an array of shape (n, "
         "{features}), with at least one row."
@@ -546,7 +556,7 @@ class Error(Sentence):
     # -- standard errors
     NO_EVIDENCE = (
         "the fit did not end with Newton steps, so standard errors are not available from it: "
-        "give the rows that were fitted."
+        "give the rows that were fitted, as in inference(X, y)."
     )
     ROWS_FOR_SANDWICH = "the sandwich needs the rows that were fitted: give X and y."
     GROUPS_AND_INFORMATION = (
@@ -592,8 +602,8 @@ class Error(Sentence):
         "the shards from files that have it."
     )
     VARIANCE_AT_FLOOR = (
-        "an expert fits its rows exactly, so its variance is at the floor and the likelihood has "
-        "no maximum there: use fewer experts or more rows."
+        "an expert fits its rows exactly, so its variance is at the floor, the likelihood has no "
+        "maximum there, and there are no standard errors: use fewer experts or more rows."
     )
     NOT_AT_MAXIMUM = (
         "the model is {distance} away from the maximum of the likelihood of these rows, and "
@@ -1199,6 +1209,7 @@ class Error(Sentence):
         "--exclude {site}: no message is from that site; messages are from {sites}."
     )
     SHELL_NO_TARGET = "--target is missing; name the response column, or give --formula."
+    SHELL_EVALUATE_TARGET = "{model} does not name the response; give its column with --target."
     SHELL_FORMULA_OR = "--formula and {option} are both given; give one of them."
     SHELL_SEVERAL_CLASSES = (
         "--target names several responses ({responses}), which cannot be classes; use families of "

@@ -135,9 +135,9 @@ class Warn(Sentence):
     )
 
     SITES_DIFFER = (
-        "{count} of {total} sites are expected to be served better by their own models than by "
-        "the merged one, by more than chance explains ({names} nats per row): a single model may "
-        "not suit all sites; fit personal models as well (personal='auto', or otmoe personalise)."
+        "at {count} of {total} sites the site's own model is expected to do better than the merged "
+        "one, by more than chance explains ({names} nats per row): a single model may not suit all "
+        "sites; fit personal models as well (personal='auto', or otmoe personalise)."
     )
 
     # -- shards
