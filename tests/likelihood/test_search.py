@@ -16,7 +16,7 @@ from otmoe.likelihood.fit import em
 from otmoe.likelihood.moves import divided, grown, improved, labelings, splits
 from otmoe.likelihood.rows import Rows
 from otmoe.likelihood.search import Maximum, searched
-from otmoe.likelihood.shaking import shaken
+from otmoe.likelihood.shaking import _by_exchange, shaken
 from otmoe.likelihood.stage import Stage, least_mass, rows_needed
 from otmoe.likelihood.starts import model_from_labels
 from otmoe.likelihood.statistics import VARIANCE_FLOOR
@@ -155,8 +155,8 @@ def test_searches_are_shaken_until_two_arrive_at_the_highest(diabetes, monkeypat
     by_moves, *others = [Maximum(run, frozenset([i][:i])) for i, run in enumerate(low)]
     order = [by_moves, *others]
     found = search._shaken(stage, order, np.random.default_rng(0))
-    # The best in any case, then those that a search ended in: two of them are enough.
-    assert led == [low[0], low[1], low[2]]
+    # The best in any case, then those that a search ended in: two of them are enough. Last the top.
+    assert led == [low[0], low[1], low[2], top]
     assert found[0].run is top and found[0].found_by == {1, 2}
 
 
@@ -183,6 +183,35 @@ def test_shaking_gives_an_expert_to_another_region():
         assert stage.value(end) > stage.value(high) - 1
 
 
+def test_an_exchange_crosses_two_experts_that_were_continued_wrongly():
+    """Two lines that cross, each continued by the other beyond: two maxima, one of them low."""
+    rng = np.random.default_rng(3)
+    x, z = rng.uniform(-1, 1, 600), rng.integers(2, size=600)
+    y = np.where(z, 2 * x, -2 * x) + 0.1 * rng.standard_normal(600)
+    rows = Rows(x[:, None], y).standardised(GaussianExperts.blank(2, 2))[0]
+    stage = Stage.of_some(rows, len(rows), RIDGE, np.random.default_rng(0))
+    start = GaussianExperts.blank(2, 2)
+    high, low = (
+        stage.at_maximum(stage.em(model_from_labels(start, stage.block, labels, None), 20).model)
+        for labels in (z, z ^ (x > 0))
+    )
+    assert -np.inf < stage.value(low) < stage.value(high) - 50
+    ends = [
+        stage.at_maximum(_by_exchange(stage, low.model, np.random.default_rng(seed)))
+        for seed in range(12)
+    ]
+    assert max(map(stage.value, ends)) > stage.value(high) - 1
+
+
+@pytest.mark.parametrize("columns", [0, 1])
+def test_nothing_is_exchanged_without_features_or_without_a_region(rng, columns):
+    y = rng.standard_normal(50)
+    rows = Rows(np.ones((50, columns)), y).standardised(GaussianExperts.blank(2, 1 + columns))[0]
+    stage = Stage.of_some(rows, len(rows), RIDGE, rng)
+    model = MoE(SoftmaxGate.blank(2, 1 + columns), GaussianExperts.blank(2, 1 + columns))
+    assert _by_exchange(stage, model, rng) is None
+
+
 # -- stages ------------------------------------------------------------------------------------
 
 
@@ -197,6 +226,9 @@ def test_a_maximum_is_one_only_if_every_expert_has_rows(rng):
     ties = replace(run, model=replace(run.model, experts=experts), trace=(1e9,))
     assert np.all(ties.mass >= rows_needed(ties.model, stage.rows.total_weight))
     assert stage.value(ties) == -np.inf
+    # Nor is it one on its way there: Newton's method stops short of a floor.
+    experts = replace(experts, var=np.array([1.0, 1.0006 * VARIANCE_FLOOR]))
+    assert stage.value(replace(ties, model=replace(run.model, experts=experts))) == -np.inf
 
 
 def test_a_narrow_expert_needs_more_rows():

@@ -13,7 +13,7 @@ from otmoe.arrays.numerics import Floats
 from otmoe.likelihood.iterations import Run
 from otmoe.likelihood.rows import Block, Rows
 from otmoe.likelihood.stage import Stage, some_groups
-from otmoe.likelihood.starts import model_from_labels, structured
+from otmoe.likelihood.starts import model_from_labels, roughly_fitted, structured
 from otmoe.likelihood.statistics import VARIANCE_FLOOR
 from otmoe.model.experts import Experts
 from otmoe.model.gate import SoftmaxGate
@@ -145,18 +145,34 @@ def divided(
     half = 0.5 * (two.gate.coef[0] - two.gate.coef[1])
     own = model.gate.coef[k]
     coef = np.concatenate([model.gate.coef[rest], [own + half, own - half]])
-    gate = SoftmaxGate(coef - coef[-1], model.gate.columns).fit(
-        stage.block.X,
-        target * stage.once[:, None],
-        alpha=stage.ridge.gate,
-        max_iter=3,
-        tol=1.0,
-    )
+    gate = _gate_to(stage, SoftmaxGate(coef - coef[-1], model.gate.columns), target)
     experts = type(model.experts).concat([model.experts.take(rest), two.experts])
     found = MoE(gate, experts.floored(VARIANCE_FLOOR))
     if structure is None:
         return found
     return structured(found, stage.block, target * stage.weight[:, None], structure)
+
+
+def refitted(stage: Stage, model: MoE, share: Floats) -> MoE:
+    """Return a model whose gate and experts are fitted to responsibilities, roughly.
+
+    Parameters
+    ----------
+    stage : Stage
+    model : MoE
+        Where the fit begins.
+    share : ndarray of shape (n, K)
+    """
+    gate = _gate_to(stage, model.gate, share)
+    weight = share * stage.weight[:, None]
+    experts = roughly_fitted(model.experts, stage.block, weight, model.structure)
+    return replace(model, gate=gate, experts=experts.floored(VARIANCE_FLOOR))
+
+
+def _gate_to(stage: Stage, gate: SoftmaxGate, share: Floats) -> SoftmaxGate:
+    """Return a gate fitted to responsibilities in a few steps."""
+    target = share * stage.once[:, None]
+    return gate.fit(stage.block.X, target, alpha=stage.ridge.gate, max_iter=3, tol=1.0)
 
 
 def grown(stage: Stage, run: Run, rng: np.random.Generator, tries: int = 2) -> list[Run]:

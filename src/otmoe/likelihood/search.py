@@ -33,7 +33,8 @@ _LABELS = 3  # kinds of random labels that a search tries
 _LOOK = 5  # Newton steps after which a candidate may be left behind
 _KEPT = 5  # candidates that go on to the next stage, at most
 _EACH = 2  # of them from each search
-_PATIENCE = 24  # shakes in turn that may end no higher
+_PATIENCE = 15  # shakes in turn that may end no higher, for the end of each search
+_AT_BEST, _ALONE = 21, 36  # more of them for the best, if two searches ended there, and if one did
 _MOST_ROWS = 100_000  # on which it is shaken
 _PLENTY = 1_000_000  # rows on an accelerator from which all come next
 _ESSENTIAL = 0.2  # spreads (as in moves) that dropping any expert must cost for no move to be tried
@@ -302,9 +303,10 @@ def _improved(
 
 
 def _shaken(stage: Stage, found: list[Maximum], rng: np.random.Generator) -> list[Maximum]:
-    """Return what shaking makes of the candidates, the best first, until two end in the highest.
+    """Return what shaking makes of the candidates, the best first.
 
-    Those that searches ended in are shaken, once for each search, and the best in any case.
+    Those that searches ended in are shaken, once for each search and the best in any case, until
+    two end in the highest; that is then shaken again, for longer if only one has ended there.
     """
     starts = [replace(c, found_by=frozenset([i])) for c in found for i in sorted(c.found_by)]
     if not found[0].found_by:
@@ -315,6 +317,10 @@ def _shaken(stage: Stage, found: list[Maximum], rng: np.random.Generator) -> lis
         ends = _distinct(stage, [*ends, replace(start, run=run)])
         if len(ends[0].found_by) > 1:
             break
+    best = ends[0]
+    run = shaken(stage, best.run, rng, _AT_BEST if len(best.found_by) > 1 else _ALONE, ())
+    if not stage.same(run, best.run):  # one of the searches was led on
+        ends.append(Maximum(run, frozenset(sorted(best.found_by)[:1])))
     return _distinct(stage, [*ends, *found])
 
 

@@ -1,4 +1,4 @@
-"""From one maximum to a higher one by way of fewer rows or of one expert more (maths 4)."""
+"""From one maximum to a higher one by fewer rows, one expert more, or an exchange (maths 4)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from otmoe.likelihood.iterations import Run
-from otmoe.likelihood.moves import divided, dropped, splits
+from otmoe.likelihood.moves import divided, dropped, refitted, splits
 from otmoe.likelihood.stage import Stage
 from otmoe.model.mixture import MoE
 
@@ -15,22 +15,24 @@ from otmoe.model.mixture import MoE
 _PER_PARAMETER = 15  # rows that lead away from a maximum, for each of its parameters
 _SETTLING = 8  # iterations of EM, then Newton steps, with one expert more
 _DROPPED = 3  # experts of which one is dropped then: those that are missed least
-_CLEAR = 2.0  # standard errors by which a try may lie behind on more rows
+_CLEAR = 4.0  # standard errors by which a try may lie behind on more rows
 _MOST = 5  # times the tries that may fail in turn, in all
 _PROMISE = 5.0  # squared standard errors from a maximum, in nats; a half if it were a parabola
 _AWAY, _BACK = 12, 6  # Newton steps on these rows and more, and on all before a try is given up
 _APART = 0.1  # nats by which a maximum differs from that it came from, at least
+_REGIONS = (0.5, 0.8, 0.95)  # quantiles of a feature beyond which two experts change places
 
 
 def shaken(
     stage: Stage, run: Run, rng: np.random.Generator, patience: int, known: Sequence[Run] = ()
 ) -> Run:
-    """Go from maximum to higher maximum by way of fewer rows, and of one expert more, in turn.
+    """Go from maximum to higher maximum by one expert more, fewer rows and exchanges, in turn.
 
     Maxima that compete differ by less than what chance does to their order on a few rows. A
     maximum there is close to several on all rows, and from it Newton's method often ends in another
     one than that it came from. Where two experts cover what needs three, and others share what
-    needs one, no number of rows helps; with one expert more there is a way.
+    needs one, no number of rows helps; with one expert more there is a way. And where two experts
+    cross, or one is rare, each of them may continue the other beyond.
 
     Parameters
     ----------
@@ -53,7 +55,7 @@ def shaken(
         if any(stage.same(run, end) for end in known):
             break
         tried += 1
-        model = _led_away(stage, run.model, rng, _WAYS[tried % len(_WAYS)])
+        model = _WAYS[tried % len(_WAYS)](stage, run.model, rng)
         if model is not None:
             back = _led_back(stage, model, run.trace[-1])
             if stage.value(back) > stage.value(run) + 0.5 * stage.same_within:
@@ -71,37 +73,44 @@ def _led_back(stage: Stage, model: MoE, best: float) -> Run:
     return run.then(stage.at_maximum(run.model))
 
 
-def _led_away(stage: Stage, model: MoE, rng: np.random.Generator, way: _Way) -> MoE | None:
-    """Return a maximum on some of the rows that may be close to a higher one on all.
+def _sample(stage: Stage, size: float, rng: np.random.Generator) -> Stage:
+    return Stage.of_some(stage.rows, round(size), stage.ridge, rng)
 
-    None where it has come back, or where it is clearly worse on rows enough to tell.
+
+def _few(stage: Stage, model: MoE) -> int:
+    return min(_PER_PARAMETER * model.n_free, len(stage) // 2)
+
+
+def _next_to(more: Stage, model: MoE, away: MoE) -> MoE | None:
+    """Lead a model to its maximum on some of the rows, which may be close to a higher one on all.
+
+    None where it has come back, or where it is clearly worse on rows enough to tell. Whether its
+    experts have rows enough is for all rows to say.
     """
-    size = min(_PER_PARAMETER * model.n_free, len(stage) // 2)
-    few = Stage.of_some(stage.rows, size, stage.ridge, rng)
-    more = Stage.of_some(stage.rows, round(np.sqrt(size * len(stage))), stage.ridge, rng)
-    away = way(few, more, model, rng)
-    if away is None:
-        return None
     there = more.at_maximum(away, most=_AWAY)
     here = more.at_maximum(model, most=_BACK)
     behind = here.trace[-1] - there.trace[-1]
-    if more.value(there) == -np.inf or abs(behind) <= _APART:
+    if abs(behind) <= _APART or behind > _CLEAR * more.noise(here.model, there.model):
         return None
-    return there.model if behind <= _CLEAR * more.noise(here.model, there.model) else None
+    return there.model
 
 
-def _by_few_rows(few: Stage, more: Stage, model: MoE, rng: np.random.Generator) -> MoE | None:
-    """Return the maximum that is next on a few rows."""
-    return few.at_maximum(model, most=_AWAY).model
+def _by_few_rows(stage: Stage, model: MoE, rng: np.random.Generator) -> MoE | None:
+    """Go to the maximum that is next on a few rows."""
+    size = _few(stage, model)
+    few = _sample(stage, size, rng)
+    more = _sample(stage, np.sqrt(size * len(stage)), rng)
+    return _next_to(more, model, few.at_maximum(model, most=_AWAY).model)
 
 
-def _by_one_more(few: Stage, more: Stage, model: MoE, rng: np.random.Generator) -> MoE | None:
+def _by_one_more(stage: Stage, model: MoE, rng: np.random.Generator) -> MoE | None:
     """Split an expert, let all settle, and drop one of those that are missed least.
 
     That is not possible where experts have columns of their own, or too few rows.
     """
     if model.structure is not None and model.structure.labelled:
         return None
+    more = _sample(stage, np.sqrt(_few(stage, model) * len(stage)), rng)
     k = int(rng.integers(model.n_experts))
     share = np.asarray(more.posterior(model).responsibilities)
     found = splits(more, model, k, share[:, k] * more.weight, rng)
@@ -111,8 +120,28 @@ def _by_one_more(few: Stage, more: Stage, model: MoE, rng: np.random.Generator) 
     larger = more.at_maximum(larger, most=_SETTLING).model
     without = dropped(more, larger, more.posterior(larger)).values()
     least = sorted(without, key=lambda each: each.loss)[:_DROPPED]
-    return least[rng.integers(len(least))].rest
+    return _next_to(more, model, least[rng.integers(len(least))].rest)
 
 
-_Way = Callable[[Stage, Stage, MoE, np.random.Generator], MoE | None]
-_WAYS: tuple[_Way, ...] = (_by_one_more, _by_few_rows)
+def _by_exchange(stage: Stage, model: MoE, rng: np.random.Generator) -> MoE | None:
+    """Let two experts change places where a feature is above some quantile.
+
+    Each of two experts may continue either of them across a region: that makes as many maxima.
+    """
+    seeing = [k for k, columns in enumerate(model.expert_columns) if columns]
+    n_features = stage.block.X.shape[1] - 1
+    if len(seeing) < 2 or n_features == 0:
+        return None
+    one, other = rng.choice(seeing, 2, replace=False)
+    values = stage.block.X[:, 1 + rng.integers(n_features)] * rng.choice([-1.0, 1.0])
+    values = stage.block.by_group(values)
+    there = values > np.quantile(values, rng.choice(_REGIONS))
+    if not there.any():
+        return None
+    share = np.array(stage.posterior(model).responsibilities)
+    share[np.ix_(there, [one, other])] = share[np.ix_(there, [other, one])]
+    return refitted(stage, model, share)
+
+
+_Way = Callable[[Stage, MoE, np.random.Generator], MoE | None]
+_WAYS: tuple[_Way, ...] = (_by_one_more, _by_few_rows, _by_exchange)

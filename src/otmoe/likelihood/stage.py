@@ -21,6 +21,7 @@ _PER_COEFFICIENT, _PER_FACTOR = 3.0, 1.5  # rows for each coefficient, and for e
 _OF_SHARE = 0.45  # of an equal share of the rows, which is enough in any case
 _NEAR, _EXACT = 1.0, 1e-3  # squared standard errors from a maximum, on some rows and on all
 _APART = 0.1  # nats between two maxima that are told apart
+_TIES = 10.0  # floors of a variance, below which it is on its way to that
 
 
 @dataclass(frozen=True)
@@ -126,7 +127,7 @@ class Stage:
     def _kept(self, run: Run) -> bool:
         """Say whether all experts have rows enough, and none stands on a few ties."""
         enough = np.all(run.mass >= rows_needed(run.model, self.rows.total_weight))
-        return bool(enough) and not on_floor(run.model)
+        return bool(enough) and not on_floor(run.model, _TIES)
 
     def same(self, a: Run, b: Run) -> bool:
         """Say whether two runs ended in one maximum."""

@@ -119,11 +119,14 @@ def m_step(model: MoE, statistics: Statistics, ridge: Ridge) -> MoE:
     return replace(model, gate=model.gate.step(statistics.gate, ridge.gate), experts=experts)
 
 
-def on_floor(model: MoE) -> bool:
-    """Say whether a variance stands at its floor; counts have no such end, only the Poisson's."""
+def on_floor(model: MoE, times: float = 1.0) -> bool:
+    """Say whether a variance stands at its floor, or at a few times that.
+
+    Counts have no such end, only the Poisson's.
+    """
     if model.experts.discrete:
         return False
-    return model.experts.smallest_dispersion <= VARIANCE_FLOOR * (1 + 1e-6)
+    return model.experts.smallest_dispersion <= times * VARIANCE_FLOOR * (1 + 1e-6)
 
 
 class Passes(Protocol):
