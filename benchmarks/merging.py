@@ -193,7 +193,7 @@ def _flights(column: str) -> Job:
     def score(model: MoE) -> Row:
         return _scores(loss=float(log_loss(y[test], model.predict(X[test]))))
 
-    date = 31 * table["month"].to_numpy(zero_copy_only=False) + day
+    date = np.array([f"{d} {m}" for d, m in zip(day, table["month"].to_pylist(), strict=True)])
 
     def apart(one: MoE, other: MoE) -> float:
         excess = other.log_density(X[test], y[test]) - one.log_density(X[test], y[test])
