@@ -4,7 +4,8 @@ Sites are fitted as `fit_shards` does it, once; the same messages are merged by 
 covariates that each site offers. Simulated rows are cut at random; stations, airlines, people and
 months are sites as they come. Nothing was tuned on airlines and months. How densities use Grams
 was chosen on truths 0 to 3, from which difference on they do not on stations and people, and how
-many pseudo-rows there may be on truths 100 to 109, which are not measured here.
+many pseudo-rows there may be on truths 100 to 109, which are not measured here, after what was
+measured here had suggested to look at it.
 """
 
 from __future__ import annotations
