@@ -23,7 +23,8 @@ that, one per cent, to the standard errors.
 MOST_COVARIATES = 2**17
 """Covariates of all sites, where each has enough: that bounds time and memory."""
 
-_PER_ROW = 8  # pseudo-rows of all sites for every row of theirs, so that fitting takes longer
+_PER_ROW = 16  # pseudo-rows of all sites for every row of theirs, so that fitting takes longer;
+# nearly all x of four Gaussian experts with soft gates, of which 8 had left out two fifths
 _MOST_ROWS = (2**18, 2**21)  # but no fewer, and no more
 _LEAST = 50  # covariates of a site
 _FRESH, _LEAST_FRESH = 8_000, 25  # covariates of all sites that judge models; of one site at least
