@@ -11,11 +11,11 @@ from otmoe.likelihood.moves import divided, dropped, refitted, splits
 from otmoe.likelihood.stage import Stage
 from otmoe.model.mixture import MoE
 
-# `python -m benchmarks constants` halves and doubles the first.
+# `python -m benchmarks constants` halves and doubles the first two.
 _PER_PARAMETER = 15  # rows that lead away from a maximum, for each of its parameters
+_CLEAR = 4.0  # standard errors by which a try may lie behind on more rows
 _SETTLING = 8  # iterations of EM, then Newton steps, with one expert more
 _DROPPED = 3  # experts of which one is dropped then: those that are missed least
-_CLEAR = 4.0  # standard errors by which a try may lie behind on more rows
 _MOST = 5  # times the tries that may fail in turn, in all
 _PROMISE = 5.0  # squared standard errors from a maximum, in nats; a half if it were a parabola
 _AWAY, _BACK = 12, 6  # Newton steps on these rows and more, and on all before a try is given up
