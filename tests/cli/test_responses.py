@@ -24,6 +24,8 @@ from otmoe.federation.policy.rounding import rounded_grams
 from otmoe.federation.policy.rowsets import RowSet
 from otmoe.likelihood.grams import Grams
 from otmoe.likelihood.rows import Rows, Scaling
+from otmoe.model.gate import SoftmaxGate
+from otmoe.model.mixture import MoE
 from otmoe.text.sentences import Error
 
 ASKED = ["--target", "cost,visits", "--family", "gaussian,poisson", "--experts", 2]
@@ -224,9 +226,12 @@ def test_certainty_is_that_of_the_response_that_is_known_best(rows):
         exact = np.where(rows.a > 0, 2 * rows.b, rows.cost)  # in one expert alone
         Y = np.column_stack([exact, rows.visits.astype(float)])[:, order]
         family = [["gaussian", "poisson"][i] for i in order]
-        est = MoERegressor(2, family=family, random_state=0, alpha=1.0)
-        with pytest.warns(UserWarning):
-            model = est.fit(X, Y).model_
+        parts = [
+            MoERegressor(1, family=family).fit(X[side], Y[side]).model_.experts
+            for side in (rows.a > 0, rows.a <= 0)
+        ]
+        gate = SoftmaxGate(np.array([[0.0, 50.0, 0.0], [0.0, 0.0, 0.0]]))
+        model = MoE(gate, type(parts[0]).concat(parts))
         assert figures_of(model, Rows(X, Y)).certainty == 1.0
 
 
