@@ -1,5 +1,6 @@
 """Frames with words, offsets in cross-validation, and estimators where models are taken."""
 
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +30,7 @@ from otmoe import (
     select_n_experts,
 )
 from otmoe.data.shards import shards_from
+from otmoe.text.notices import OtmoeWarning
 
 RNG = np.random.default_rng(0)
 N = 400
@@ -146,7 +148,35 @@ def test_cross_validation_takes_offsets_along(est, y):
     for score, (train, test) in zip(found["test_score"], pairs, strict=True):
         fitted = clone(est).fit(X[train], y[train], offset=offset[train])
         assert score == fitted.score(X[test], y[test], offset=offset[test])
-        assert score > fitted.score(X[test], y[test])  # the exposure says most of it
+        with pytest.warns(OtmoeWarning, match="taken as 0"):
+            assert score > fitted.score(X[test], y[test])  # the exposure says most of it
+
+
+def test_a_prediction_without_the_offset_of_the_fit_warns():
+    offset = np.log(EXPOSURE)
+    regressor = MoERegressor(1, family="poisson", **QUICK).fit(X, COUNTS, offset=offset)
+    classifier = MoEClassifier(1, **QUICK).fit(X, TRUE, offset=offset)
+    table = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "time": offset, "y": COUNTS})
+    shards = shards_from(table, target="y", offset="time", cut=2)
+    apart = DistributedMoERegressor(1, family="poisson", **QUICK).fit_shards(shards)
+    for call in (
+        regressor.predict,
+        regressor.predict_interval,
+        regressor.sample,
+        classifier.predict,
+        classifier.predict_proba,
+    ):
+        with pytest.warns(OtmoeWarning, match="fitted with an offset, which is taken as 0") as told:
+            call(X)
+        assert [w.message.codes for w in told] == [("offset_unsaid",)]
+    with pytest.warns(OtmoeWarning, match="taken as 0"):
+        apart.predict(table[["a", "b"]])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        regressor.predict(X, offset)
+        classifier.predict(X, offset)
+        apart.predict(table[["a", "b"]], offset)
+        regressor.fit(X, COUNTS).predict(X)
 
 
 def test_offsets_of_two_classes_are_part_of_the_log_odds():
