@@ -154,29 +154,31 @@ def test_cross_validation_takes_offsets_along(est, y):
 
 def test_a_prediction_without_the_offset_of_the_fit_warns():
     offset = np.log(EXPOSURE)
-    regressor = MoERegressor(1, family="poisson", **QUICK).fit(X, COUNTS, offset=offset)
-    classifier = MoEClassifier(1, **QUICK).fit(X, TRUE, offset=offset)
+    counts = MoERegressor(1, family="poisson", **QUICK)
+    classes = MoEClassifier(1, **QUICK)
     table = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "time": offset, "y": COUNTS})
     shards = shards_from(table, target="y", offset="time", cut=2)
     apart = DistributedMoERegressor(1, family="poisson", **QUICK).fit_shards(shards)
-    for call in (
-        regressor.predict,
-        regressor.predict_interval,
-        regressor.sample,
-        classifier.predict,
-        classifier.predict_proba,
+    for est, y, method in (
+        (counts, COUNTS, "predict"),
+        (counts, COUNTS, "predict_interval"),
+        (counts, COUNTS, "sample"),
+        (classes, TRUE, "predict"),
+        (classes, TRUE, "predict_proba"),
     ):
+        call = getattr(est.fit(X, y, offset=offset), method)
         with pytest.warns(OtmoeWarning, match="fitted with an offset, which is taken as 0") as told:
             call(X)
-        assert [w.message.codes for w in told] == [("offset_unsaid",)]
+            call(X)
+        assert [w.message.codes for w in told] == [("offset_unsaid",)]  # once
     with pytest.warns(OtmoeWarning, match="taken as 0"):
         apart.predict(table[["a", "b"]])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        regressor.predict(X, offset)
-        classifier.predict(X, offset)
-        apart.predict(table[["a", "b"]], offset)
-        regressor.fit(X, COUNTS).predict(X)
+        counts.fit(X, COUNTS, offset=offset).predict(X, offset)
+        classes.fit(X, TRUE, offset=offset).predict(X, offset)
+        apart.fit_shards(shards).predict(table[["a", "b"]], offset)
+        counts.fit(X, COUNTS).predict(X)
 
 
 def test_offsets_of_two_classes_are_part_of_the_log_odds():
