@@ -56,6 +56,18 @@ def test_sites_answer_with_the_offset_of_their_fit(rows, files, tmp_path):
     assert_allclose(load_model(refined).experts.coef[0], fit.params, atol=0.02 * fit.bse.min())
 
 
+def test_the_ledger_is_named_from_the_folder_one_is_in(files, tmp_path, monkeypatch):
+    asked = ["--target", "y", "--family", "poisson", "--experts", 1, "--offset", "time"]
+    (tmp_path / "elsewhere").mkdir()
+    for folder, name in (
+        (".", ".otmoe-ledger.json"),
+        ("elsewhere", tmp_path / ".otmoe-ledger.json"),
+    ):
+        monkeypatch.chdir(tmp_path / folder)
+        found = fine("fit", files[0], *asked, "--site", "a", "-o", "a.moe.json").stdout
+        assert f"recorded in the ledger {name}, which stays here" in " ".join(found.split())
+
+
 def test_predictions_and_scores_know_the_offset(rows, files, tmp_path):
     model = tmp_path / "model.json"
     asked = ["--target", "y", "--family", "poisson", "--experts", 1, "--offset", "time"]

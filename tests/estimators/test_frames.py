@@ -1,5 +1,6 @@
 """Frames with words, offsets in cross-validation, and estimators where models are taken."""
 
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +30,7 @@ from otmoe import (
     select_n_experts,
 )
 from otmoe.data.shards import shards_from
+from otmoe.text.notices import OtmoeWarning
 
 RNG = np.random.default_rng(0)
 N = 400
@@ -146,7 +148,37 @@ def test_cross_validation_takes_offsets_along(est, y):
     for score, (train, test) in zip(found["test_score"], pairs, strict=True):
         fitted = clone(est).fit(X[train], y[train], offset=offset[train])
         assert score == fitted.score(X[test], y[test], offset=offset[test])
-        assert score > fitted.score(X[test], y[test])  # the exposure says most of it
+        with pytest.warns(OtmoeWarning, match="taken as 0"):
+            assert score > fitted.score(X[test], y[test])  # the exposure says most of it
+
+
+def test_a_prediction_without_the_offset_of_the_fit_warns():
+    offset = np.log(EXPOSURE)
+    counts = MoERegressor(1, family="poisson", **QUICK)
+    classes = MoEClassifier(1, **QUICK)
+    table = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "time": offset, "y": COUNTS})
+    shards = shards_from(table, target="y", offset="time", cut=2)
+    apart = DistributedMoERegressor(1, family="poisson", **QUICK).fit_shards(shards)
+    for est, y, method in (
+        (counts, COUNTS, "predict"),
+        (counts, COUNTS, "predict_interval"),
+        (counts, COUNTS, "sample"),
+        (classes, TRUE, "predict"),
+        (classes, TRUE, "predict_proba"),
+    ):
+        call = getattr(est.fit(X, y, offset=offset), method)
+        with pytest.warns(OtmoeWarning, match="fitted with an offset, which is taken as 0") as told:
+            call(X)
+            call(X)
+        assert [w.message.codes for w in told] == [("offset_unsaid",)]  # once
+    with pytest.warns(OtmoeWarning, match="taken as 0"):
+        apart.predict(table[["a", "b"]])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        counts.fit(X, COUNTS, offset=offset).predict(X, offset)
+        classes.fit(X, TRUE, offset=offset).predict(X, offset)
+        apart.fit_shards(shards).predict(table[["a", "b"]], offset)
+        counts.fit(X, COUNTS).predict(X)
 
 
 def test_offsets_of_two_classes_are_part_of_the_log_odds():

@@ -48,6 +48,19 @@ def test_a_sentence_can_be_said(member):
     assert "mend" not in text
 
 
+@pytest.mark.parametrize(
+    ("distance", "long"),
+    [(1.04, "1 standard error"), (0.1, "0.1 standard errors"), (2.3, "2 standard errors")],
+)
+def test_a_length_in_standard_errors_is_in_the_right_number(distance, long):
+    for status in (Status.NOT_AT_MAXIMUM, Status.AT_MAXIMUM):
+        said = status(rounds="1 refine round", distance=distance, but="")
+        assert f"the last step was {long} long" in said.text
+    assert Status.CONVERGED_NEAR(iterations=3, distance=1e-5).text.endswith(
+        "1e-05 standard errors from the maximum"
+    )
+
+
 @members
 def test_what_is_a_sentence_ends_as_one(member):
     """What goes on does not: in a fact, after a status, or in a list of what nodes did."""

@@ -82,9 +82,9 @@ def inspect(
 ) -> None:
     """Show what is in FILE: a site's message, a model, a file of features.
 
-    FILE may also be a request, a reply or the state of `otmoe refine`. For anyone who decides
-    whether a message may leave a site, or who receives one: what it is, its parts, their sizes,
-    and what each of them reveals.
+    FILE may also be a request, a reply or the state of `otmoe refine`. Use it to decide whether a
+    message may leave a site, or to look at one that was received: it shows what the file is, its
+    parts and their sizes, and what each part reveals.
     """
     from otmoe import FeatureSpec, LocalModel
     from otmoe.documents.files import open_document

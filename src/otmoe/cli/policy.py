@@ -56,8 +56,12 @@ ledger = option(
 
 
 def ledger_lines(path: Path | None) -> list[str]:
-    """Return where the ledger is, for people."""
-    return [] if path is None else [f"recorded in the ledger {path}, which stays here"]
+    """Return where the ledger is, for people: relative to the current folder if it is below."""
+    if path is None:
+        return []
+    here = Path.cwd()
+    shown = path.relative_to(here) if path.is_relative_to(here) else path
+    return [f"recorded in the ledger {shown}, which stays here"]
 
 
 def set_aside(rules: Sequence[str], reason: str | None) -> dict[Rule, str]:

@@ -34,8 +34,8 @@ def report(
     """Write a report on FILE, a model, as a web page.
 
     FILE is what `otmoe aggregate`, `refine` or `run` has written. The page shows what each site
-    sent and contributed, where its experts went, coefficients, the gate, and what to check before
-    trusting the model. If FILE holds only a model, it shows that.
+    sent and contributed, how its experts were merged, coefficients, the gate, and what to check
+    before trusting the model. If FILE contains only a model, the page shows that alone.
     """
     check_output(output, force)
     otmoe.report(file, output, title=title)

@@ -45,8 +45,8 @@ Examples:
     "--output",
     type=click.Path(path_type=Path),
     section="Output",
-    help="File to write; a name ending in .csv or .html says which. By default the result is "
-    "printed.",
+    help="File to write; a name ending in .csv or .html selects the format. By default the "
+    "result is printed.",
 )
 @option("--force", is_flag=True, section="Output", help="Overwrite an existing file.")
 @speech

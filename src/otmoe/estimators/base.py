@@ -66,6 +66,7 @@ class BaseMoE(FittedMoE):
         self._check_groups(groups)
         columns, structure = self._gate_columns(), self._structure(target)
         weight, offset = check_weight(sample_weight, X), check_offset(offset, X)
+        self._with_offset = offset is not None
         self._check_enough(X, weight)
         totals = {"starts": self.n_init, "em": self.max_iter, "newton": self.max_iter}
         with fit_progress(self.verbose > 0, totals) as progress:

@@ -226,6 +226,7 @@ class MoEClassifier(ClassifierMixin, BaseMoE):
         ndarray of shape (n, C)
         """
         X = self._check_rows(X)
+        self._check_offset_given(offset)
         xp = namespace(X)
         y, known = xp.zeros_like(X[:, 0]), check_offset(offset, X)
         classes = range(len(self.classes_))

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
@@ -49,8 +50,9 @@ from otmoe.model.mixture import MoE
 from otmoe.model.target import Target
 from otmoe.text.arguments import as_table, check_offset, check_weight, explained, float_types
 from otmoe.text.errors import InferenceError, InvalidInput
+from otmoe.text.notices import OtmoeWarning
 from otmoe.text.records import adds_up
-from otmoe.text.sentences import Error
+from otmoe.text.sentences import Error, Warn
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -61,6 +63,14 @@ class FittedMoE(BaseEstimator):
 
     model_: MoE
     fit_: Fit
+    _with_offset = False  # whether the rows of the fit had one, and nobody was warned yet
+
+    def _check_offset_given(self, offset: Any) -> None:
+        """Warn, once per fit, where the model was fitted with an offset and predicts without."""
+        if offset is None and self._with_offset:
+            self._with_offset = False
+            notice = Warn.OFFSET_UNSAID()
+            warnings.warn(OtmoeWarning(type(self).__name__, [notice]), stacklevel=3)
 
     def _check_rows(self, X: Any) -> Array:
         """Validate rows to be predicted or scored."""

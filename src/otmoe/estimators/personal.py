@@ -89,6 +89,7 @@ class PersonalMoE(FittedMoE):
 
     def _by_site(self, method: str, X: Any, site: Any, offset: Any = None) -> Array:
         """Return what the estimators of the sites say about their rows."""
+        self._check_offset_given(offset)
         if isinstance(site, str):
             return self._said(self._of_site(site), method, X, offset)
         rows = self._check_rows(X)

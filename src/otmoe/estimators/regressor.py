@@ -231,6 +231,7 @@ class MoERegressor(RegressorMixin, BaseMoE):
         ndarray of shape (n,), or (n, R) for R responses
         """
         X = self._check_rows(X)
+        self._check_offset_given(offset)
         return self.model_.predict(X, check_offset(offset, X))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None) -> float:
@@ -272,6 +273,7 @@ class MoERegressor(RegressorMixin, BaseMoE):
         ndarray of shape (n,)
         """
         X = self._check_rows(X)
+        self._check_offset_given(offset)
         return self.model_.sample(X, generator(random_state), check_offset(offset, X))[0]
 
     def predict_quantile(
@@ -293,6 +295,7 @@ class MoERegressor(RegressorMixin, BaseMoE):
         X = self._check_rows(X)
         if self._family == "binomial":
             raise InvalidType(Error.NO_QUANTILES, family=self._family)
+        self._check_offset_given(offset)
         offset = check_offset(offset, X)
         return np.column_stack([self.model_.quantile(X, level, offset) for level in levels])
 

@@ -100,6 +100,7 @@ class DistributedMoE(PersonalMoE, BaseMoE):
         self._check_groups(groups)
         columns, structure = self._gate_columns(), self._structure(target)
         weight, offset = check_weight(sample_weight, X), check_offset(offset, X)
+        self._with_offset = offset is not None
         n_rows = self._check_enough(X, weight)
         rng = generator(self.random_state)
         p = X.shape[1] + 1
@@ -269,6 +270,7 @@ class DistributedMoE(PersonalMoE, BaseMoE):
         if not shards:
             raise InvalidInput(Error.NO_SHARDS)
         self._names_from(shards[0])
+        self._with_offset = any(getattr(s, "offset", None) is not None for s in shards)
         if self.expert_per == "group":
             self._check_groups(groups)
             shards = [grouped_by(shard, str(groups)) for shard in shards]

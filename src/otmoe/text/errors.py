@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NoReturn, Self
 
-from otmoe.text.notices import Notice
+from otmoe.text.notices import Notice, in_number
 from otmoe.text.sentences import Error
 
 
@@ -49,7 +49,7 @@ class OtmoeError(Exception):
 
     def in_words(self, words: Mapping[str, str]) -> str:
         """Return the sentence, in the wording given for its code, if any."""
-        text = words.get(self.code, self.member.value).format(**self.facts)
+        text = in_number(words.get(self.code, self.member.value).format(**self.facts))
         return f"{self.where}: {self._at}{text}" if self.where else f"{self._at}{text}"
 
     @property

@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from string import Formatter
 from typing import Any
+
+_ONE = re.compile(r"(?<![\d.,-])1 standard errors\b")
+
+
+def in_number(text: str) -> str:
+    """Return a sentence with "1 standard error" in the singular.
+
+    Examples
+    --------
+    >>> in_number("the last step was 1 standard errors long")
+    'the last step was 1 standard error long'
+    >>> in_number("the last step was 0.1 standard errors long")
+    'the last step was 0.1 standard errors long'
+    """
+    return _ONE.sub("1 standard error", text)
 
 
 class Sentence(Enum):
@@ -22,7 +38,7 @@ class Sentence(Enum):
 
     def __call__(self, *, sites: tuple[str, ...] = (), **facts: Any) -> Notice:
         """Return the notice with this code and these facts."""
-        return Notice(self.code, self.value.format(**facts), tuple(sites), facts)
+        return Notice(self.code, in_number(self.value.format(**facts)), tuple(sites), facts)
 
 
 NAMED = 5
@@ -76,7 +92,7 @@ class Notice:
         text = words.get(self.code)
         if text is None or any(n and n not in self.facts for _, n, *_ in Formatter().parse(text)):
             return self.text  # also if it was read from a file, which has no facts
-        return text.format(**self.facts)
+        return in_number(text.format(**self.facts))
 
 
 class OtmoeWarning(UserWarning):

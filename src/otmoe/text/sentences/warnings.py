@@ -95,6 +95,10 @@ class Warn(Sentence):
         "inference as groups."
     )
 
+    OFFSET_UNSAID = (
+        "the model was fitted with an offset, which is taken as 0 here; give `offset`, as in fit."
+    )
+
     # -- merging
     SUPPORT_SHORT = (
         "the support has {points} points for {columns} columns (intercept included): give at "
