@@ -63,12 +63,11 @@ class FittedMoE(BaseEstimator):
 
     model_: MoE
     fit_: Fit
-    _with_offset = False  # whether the rows of the fit had one, and nobody was warned yet
+    _with_offset = False  # whether the rows of the fit had one
 
     def _check_offset_given(self, offset: Any) -> None:
-        """Warn, once per fit, where the model was fitted with an offset and predicts without."""
+        """Warn where the model was fitted with an offset and predicts without one."""
         if offset is None and self._with_offset:
-            self._with_offset = False
             notice = Warn.OFFSET_UNSAID()
             warnings.warn(OtmoeWarning(type(self).__name__, [notice]), stacklevel=3)
 
