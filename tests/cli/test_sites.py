@@ -292,6 +292,13 @@ def test_a_class_that_was_dropped_with_its_rows_is_explained(whole):
     fails("fit", "m.parquet", *FIT, *CLASSES, "--missing", "drop", **wrong)
 
 
+def test_dropped_rows_are_named_where_the_policy_refuses_the_rest(whole):
+    pq.write_table(changed(whole, "x1", [*range(5), *[None] * 895]), "m.parquet")
+    result = call("fit", "m.parquet", *FIT, *LYON, "--missing", "drop", "-o", "m.moe.json")
+    assert result.exit_code == 1 and "rule rows" in result.stderr
+    assert "895 of 900 rows were dropped because a value is missing (x1 in 895)" in result.stderr
+
+
 # -- faults of the data: the same in every command that reads rows ---------------------------------
 
 

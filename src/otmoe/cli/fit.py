@@ -290,6 +290,8 @@ def fit(
             )
         )
     done = found.local
+    if done.dropped:  # also if the message is refused, since that may be why
+        warn(rows_dropped(done.dropped, done.n_rows, done.missing))
     made = release_message(
         found, shard, border, own_names=spec is None and start is None, file=str(output.resolve())
     )
@@ -314,8 +316,6 @@ def fit(
     check(made.verdict)
     parts = parts_of(message.document())
     size = output.stat().st_size
-    if done.dropped:
-        warn(rows_dropped(done.dropped, done.n_rows, done.missing))
     if not message.converged:
         warn(Warn.SHELL_STOPPED(status=str(message.status)))
     for words in message.warnings:
