@@ -241,7 +241,7 @@ def test_a_registered_node_cannot_take_the_name_of_another(folder, asked):
 
 def test_told_to_stop_the_server_stops_but_keeps_what_came(folder, config, tmp_path):
     grid = Grid({1: site(folder, "lyon"), 2: record(error="the disk is full")})
-    with refused("fits_failed", TasksFailed, failures="node 2: the disk is full"):
+    with refused("fits_failed", TasksFailed, failures="node 2: the disk is full."):
         flower.serve(grid, config)
     assert [path.name for path in (tmp_path / "out").rglob("*.json")] == ["001-lyon.moe.json"]
 
