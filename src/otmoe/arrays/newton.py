@@ -17,7 +17,7 @@ _NOTHING = 1e-290  # information that counts as none: its reciprocal might overf
 _FLAT = 1e-4  # least curvature that is believed where others are negative
 _THIN = 1e-9  # least curvature by which a step is measured; thinner directions are not seen
 _SMALL = 48  # unknowns up to which Cholesky's method as it stands beats a call of LAPACK
-_EXACT = 1e-18  # decrement at which another step changes nothing that can be seen
+_EXACT = 1e-16  # decrement at which another step changes nothing that can be seen
 
 RANK_TOLERANCE = 1e-11
 """Eigenvalues below this fraction of the largest count as zero."""
