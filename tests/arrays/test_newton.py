@@ -276,7 +276,7 @@ def test_about_what_is_known_of_the_information_ends_in_the_same_maximum(rng, fa
 
 
 @pytest.mark.parametrize("size", [1, 2, 5, 20])
-def test_what_a_step_tells_of_the_information_islearned(rng, size):
+def test_what_a_step_tells_of_the_information_is_learned(rng, size):
     """Then it maps the step to the change of the score, is definite, and stays where it did."""
     H, known = random_psd(rng, size, 2 * size), random_psd(rng, size, 2 * size)
     step = rng.normal(size=size)
