@@ -58,7 +58,8 @@ def shaken(
         model = _WAYS[tried % len(_WAYS)](stage, run.model, rng)
         if model is not None:
             back = _led_back(stage, model, run.trace[-1])
-            if stage.value(back) > stage.value(run) + 0.5 * stage.same_within:
+            higher = stage.value(back) > stage.value(run) + 0.5 * stage.same_within
+            if higher and back.converged:  # else an expert may lose its rows further on
                 run, failed = back, 0
                 continue
         failed += 1

@@ -16,6 +16,7 @@ from otmoe.model.mixture import MoE, Posterior
 from otmoe.model.ridge import Ridge
 
 _AFTER_SPLIT, _TO_MAXIMUM = 2, 40  # iterations of EM and of Newton's method
+_ON_ALL = 120  # of Newton's method on all rows, where a maximum must be one
 # `python -m benchmarks constants` halves and doubles the first.
 _PER_COEFFICIENT, _PER_FACTOR = 3.0, 1.5  # rows for each coefficient, and for every factor e
 _OF_SHARE = 0.45  # of an equal share of the rows, which is enough in any case
@@ -111,13 +112,14 @@ class Stage:
         """Return a few iterations of EM."""
         return run_em(self.passes, model, ridge=self.ridge, max_iter=n_iter, tol=tol)
 
-    def at_maximum(self, model: MoE, most: int = _TO_MAXIMUM, tol: float | None = None) -> Run:
+    def at_maximum(self, model: MoE, most: int | None = None) -> Run:
         """Return a model led so close to its maximum that it can be compared with others."""
-        tol = self.near if tol is None else tol
+        if most is None:
+            most = _ON_ALL if self.whole else _TO_MAXIMUM
         run = self.em(model, _AFTER_SPLIT, tol=0.0)
         if not newton_serves(run.model):
             return run.then(self.em(run.model, 3 * most))
-        found = run_newton(self.passes, run.model, ridge=self.ridge, max_iter=most, tol=tol)
+        found = run_newton(self.passes, run.model, ridge=self.ridge, max_iter=most, tol=self.near)
         return run.then(found)
 
     def value(self, run: Run) -> float:
