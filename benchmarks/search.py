@@ -1,7 +1,8 @@
 """Whether every seed ends in the same maximum, on real tables.
 
 A height is a penalised log-likelihood. The best one known is the best of the fits here and of those
-in the tracked CSV, so that a higher one found later replaces it.
+in the tracked CSV, so that a higher one found later replaces it; one with an expert that has too few
+rows for the search to accept it does not count.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from otmoe.datasets import load_beijing, load_flights, load_mmash
 from otmoe.datasets.real import data_folder
 from otmoe.likelihood.fit import em
 from otmoe.text.errors import OtmoeError
+from otmoe.text.sentences import Warn
 from studies.rows import Row, read
 
 SEEDS = 5
@@ -126,16 +128,17 @@ def subset_of(name: str, subset: int) -> Table:
 
 def measure(case: Row, settings: Settings) -> Row:
     X, y, family = subset_of(case["table"], case["subset"])
-    heights, seconds, agreed = [], [], []
+    heights, seconds, agreed, counted = [], [], [], []
     with threadpool_limits(1):
         for seed in range(2 if settings.quick else SEEDS):
             begin = process_time()
             fit = em(X, y, int(case["experts"]), family=family, random_state=seed)
             seconds.append(process_time() - begin)
             heights.append(float(fit.trace[-1]))
+            counted.append(Warn.EXPERT_BY_CHANCE.code not in [w.code for w in fit.warnings])
             agreed.append(fit.agreement.agreed / fit.agreement.searches)
-    best = max([*heights, _best_known(case)])
-    below = best - np.array(heights)
+    best = max([*np.array(heights)[counted], _best_known(case)])
+    below = np.where(counted, best - np.array(heights), np.inf)
     return {
         "rows": len(y),
         "best_known": f"{best:.2f}",  # to the last digit that counts
