@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from otmoe.model.mixture import MoE
 _PER_PARAMETER = 15  # rows that lead away from a maximum, for each of its parameters
 _CLEAR = 4.0  # standard errors by which a try may lie behind on more rows
 _SETTLING = 8  # iterations of EM, then Newton steps, with one expert more
-_DROPPED = 3  # experts of which one is dropped then: those that are missed least
+_DROPPED = 3  # experts of which one is dropped then, in turn: those that are missed least
 _MOST = 5  # times the tries that may fail in turn, in all
 _PROMISE = 5.0  # squared standard errors from a maximum, in nats; a half if it were a parabola
 _AWAY, _BACK = 12, 6  # Newton steps on these rows and more, and on all before a try is given up
@@ -51,19 +51,34 @@ def shaken(
         At least as high; the same where no try ended higher.
     """
     tried = failed = 0
+    tries = _tries(stage, run.model, rng)
     while failed < patience and tried < _MOST * patience:
         if any(stage.same(run, end) for end in known):
             break
         tried += 1
-        model = _WAYS[tried % len(_WAYS)](stage, run.model, rng)
+        model = next(tries)
         if model is not None:
             back = _led_back(stage, model, run.trace[-1])
             higher = stage.value(back) > stage.value(run) + 0.5 * stage.same_within
             if higher and back.converged:  # else an expert may lose its rows further on
-                run, failed = back, 0
+                run, failed, tries = back, 0, _tries(stage, back.model, rng)
                 continue
         failed += 1
     return run
+
+
+def _tries(stage: Stage, model: MoE, rng: np.random.Generator) -> Iterator[MoE | None]:
+    """Yield models that are led away from a maximum, in the three ways in turn.
+
+    Which expert is split, and which is dropped then, goes round: there are few such pairs, and
+    often a single one of them leads to a higher maximum.
+    """
+    pairs = [(split, rank) for split in range(model.n_experts) for rank in range(_DROPPED)]
+    while True:
+        for split, rank in rng.permutation(pairs):
+            yield _by_few_rows(stage, model, rng)
+            yield _by_exchange(stage, model, rng)
+            yield _by_one_more(stage, model, rng, split, rank)
 
 
 def _led_back(stage: Stage, model: MoE, best: float) -> Run:
@@ -104,15 +119,16 @@ def _by_few_rows(stage: Stage, model: MoE, rng: np.random.Generator) -> MoE | No
     return _next_to(more, model, few.at_maximum(model, most=_AWAY).model)
 
 
-def _by_one_more(stage: Stage, model: MoE, rng: np.random.Generator) -> MoE | None:
-    """Split an expert, let all settle, and drop one of those that are missed least.
+def _by_one_more(
+    stage: Stage, model: MoE, rng: np.random.Generator, k: int, rank: int
+) -> MoE | None:
+    """Split the k-th expert, let all settle, and drop one of those that are missed least.
 
     That is not possible where experts have columns of their own, or too few rows.
     """
     if model.structure is not None and model.structure.labelled:
         return None
     more = _sample(stage, np.sqrt(_few(stage, model) * len(stage)), rng)
-    k = int(rng.integers(model.n_experts))
     share = np.asarray(more.posterior(model).responsibilities)
     found = splits(more, model, k, share[:, k] * more.weight, rng)
     if not found:
@@ -120,8 +136,8 @@ def _by_one_more(stage: Stage, model: MoE, rng: np.random.Generator) -> MoE | No
     larger = more.em(divided(more, model, found[0], share, model.structure), _SETTLING).model
     larger = more.at_maximum(larger, most=_SETTLING).model
     without = dropped(more, larger, more.posterior(larger)).values()
-    least = sorted(without, key=lambda each: each.loss)[:_DROPPED]
-    return _next_to(more, model, least[rng.integers(len(least))].rest)
+    least = sorted(without, key=lambda each: each.loss)
+    return _next_to(more, model, least[rank % len(least)].rest)
 
 
 def _by_exchange(stage: Stage, model: MoE, rng: np.random.Generator) -> MoE | None:
@@ -142,7 +158,3 @@ def _by_exchange(stage: Stage, model: MoE, rng: np.random.Generator) -> MoE | No
     share = np.array(stage.posterior(model).responsibilities)
     share[np.ix_(there, [one, other])] = share[np.ix_(there, [other, one])]
     return refitted(stage, model, share)
-
-
-_Way = Callable[[Stage, MoE, np.random.Generator], MoE | None]
-_WAYS: tuple[_Way, ...] = (_by_one_more, _by_few_rows, _by_exchange)
