@@ -195,7 +195,8 @@ def row_blocks(
         size = max(-(-n_rows // (2 * pairs)), least) + 215  # to be rounded up
     if size > 296:
         # Not a multiple of a page: columns that start at one offset in it compete for cache sets.
-        size = size // 256 * 256 + 40
+        # A device reads 16 bytes at a time where columns begin at a multiple of those.
+        size = size // 256 * 256 + (0 if on_device else 40)
     for start in range(0, n_rows, size):
         yield slice(start, min(start + size, n_rows))
 

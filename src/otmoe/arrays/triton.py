@@ -21,7 +21,7 @@ MOST_COLUMNS = 64
 _CHUNKS = 264  # sums of rows: two for each multiprocessor of a large card
 _TILE = 32  # rows per step of a sum
 _ROWS = 128  # rows of a program that writes a result for each
-_MOST_PAIRS, _MOST_PRODUCTS = 32, 256  # of predictors, and of columns, that a program sums up
+_MOST_PAIRS, _MOST_PRODUCTS = 32, 128  # of predictors, and of columns, that a program sums up
 
 
 @triton.jit
@@ -452,7 +452,7 @@ def pair_gram(X: Any, t: Any, less: Any, more: Any, where: Any) -> Any:
     grid = (triton.cdiv(len(first), J), triton.cdiv(len(left), Q), chunks)
     _pair_kernel[grid](
         features, left, right, t, less, more, pairs, out, n, rows, len(first), len(left),
-        J=J, Q=Q, TILE=_TILE // 2, num_warps=8,
+        J=J, Q=Q, TILE=_TILE // 2, num_warps=4,
     )  # fmt: skip
     return out.sum(0)
 
