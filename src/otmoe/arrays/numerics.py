@@ -275,7 +275,7 @@ def weighted_sum(X: Array, weights: Array) -> Array:
         return out
     triton = cuda_kernels(X)
     if triton is not None and weights.shape[1] <= triton.MOST_COLUMNS:
-        return triton.weighted_sum(X, weights)
+        return triton.weighted_sums(X, weights[:, :0], weights).reshape(-1, X.shape[1])
     return weights.T @ X
 
 
@@ -307,8 +307,22 @@ def weighted_gram(X: Array, weights: Array) -> Array:
         return out
     triton = cuda_kernels(X)
     if triton is not None and weights.shape[1]:
-        return triton.weighted_gram(X, weights)
+        p = X.shape[1]
+        return triton.weighted_sums(X, weights, weights[:, :0]).reshape(-1, p, p)
     return weighted_gram_plain(X, weights)
+
+
+def weighted_sums(X: Array, weights: Array, linear: Array) -> tuple[Floats, Floats]:
+    """Return :func:`weighted_gram` of `weights` and :func:`weighted_sum` of `linear`, in NumPy.
+
+    On a device both are one pass, and one copy of what it finds.
+    """
+    triton = cuda_kernels(X)
+    if triton is None or linear.shape[1] > triton.MOST_COLUMNS:
+        return to_numpy(weighted_gram(X, weights)), to_numpy(weighted_sum(X, linear))
+    J, p = weights.shape[1], X.shape[1]
+    grams, sums = np.split(to_numpy(triton.weighted_sums(X, weights, linear)), [J * p * p])
+    return grams.reshape(J, p, p), sums.reshape(-1, p)
 
 
 def on_accelerator(array: Array) -> bool:
