@@ -1,6 +1,7 @@
 """The kernels for CUDA tensors, run by Triton's interpreter on tensors in memory."""
 
 import os
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("triton")
 kernels = pytest.importorskip("otmoe.arrays.triton")
 
+from otmoe.arrays import numerics  # noqa: E402
 from otmoe.arrays.pairs import unpacked  # noqa: E402
 from otmoe.likelihood import fused, information, statistics  # noqa: E402
 from otmoe.likelihood.rows import Block  # noqa: E402
@@ -19,7 +21,7 @@ from otmoe.model.experts import GaussianExperts  # noqa: E402
 from otmoe.model.gate import SoftmaxGate  # noqa: E402
 from otmoe.model.mixture import MoE  # noqa: E402
 
-SHAPES = [(700, 20, 3), (31, 1, 1), (300, 62, 5)]  # rows, features, experts
+SHAPES = [(700, 20, 3), (31, 1, 1), (200, 15, 2), (300, 62, 5)]  # rows, features, experts
 
 
 def columnwise(Z):
@@ -49,10 +51,13 @@ def test_products_and_sums(case):
     coef, weights = rng.standard_normal((K, Z.shape[1])), rng.random((len(Z), 2 * K + 1))
     X = columnwise(Z)
     np.testing.assert_allclose(kernels.times(X, torch.asarray(coef)), Z @ coef.T, atol=1e-12)
-    sums = kernels.weighted_sum(X, torch.asarray(weights))
-    np.testing.assert_allclose(sums, weights.T @ Z, atol=1e-11)
-    grams = kernels.weighted_gram(X, torch.asarray(weights))
-    np.testing.assert_allclose(grams, np.einsum("nk,ni,nj->kij", weights, Z, Z), atol=1e-11)
+    grams = np.einsum("nk,ni,nj->kij", weights, Z, Z)
+    for of_grams in (0, K, 2 * K + 1):
+        found = kernels.weighted_sums(
+            X, *torch.asarray(weights).split([of_grams, weights.shape[1] - of_grams], dim=1)
+        )
+        wanted = [grams[:of_grams].ravel(), (weights[:, of_grams:].T @ Z).ravel()]
+        np.testing.assert_allclose(found, np.concatenate(wanted), atol=1e-11)
 
 
 def test_pairs(case):
@@ -95,15 +100,23 @@ def mixture(request):
 @pytest.fixture
 def on_device(monkeypatch):
     """Let tensors in memory take the way of those on a CUDA device."""
-    monkeypatch.setattr(fused, "cuda_kernels", lambda X: kernels)
+    for module in (fused, numerics):
+        monkeypatch.setattr(
+            module, "cuda_kernels", lambda X: kernels if torch.is_tensor(X) else None
+        )
 
 
 @pytest.mark.usefixtures("on_device")
-def test_an_em_iteration_in_one_read(mixture):
+@pytest.mark.parametrize("columns", [None, (0, 2)])
+def test_an_em_iteration_in_one_read(mixture, columns):
     model, here, there = mixture
-    wanted, found = statistics._weights(model, here), fused.fit_weights(model, there)
+    used = [0, 1, 2, 3] if columns is None else list(columns)
+    gate = np.where(np.isin(np.arange(4), used), model.gate.coef, 0.0)
+    model = replace(model, gate=SoftmaxGate(gate, columns))
+    wanted = statistics._summed(model, here.X, statistics._weights(model, here))
+    found = fused.fit_sums(model, there)
     for name, value in wanted._asdict().items():
-        np.testing.assert_allclose(getattr(found, name), value, rtol=1e-11, atol=1e-12)
+        np.testing.assert_allclose(getattr(found, name), value, rtol=1e-11, atol=1e-11)
 
 
 @pytest.mark.parametrize("matrix", [True, False])

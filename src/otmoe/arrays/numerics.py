@@ -195,7 +195,8 @@ def row_blocks(
         size = max(-(-n_rows // (2 * pairs)), least) + 215  # to be rounded up
     if size > 296:
         # Not a multiple of a page: columns that start at one offset in it compete for cache sets.
-        size = size // 256 * 256 + 40
+        # A device reads 16 bytes at a time where columns begin at a multiple of those.
+        size = size // 256 * 256 + (0 if on_device else 40)
     for start in range(0, n_rows, size):
         yield slice(start, min(start + size, n_rows))
 
@@ -274,7 +275,7 @@ def weighted_sum(X: Array, weights: Array) -> Array:
         return out
     triton = cuda_kernels(X)
     if triton is not None and weights.shape[1] <= triton.MOST_COLUMNS:
-        return triton.weighted_sum(X, weights)
+        return triton.weighted_sums(X, weights[:, :0], weights).reshape(-1, X.shape[1])
     return weights.T @ X
 
 
@@ -306,8 +307,22 @@ def weighted_gram(X: Array, weights: Array) -> Array:
         return out
     triton = cuda_kernels(X)
     if triton is not None and weights.shape[1]:
-        return triton.weighted_gram(X, weights)
+        p = X.shape[1]
+        return triton.weighted_sums(X, weights, weights[:, :0]).reshape(-1, p, p)
     return weighted_gram_plain(X, weights)
+
+
+def weighted_sums(X: Array, weights: Array, linear: Array) -> tuple[Floats, Floats]:
+    """Return :func:`weighted_gram` of `weights` and :func:`weighted_sum` of `linear`, in NumPy.
+
+    On a device both are one pass, and one copy of what it finds.
+    """
+    triton = cuda_kernels(X)
+    if triton is None or linear.shape[1] > triton.MOST_COLUMNS:
+        return to_numpy(weighted_gram(X, weights)), to_numpy(weighted_sum(X, linear))
+    J, p = weights.shape[1], X.shape[1]
+    grams, sums = np.split(to_numpy(triton.weighted_sums(X, weights, linear)), [J * p * p])
+    return grams.reshape(J, p, p), sums.reshape(-1, p)
 
 
 def on_accelerator(array: Array) -> bool:

@@ -18,10 +18,12 @@ import triton.language as tl
 MOST_COLUMNS = 64
 """Columns up to which an accumulator fits the registers of two warps."""
 
-_CHUNKS = 264  # sums of rows: two for each multiprocessor of a large card
-_TILE = 32  # rows per step of a sum
+_CHUNKS = 264  # of rows, for programs that fill a multiprocessor: two for each of a large card
+_PROGRAMS = 3168  # of a warp or two: many for each of its multiprocessors
+_LEAST = 256  # rows of a chunk: its sums are written, and read again
+_TILE = 16  # rows per step of a sum
 _ROWS = 128  # rows of a program that writes a result for each
-_MOST_PAIRS, _MOST_PRODUCTS = 32, 256  # of predictors, and of columns, that a program sums up
+_MOST_PAIRS, _MOST_PRODUCTS = 32, 128  # of predictors, and of columns, that a program sums up
 
 
 @triton.jit
@@ -88,45 +90,81 @@ def _tile(x, rows, columns, n, p):  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _sum_kernel(  # type: ignore[no-untyped-def]
-    x, w, out, n, p, rows_per_chunk, n_weights, P: tl.constexpr, J: tl.constexpr, TILE: tl.constexpr
-):
-    chunk = tl.program_id(0)
-    columns = tl.arange(0, P)
-    which = tl.arange(0, J)
+def _add_linear(  # type: ignore[no-untyped-def]
+    x, w, out, begin, n, p, rows_per_chunk, n_weights,
+    P: tl.constexpr, J: tl.constexpr, TILE: tl.constexpr,
+):  # fmt: skip
+    columns, which = tl.arange(0, P), tl.arange(0, J)
     total = tl.zeros((J, P), tl.float64)
-    for start in range(0, rows_per_chunk, TILE):
-        rows = chunk * rows_per_chunk + start + tl.arange(0, TILE)
+    for step in range(0, rows_per_chunk, TILE):
+        rows = begin + step + tl.arange(0, TILE)
         features = _tile(x, rows, columns, n, p)
         total += tl.dot(_tile(w, rows, which, n, n_weights), tl.trans(features))
-    tl.store(out + chunk * J * P + which[:, None] * P + columns[None, :], total)
+    tl.store(out + which[:, None] * P + columns[None, :], total)
 
 
 @triton.jit
-def _gram_kernel(  # type: ignore[no-untyped-def]
-    x, w, out, n, p, rows_per_chunk, n_weights, P: tl.constexpr, TILE: tl.constexpr
+def _add_gram(  # type: ignore[no-untyped-def]
+    high, low, rest, scale, square, side, corner, SPLIT: tl.constexpr
 ):
+    scaled = high * scale[None, :]
+    square += tl.dot(scaled, tl.trans(high))
+    if SPLIT:
+        side += tl.dot(scaled, tl.trans(rest))
+        corner += tl.dot(low * scale[None, :], tl.trans(rest))
+    return square, side, corner
+
+
+@triton.jit
+def _store_gram(  # type: ignore[no-untyped-def]
+    out, square, side, corner,
+    H: tl.constexpr, L: tl.constexpr, W: tl.constexpr, SPLIT: tl.constexpr,
+):  # fmt: skip
+    high, low, rest = tl.arange(0, H), tl.arange(0, L), tl.arange(0, W)
+    tl.store(out + high[:, None] * H + high[None, :], square)
+    if SPLIT:
+        tl.store(out + H * H + high[:, None] * W + rest[None, :], side)
+        tl.store(out + H * (H + W) + low[:, None] * W + rest[None, :], corner)
+
+
+@triton.jit
+def _sums_kernel(  # type: ignore[no-untyped-def]
+    x, w, linear, out, n, p, rows_per_chunk, n_grams, n_linear, size,
+    H: tl.constexpr, L: tl.constexpr, W: tl.constexpr, SPLIT: tl.constexpr,
+    P: tl.constexpr, J: tl.constexpr, TILE: tl.constexpr,
+):  # fmt: skip
     # Two weights a program share the rows they read; other programs of the chunk find them cached.
+    # The last one of them adds up all linear weights.
     first = 2 * tl.program_id(0).to(tl.int64)
     second = first + 1
-    end = tl.where(second < n_weights, n, 0)
-    chunk = tl.program_id(1)
-    columns = tl.arange(0, P)
-    one = tl.zeros((P, P), tl.float64)
-    other = tl.zeros((P, P), tl.float64)
-    for start in range(0, rows_per_chunk, TILE):
-        rows = chunk * rows_per_chunk + start + tl.arange(0, TILE)
-        inside = rows < n
-        features = _tile(x, rows, columns, n, p)
-        across = tl.trans(features)
-        scale = tl.load(w + first * n + rows, mask=inside, other=0.0)
-        one += tl.dot(features * scale[None, :], across)
-        scale = tl.load(w + second * n + rows, mask=rows < end, other=0.0)
-        other += tl.dot(features * scale[None, :], across)
-    place = out + chunk * n_weights * P * P + columns[:, None] * P + columns[None, :]
-    tl.store(place + first * P * P, one)
-    if second < n_weights:
-        tl.store(place + second * P * P, other)
+    begin = tl.program_id(1) * rows_per_chunk
+    out += tl.program_id(1).to(tl.int64) * size
+    each = (H * H + (H + L) * W) if SPLIT else H * H
+    if first < n_grams:
+        end = tl.where(second < n_grams, n, 0)
+        square, other_square = tl.zeros((H, H), tl.float64), tl.zeros((H, H), tl.float64)
+        side, other_side = tl.zeros((H, W), tl.float64), tl.zeros((H, W), tl.float64)
+        corner, other_corner = tl.zeros((L, W), tl.float64), tl.zeros((L, W), tl.float64)
+        for step in range(0, rows_per_chunk, TILE):
+            rows = begin + step + tl.arange(0, TILE)
+            high = _tile(x, rows, tl.arange(0, H), n, p)
+            low, rest = high, high
+            if SPLIT:
+                low = _tile(x, rows, H + tl.arange(0, L), n, p)
+                rest = _tile(x, rows, H + tl.arange(0, W), n, p)
+            scale = tl.load(w + first * n + rows, mask=rows < n, other=0.0)
+            square, side, corner = _add_gram(high, low, rest, scale, square, side, corner, SPLIT)
+            scale = tl.load(w + second * n + rows, mask=rows < end, other=0.0)
+            other_square, other_side, other_corner = _add_gram(
+                high, low, rest, scale, other_square, other_side, other_corner, SPLIT
+            )
+        _store_gram(out + first * each, square, side, corner, H, L, W, SPLIT)
+        if second < n_grams:
+            out += second * each
+            _store_gram(out, other_square, other_side, other_corner, H, L, W, SPLIT)
+    else:
+        out += n_grams * each
+        _add_linear(x, linear, out, begin, n, p, rows_per_chunk, n_linear, P, J, TILE)
 
 
 @triton.jit
@@ -177,8 +215,15 @@ def _pair_kernel(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
+def _parts(model, p, n_experts):  # type: ignore[no-untyped-def]
+    """Return where coefficients of gate and experts begin, and precisions; constants follow."""
+    coef = model + n_experts * p
+    return model, coef, coef + n_experts * p
+
+
+@triton.jit
 def _gaussian(  # type: ignore[no-untyped-def]
-    x, y, w, gate, coef, precision, constant, rows, which, n, p, n_experts,
+    x, y, w, model, rows, which, n, p, n_experts,
     K: tl.constexpr, ROWS: tl.constexpr, WEIGHTED: tl.constexpr,
 ):  # fmt: skip
     """Return the E-step of Gaussian experts, in one read of the rows.
@@ -188,6 +233,7 @@ def _gaussian(  # type: ignore[no-untyped-def]
     """
     inside = rows < n
     known = which < n_experts
+    gate, coef, precision = _parts(model, p, n_experts)
     mean = tl.zeros((K, ROWS), tl.float64)
     logit = tl.zeros((K, ROWS), tl.float64)
     place = x + rows
@@ -200,7 +246,7 @@ def _gaussian(  # type: ignore[no-untyped-def]
     residual = tl.load(y + rows, mask=inside, other=0.0)[None, :] - mean
     score = residual * scale
     half = 0.5 * score * residual
-    joint = logit + tl.load(constant + which, mask=known, other=0.0)[:, None] - half
+    joint = logit + tl.load(precision + n_experts + which, mask=known, other=0.0)[:, None] - half
     prob, gate_sum = _normalised(logit, known)
     share, joint_sum = _normalised(joint, known)
     weight = tl.where(inside, 1.0, 0.0).to(tl.float64)
@@ -211,44 +257,42 @@ def _gaussian(  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _fit_kernel(  # type: ignore[no-untyped-def]
-    x, y, w, gate, coef, precision, constant, quadratic, linear, sums, n, p, n_experts,
+    x, y, w, model, square, linear, n, p, n_experts,
     K: tl.constexpr, ROWS: tl.constexpr, WEIGHTED: tl.constexpr,
 ):  # fmt: skip
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     which = tl.arange(0, K)
     share, prob, score, half, density, weight = _gaussian(
-        x, y, w, gate, coef, precision, constant, rows, which, n, p, n_experts, K, ROWS, WEIGHTED
+        x, y, w, model, rows, which, n, p, n_experts, K, ROWS, WEIGHTED
     )
     known = which < n_experts
     inside = rows < n
     share *= weight[None, :]
-    scale = tl.load(precision + which, mask=known, other=0.0)[:, None]
     at = which[:, None].to(tl.int64) * n + rows[None, :]
     mask = known[:, None] & inside[None, :]
-    tl.store(quadratic + at, share * scale, mask=mask)
+    each = n_experts.to(tl.int64) * n
+    tl.store(square + at, share, mask=mask)
     tl.store(linear + at, share * score, mask=mask)
-    tl.store(linear + n_experts.to(tl.int64) * n + at, share - prob * weight[None, :], mask=mask)
+    tl.store(linear + each + at, share - prob * weight[None, :], mask=mask)
+    tl.store(linear + 2 * each + at, share * (half - 0.5), mask=mask)
+    tl.store(linear + 3 * each + rows, density * weight, mask=inside)
     i, j = which[:, None], which[None, :]
     pair = n_experts + i * n_experts - i * (i + 1) // 2 + j - i - 1
     products = (prob * weight[None, :])[:, None, :] * prob[None, :, :]
     at = pair[:, :, None].to(tl.int64) * n + rows[None, None, :]
     mask = ((i < j) & (j < n_experts))[:, :, None] & inside[None, None, :]
-    tl.store(quadratic + at, products, mask=mask)
-    sums += tl.program_id(0) * (2 * n_experts + 1)
-    tl.store(sums, tl.sum(density * weight, axis=0))
-    tl.store(sums + 1 + which, tl.sum(share, axis=1), mask=known)
-    tl.store(sums + 1 + n_experts + which, tl.sum(share * (half - 0.5), axis=1), mask=known)
+    tl.store(square + at, products, mask=mask)
 
 
 @triton.jit
 def _score_kernel(  # type: ignore[no-untyped-def]
-    x, y, w, gate, coef, precision, constant, t, less, more, linear, sums, n, p, n_experts,
+    x, y, w, model, t, less, more, linear, sums, n, p, n_experts,
     K: tl.constexpr, ROWS: tl.constexpr, WEIGHTED: tl.constexpr, MATRIX: tl.constexpr,
 ):  # fmt: skip
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     which = tl.arange(0, K)
     share, prob, score, half, density, weight = _gaussian(
-        x, y, w, gate, coef, precision, constant, rows, which, n, p, n_experts, K, ROWS, WEIGHTED
+        x, y, w, model, rows, which, n, p, n_experts, K, ROWS, WEIGHTED
     )
     known = which < n_experts
     free = which < n_experts - 1
@@ -272,7 +316,7 @@ def _score_kernel(  # type: ignore[no-untyped-def]
         tl.store(t + of_gate, root * share, mask=gates)
         tl.store(t + of_expert, root * moved, mask=experts)
         tl.store(less + of_gate, root * prob, mask=gates)
-        scale = tl.load(precision + which, mask=known, other=0.0)[:, None]
+        scale = tl.load(_parts(model, p, n_experts)[2] + which, mask=known, other=0.0)[:, None]
         tl.store(more + of_gate, total * (prob - share), mask=gates)
         tl.store(more + of_expert, -total * moved, mask=gates)
         last = of_expert + (n_experts - 1).to(tl.int64) * n
@@ -297,9 +341,9 @@ def _score_kernel(  # type: ignore[no-untyped-def]
         tl.store(sums + 1 + 2 * n_experts + pair, tl.sum(pairs, axis=2), mask=mask)
 
 
-def _chunked(n: int) -> tuple[int, int]:
+def _chunked(n: int, chunks: int) -> tuple[int, int]:
     """Return the rows of a chunk, a multiple of a tile, and how many chunks there are."""
-    rows = triton.cdiv(triton.cdiv(n, _CHUNKS), _TILE) * _TILE
+    rows = triton.cdiv(max(triton.cdiv(n, chunks), _LEAST), _TILE) * _TILE
     return rows, triton.cdiv(n, rows)
 
 
@@ -364,48 +408,53 @@ def softmax(a: Any) -> tuple[Any, Any]:
     return prob.T, log_sum
 
 
-def weighted_sum(X: Any, weights: Any) -> Any:
-    """Return ``weights.T @ X``.
+def weighted_sums(X: Any, weights: Any, linear: Any) -> Any:
+    """Return ``X.T @ diag(w) @ X`` for every column w of `weights`, then ``linear.T @ X``.
 
     Parameters
     ----------
     X : CUDA tensor of shape (n, p), float64
     weights : CUDA tensor of shape (n, J), float64
+    linear : CUDA tensor of shape (n, L), float64
 
     Returns
     -------
-    CUDA tensor of shape (J, p)
+    CUDA tensor of shape (J p p + L p,)
+        One after another, so that a single copy takes them elsewhere.
     """
-    features, scales = X.T.contiguous(), weights.T.contiguous()
-    (p, n), n_weights = features.shape, scales.shape[0]
-    P, J = _power(p, 16), _power(n_weights, 16)
-    rows, chunks = _chunked(n)
-    out = _empty(X, chunks, J, P)
-    _sum_kernel[(chunks,)](features, scales, out, n, p, rows, n_weights, P=P, J=J, TILE=_TILE)
-    return out.sum(0)[:n_weights, :p]
+    features, scales, lines = (a.T.contiguous() for a in (X, weights, linear))
+    (p, n), n_grams, n_linear = features.shape, scales.shape[0], lines.shape[0]
+    shape, size, index = _layout(p, n_grams, n_linear, X.device)
+    programs = triton.cdiv(n_grams, 2) + (n_linear > 0)
+    rows, chunks = _chunked(n, triton.cdiv(_PROGRAMS, programs))
+    out = _empty(X, chunks, size)
+    _sums_kernel[(programs, chunks)](
+        features, scales, lines, out, n, p, rows, n_grams, n_linear, size, **shape,
+        TILE=_TILE, num_warps=1 if p <= 32 else 2,
+    )  # fmt: skip
+    return out.sum(0)[index]
 
 
-def weighted_gram(X: Any, weights: Any) -> Any:
-    """Return ``X.T @ diag(w) @ X`` for every column w of `weights`, without scaled copies of X.
+@cache
+def _layout(p: int, n_grams: int, n_linear: int, device: Any) -> tuple[dict[str, int], int, Any]:
+    """Return the shape of a program, the numbers of a chunk, and where the sums are in these.
 
-    Parameters
-    ----------
-    X : CUDA tensor of shape (n, p), float64
-    weights : CUDA tensor of shape (n, J), float64
-
-    Returns
-    -------
-    CUDA tensor of shape (J, p, p)
+    Columns are the first H, a power of two, and a rest of at most W: neither is that padded to H,
+    nor is what is below the diagonal there summed up, which halves the products of 21 columns.
     """
-    features, scales = X.T.contiguous(), weights.T.contiguous()
-    (p, n), n_weights = features.shape, scales.shape[0]
-    P = _power(p, 16)
-    rows, chunks = _chunked(n)
-    out = _empty(X, chunks, n_weights, P, P)
-    _gram_kernel[(triton.cdiv(n_weights, 2), chunks)](
-        features, scales, out, n, p, rows, n_weights, P=P, TILE=_TILE, num_warps=2
-    )
-    return out.sum(0)[:, :p, :p]
+    H = max(16, (1 << (p - 1).bit_length()) // 2)
+    W = _power(p - H, 8)
+    L = max(W, 16)  # the rest where it is the left factor, which has 16 rows at least
+    P, J = _power(p, 16), _power(n_linear, 16)
+    each = H * H + (H + L) * W if p > H else H * H
+    row, column = np.sort(np.indices((p, p)), axis=0)
+    beside = H * H + row * W + column - H  # the corner comes next, row by row
+    gram = np.where(column < H, row * H + column, beside)
+    grams = each * np.arange(n_grams)[:, None, None] + gram
+    lines = each * n_grams + P * np.arange(n_linear)[:, None] + np.arange(p)
+    index = torch.asarray(np.concatenate([grams.ravel(), lines.ravel()]), device=device)
+    shape = {"H": H, "L": L, "W": W, "SPLIT": p > H, "P": P, "J": J}
+    return shape, each * n_grams + (J * P if n_linear else 0), index
 
 
 @cache
@@ -445,14 +494,14 @@ def pair_gram(X: Any, t: Any, less: Any, more: Any, where: Any) -> Any:
     terms = tuple(where[first, second].tolist())
     pairs = _pairs(t.shape[0], less.shape[0], terms, X.device)
     left, right = _columns(p, X.device)
-    rows, chunks = _chunked(n)
+    rows, chunks = _chunked(n, _CHUNKS)
     out = _empty(X, chunks, len(first), len(left))
     J = _power(min(len(first), _MOST_PAIRS), 16)
     Q = _power(min(len(left), _MOST_PRODUCTS), 16)
     grid = (triton.cdiv(len(first), J), triton.cdiv(len(left), Q), chunks)
     _pair_kernel[grid](
         features, left, right, t, less, more, pairs, out, n, rows, len(first), len(left),
-        J=J, Q=Q, TILE=_TILE // 2, num_warps=8,
+        J=J, Q=Q, TILE=_TILE, num_warps=4,
     )  # fmt: skip
     return out.sum(0)
 
@@ -464,15 +513,14 @@ def _gaussian_arguments(X: Any, y: Any, weight: Any, gate: Any, coef: Any, var: 
     size = _power(K, 2)
     rows = max(16, min(_ROWS, 2048 // size**2))
     parts = np.concatenate([gate.ravel(), coef.ravel(), 1 / var, -0.5 * np.log(2 * np.pi * var)])
-    numbers = torch.asarray(parts).to(X.device, non_blocking=True)
-    split = torch.split(numbers, [gate.size, coef.size, K, K])
+    model = torch.asarray(parts).to(X.device, non_blocking=True)
     known = y if weight is None else weight.contiguous()
     grid = (triton.cdiv(X.shape[0], rows),)
     shape = {"K": size, "ROWS": rows, "WEIGHTED": weight is not None}
-    return (features, y.contiguous(), known, *split), grid, shape
+    return (features, y.contiguous(), known, model), grid, shape
 
 
-def gaussian_fit(X: Any, y: Any, weight: Any, gate: Any, coef: Any, var: Any) -> tuple[Any, ...]:
+def gaussian_fit(X: Any, y: Any, weight: Any, gate: Any, coef: Any, var: Any) -> tuple[Any, Any]:
     """Return the row weights of an EM iteration of Gaussian experts, in one read of the rows.
 
     Parameters
@@ -485,19 +533,16 @@ def gaussian_fit(X: Any, y: Any, weight: Any, gate: Any, coef: Any, var: Any) ->
 
     Returns
     -------
-    quadratic : CUDA tensor of shape (n, K + K (K - 1) / 2)
-        Of the experts, then of pairs of the gate.
-    linear : CUDA tensor of shape (n, 2 K)
-        Of the experts, then of the gate.
-    sums : CUDA tensor of shape (1 + 2 K,)
-        Log-likelihood, rows of each expert, scores of the logarithms of variances.
+    square : CUDA tensor of shape (n, K + K (K - 1) / 2)
+        Responsibilities, then pairs of the gate.
+    linear : CUDA tensor of shape (n, 3 K + 1)
+        Scores of the means, of the gate, and of the logarithms of variances; log densities.
     """
     (n, p), K = X.shape, len(var)
     begin, grid, shape = _gaussian_arguments(X, y, weight, gate, coef, var)
-    quadratic, linear = _empty(X, K * (K + 1) // 2, n), _empty(X, 2 * K, n)
-    sums = _empty(X, grid[0], 1 + 2 * K)
-    _fit_kernel[grid](*begin, quadratic, linear, sums, n, p, K, **shape)
-    return quadratic.T, linear.T, sums.sum(0)
+    square, linear = _empty(X, K * (K + 1) // 2, n), _empty(X, 3 * K + 1, n)
+    _fit_kernel[grid](*begin, square, linear, n, p, K, **shape)
+    return square.T, linear.T
 
 
 def gaussian_scores(

@@ -11,12 +11,12 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from otmoe.arrays.numerics import (
-    Array,
     Floats,
     cuda_kernels,
     gaussian,
     to_numpy,
     weighted_sum,
+    weighted_sums,
 )
 from otmoe.arrays.pairs import unpacked
 from otmoe.likelihood.rows import Block
@@ -24,16 +24,6 @@ from otmoe.model.experts import GaussianExperts
 from otmoe.model.mixture import MoE
 
 _MOST = 16  # experts whose pairs fit the registers of a device
-
-
-class Weights(NamedTuple):
-    """What an EM iteration sums up, as the parts of `likelihood.statistics` have it."""
-
-    log_likelihood: Array
-    mass: Array
-    constant: Array
-    linear: Array  # (n, J): of the experts, then of the gate
-    quadratic: Array
 
 
 class Sums(NamedTuple):
@@ -60,25 +50,31 @@ class Scores(NamedTuple):
 
 
 def fit_sums(model: MoE, block: Block) -> Sums | None:
-    """Return the sums of an EM iteration, for rows in memory; None where there is no kernel."""
-    if not _in_memory(model, block) or model.gate.columns is not None:
-        return None
-    K, p = model.n_experts, block.X.shape[1]
-    sums, linear = np.zeros(1 + 2 * K), np.zeros((2 * K, p))
-    gram = np.zeros((K * (K + 1) // 2, p, p))
-    gaussian.fit(*_in_rows(model, block), sums, linear, gram)
-    likelihood, mass, constant = sums[0], sums[1 : 1 + K], sums[1 + K :]
-    return Sums(float(likelihood), mass, constant, linear[:K], linear[K:], gram[:K], gram[K:])
-
-
-def fit_weights(model: MoE, block: Block) -> Weights | None:
-    """Return the row weights of an EM iteration on a device; None where there is no kernel."""
+    """Return the sums of an EM iteration; None where there is no kernel."""
+    K, p, columns = model.n_experts, block.X.shape[1], model.gate.columns
+    if _in_memory(model, block) and columns is None:
+        sums, linear = np.zeros(1 + 2 * K), np.zeros((2 * K, p))
+        gram = np.zeros((K * (K + 1) // 2, p, p))
+        gaussian.fit(*_in_rows(model, block), sums, linear, gram)
+        likelihood, mass, constant = sums[0], sums[1 : 1 + K], sums[1 + K :]
+        return Sums(float(likelihood), mass, constant, linear[:K], linear[K:], gram[:K], gram[K:])
     kernels = _of_device(model, block)
     if kernels is None:
         return None
-    K = model.n_experts
-    quadratic, linear, sums = kernels.gaussian_fit(*_arguments(model, block))
-    return Weights(sums[0], sums[1 : 1 + K], sums[1 + K :], linear, quadratic)
+    gram, linear = weighted_sums(block.X, *kernels.gaussian_fit(*_arguments(model, block)))
+    # The first column is 1: what is summed up with it are sums of the weights.
+    mass, constant = gram[:K, 0, 0].copy(), linear[2 * K : 3 * K, 0]
+    gram[:K] /= cast(GaussianExperts, model.experts).var[:, None, None]
+    free = slice(None) if columns is None else list(columns)
+    return Sums(
+        float(linear[3 * K, 0]),
+        mass,
+        constant,
+        linear[:K],
+        linear[K : 2 * K, free],
+        gram[:K],
+        gram[K:, free][:, :, free],
+    )
 
 
 def scores(model: MoE, block: Block, matrix: bool) -> Scores | None:

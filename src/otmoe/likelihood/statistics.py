@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from otmoe.arrays.numerics import (
     Array,
     block_sum,
     namespace,
     scaled,
-    to_numpy,
     weighted_gram,
     weighted_sum,
+    weighted_sums,
 )
 from otmoe.likelihood import fused
 from otmoe.likelihood.information import Information, observed_information
@@ -58,7 +58,7 @@ def e_step(model: MoE, rows: Blocks) -> Statistics:
 def _block_statistics(model: MoE, block: Block) -> Statistics:
     found = fused.fit_sums(model, block)
     if found is None:
-        found = _summed(model, block.X, fused.fit_weights(model, block) or _weights(model, block))
+        found = _summed(model, block.X, _weights(model, block))
     return Statistics(
         found.log_likelihood,
         model.gate.assemble(found.gate_linear, found.gate_gram),
@@ -66,12 +66,21 @@ def _block_statistics(model: MoE, block: Block) -> Statistics:
     )
 
 
-def _summed(model: MoE, X: Array, weights: fused.Weights) -> fused.Sums:
+class _Weights(NamedTuple):
+    """What an EM iteration sums up, as the families have it."""
+
+    log_likelihood: Array
+    mass: Array
+    constant: Array
+    linear: Array  # (n, J): of the experts, then of the gate
+    quadratic: Array
+
+
+def _summed(model: MoE, X: Array, weights: _Weights) -> fused.Sums:
     """Return sums over the rows, given their weights."""
     gate, L, Q = model.gate, _count(model.experts, 1), _count(model.experts, 2)
     if gate.columns is None:  # one sweep over x_i x_j for experts and gate together
-        sums = weighted_gram(X, weights.quadratic), weighted_sum(X, weights.linear)
-        grams, linear = map(to_numpy, sums)  # on a device, all is under way before this waits
+        grams, linear = weighted_sums(X, weights.quadratic, weights.linear)
         parts = linear[:L], linear[L:], grams[:Q], grams[Q:]
     else:
         Z = gate.design(X)
@@ -90,7 +99,7 @@ def _count(experts: Experts, order: int) -> int:
     return experts.n_experts * (Q if order == 1 else Q * (Q + 1) // 2)
 
 
-def _weights(model: MoE, block: Block) -> fused.Weights:
+def _weights(model: MoE, block: Block) -> _Weights:
     """Return what is summed up over the rows, in the namespace of these."""
     weight, xp = block.weight, namespace(block.X)
     response = model.experts.observe(block.y)
@@ -100,7 +109,7 @@ def _weights(model: MoE, block: Block) -> fused.Weights:
     target = r if block.groups is None else scaled(posterior.responsibilities, once)
     residual = target - scaled(posterior.gate_prob, once)
     pairs = model.gate.pair_weights(posterior.gate_prob, once)
-    return fused.Weights(
+    return _Weights(
         xp.sum(scaled(posterior.log_density, once)),
         xp.sum(r, axis=0),
         xp.sum(constant, axis=0),
