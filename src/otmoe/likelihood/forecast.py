@@ -179,7 +179,7 @@ def forecast(
         strengths = [strength for strength in strengths if strength <= 1]
     starts: list[MoE | None] = [None] * len(splits)
     for strength in sorted(strengths):
-        there = prior.strengthened(strength)
+        there = prior.at_strength(strength, common)
         starts = [
             fit_with_prior(some, there, start=start, tol=_NEAR).model
             for some, start in zip(learned, starts, strict=True)
