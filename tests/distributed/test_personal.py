@@ -147,6 +147,26 @@ def test_workers_give_the_same():
         assert_array_equal(there.fits[name].model.to_vector(), here.fits[name].model.to_vector())
 
 
+def test_the_mixture_has_the_densities_of_its_models():
+    X, y, site = drawn(0)
+    shards = [RowsShard(str(s), X, y, index=np.flatnonzero(site == s)) for s in range(SITES)]
+    common = em(X, y, 1).model
+    own = {str(s): em(X[site == s], y[site == s], 1).model for s in range(1, SITES)}
+    found = personal_shards(shards, common, scaling=Scaling.of(X), own=own)
+    for name in map(str, range(SITES)):
+        weights = found.forecasts[name].weights
+        assert ("own" in weights) <= (name in own)
+        models = {"common": common, "personal": found.fits[name].model, "own": own.get(name)}
+        there = found.stacked(name)
+        assert_allclose(
+            np.exp(there.log_density(X, y)),
+            sum(w * np.exp(models[kind].log_density(X, y)) for kind, w in weights.items()),
+        )
+        assert_allclose(
+            there.predict(X), sum(w * models[kind].predict(X) for kind, w in weights.items())
+        )
+
+
 @pytest.mark.parametrize(("drift", "tried"), [(False, {0.25, 0.5, 1.0}), (True, {0.25})])
 def test_slow_changes_ask_for_the_least_spread(drift, tried):
     rng = np.random.default_rng(0)

@@ -22,6 +22,7 @@ from otmoe.likelihood.answers import pooled_scaling
 from otmoe.likelihood.forecast import STRENGTHS, Forecast, best_strength, forecast
 from otmoe.likelihood.prior import PersonalFit, Prior, fit_with_prior
 from otmoe.likelihood.rows import Scaling
+from otmoe.model.ensemble import pool
 from otmoe.model.mixture import MoE
 from otmoe.model.ridge import Ridge
 from otmoe.model.target import Target
@@ -41,11 +42,29 @@ class PersonalModels:
         By the name of the shard.
     forecasts : dict of Forecast
         How well the models predict held-out rows.
+    own : dict of MoE
+        The shards' own models that they were compared with.
     """
 
     between: Between
     fits: Mapping[str, PersonalFit] = field(repr=False)
     forecasts: Mapping[str, Forecast] = field(repr=False)
+    own: Mapping[str, MoE] = field(default_factory=dict, repr=False)
+
+    def stacked(self, site: str) -> MoE:
+        """Return the mixture of a site's models that predicts its held-out rows best (maths 18).
+
+        It has the experts of all of them, and is for predictions only.
+
+        Parameters
+        ----------
+        site : str
+        """
+        models = {"common": self.between.common, "personal": self.fits[site].model}
+        if site in self.own:
+            models["own"] = self.own[site]
+        weights = self.forecasts[site].weights
+        return pool([models[name] for name in weights], np.array(list(weights.values())))
 
 
 @dataclass(frozen=True)
@@ -145,6 +164,7 @@ def personal_shards(
         between,
         dict(zip(names, fits, strict=True)),
         {found.site: found for found in forecasts},
+        known,
     )
 
 
