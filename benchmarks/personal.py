@@ -326,7 +326,8 @@ BENCHMARK = Benchmark(
     "personal",
     "Models for single sites: mean loss of a test row (minus log density, in nats) under the "
     "common model, the site's own, the personal one, the one that the site's own forecast names "
-    "and the mixture of the three by its weights; the same for small airlines, and root mean squared errors",
+    "and the mixture of the three by its weights; "
+    "the same for small airlines, and root mean squared errors",
     cases,
     measure,
     (
