@@ -40,7 +40,7 @@ SUBSETS = (3, 4, 5)
 NEW = (50, 200, 1000)
 """Rows of a site that comes later."""
 
-MODELS = ("common", "own", "personal", "server", "best", "boosting")
+MODELS = ("common", "own", "personal", "server", "best", "stacked", "boosting")
 
 
 @dataclass(frozen=True)
@@ -180,7 +180,8 @@ class Fits:
             "personal": self.found.fits[site.name].model,
             "server": self.found.between.model_of(site.name),
         }
-        return {**models, "best": models[self.found.forecasts[site.name].best]}
+        models["best"] = models[self.found.forecasts[site.name].best]
+        return {**models, "stacked": self.found.stacked(site.name)}
 
 
 def _fits(sites: list[Site], K: int, ordered: bool = False) -> Fits:
@@ -247,6 +248,7 @@ def _airlines(K: int) -> Row:
         "server": lambda s: found.between.model_of(s.name),
     }
     late["best"] = lambda s: late[found.forecasts[s.name].best](s)
+    late["stacked"] = lambda s: found.stacked(s.name)
     said = {
         name: np.concatenate([model(s).predict(s.X_test) for s in sites if len(s.y_test)])
         for name, model in late.items()
@@ -323,8 +325,9 @@ def _row(loss: dict[str, float], rmse: dict[str, float]) -> Row:
 BENCHMARK = Benchmark(
     "personal",
     "Models for single sites: mean loss of a test row (minus log density, in nats) under the "
-    "common model, the site's own, the personal one and the one that the site's own forecast "
-    "names; the same for small airlines, and root mean squared errors",
+    "common model, the site's own, the personal one, the one that the site's own forecast names "
+    "and the mixture of the three by its weights; "
+    "the same for small airlines, and root mean squared errors",
     cases,
     measure,
     (
@@ -335,13 +338,16 @@ BENCHMARK = Benchmark(
         Column("own", "own", "{:.4f}"),
         Column("personal", "personal", "{:.4f}"),
         Column("best", "named best", "{:.4f}"),
+        Column("stacked", "stacked", "{:.4f}"),
         Column("boosting", "boosting", "{:.4f}"),
         Column("small_common", "small: common", "{:.4f}"),
         Column("small_personal", "personal", "{:.4f}"),
+        Column("small_stacked", "stacked", "{:.4f}"),
         Column("small_boosting", "boosting", "{:.4f}"),
         Column("rmse_common", "RMSE: common", "{:.3f}"),
         Column("rmse_own", "own", "{:.3f}"),
         Column("rmse_personal", "personal", "{:.3f}"),
+        Column("rmse_stacked", "stacked", "{:.3f}"),
         Column("ahead", "personal over the better of both", "{:+.1%}"),
         Column("better_at", "better than both at"),
         Column("strength", "strength"),
@@ -385,6 +391,8 @@ BENCHMARK = Benchmark(
 
 HOURS = 24
 TWO = {"personal": False, "in order": True}  # whether hours are said to be in the order of time
+FACTORS = (0.05, 0.1, 0.15, 0.25, 0.35, 0.5, 0.7, 1, 1.4, 2, 2.8, 4, 8, 16, 64)
+"""Of the deviations, for the best one in hindsight: from nearly the common model to nearly own."""
 
 
 def stations(settings: Settings) -> list[Row]:
@@ -406,22 +414,34 @@ def measure_station(case: Row, settings: Settings) -> Row:
     site = next(site for site in sites if site.name == case["station"])
     models = {"common": common, "own": own[site.name]}
     models |= {name: found.of(site)["personal"] for name, found in fits.items()}
+    models["stacked"] = fits["personal"].of(site)["stacked"]
     nats = {name: -model.log_density(site.X_test, site.y_test) for name, model in models.items()}
     better = min(("common", "own"), key=lambda name: nats[name].mean())
     days = np.arange(len(site.y_test)) // HOURS
     row: Row = {name: float(values.mean()) for name, values in nats.items()} | {"better": better}
-    for name in TWO:
+    for name in (*TWO, "stacked"):
         more = nats[name] - nats[better]
         error = np.sqrt(np.sum(np.bincount(days, more - more.mean()) ** 2)) / len(more)
         row |= {f"{name}: above": float(more.mean()), f"{name}: error": float(error)}
-    return row
+    prior = fits["personal"].found.between.prior
+    least = nats[better].mean()
+    start, above = None, {}
+    for factor in FACTORS:
+        there = prior.at_strength(factor, common)
+        start = fit_with_prior(Rows(site.X, site.y), there, start=start).model
+        above[factor] = float(-start.log_density(site.X_test, site.y_test).mean() - least)
+    best = min(FACTORS, key=lambda factor: above[factor])
+    row |= {f"at {factor:g}": value for factor, value in above.items()}
+    return row | {"hindsight": best, "hindsight: above": above[best]}
 
 
 STATIONS = Benchmark(
     "personal_stations",
     "Stations with three years of hours each: mean loss of a test hour (minus log density, in "
     "nats) under the common model, the station's own and personal ones, without and with the order "
-    "of time; how far these are above the better of the others, and the standard error by days",
+    "of time, and the mixture of the three by its weights; how far these are above the better of "
+    "common and own, and the standard error by days; the same with the factor of the deviations "
+    "that is best on these test hours",
     stations,
     measure_station,
     (
@@ -431,6 +451,11 @@ STATIONS = Benchmark(
         Column("personal", "personal", "{:.4f}"),
         Column("personal: above", "above the better", "{:+.4f}"),
         Column("personal: error", "standard error", "{:.4f}"),
+        Column("hindsight", "best factor in hindsight", "{:g}"),
+        Column("hindsight: above", "above the better", "{:+.4f}"),
+        Column("stacked", "stacked", "{:.4f}"),
+        Column("stacked: above", "above the better", "{:+.4f}"),
+        Column("stacked: error", "standard error", "{:.4f}"),
         Column("in order", "in order", "{:.4f}"),
         Column("in order: above", "above the better", "{:+.4f}"),
         Column("in order: error", "standard error", "{:.4f}"),

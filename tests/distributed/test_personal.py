@@ -1,6 +1,7 @@
 """A model for every shard, and for a site that comes later."""
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -16,6 +17,15 @@ from otmoe.likelihood.rows import Scaling
 from otmoe.workers.gather import Workers
 
 pytestmark = pytest.mark.filterwarnings("ignore::otmoe.estimators.base.FitWarning")
+
+@dataclass(frozen=True)
+class InOrder(RowsShard):
+    """A shard whose rows follow each other in time."""
+
+    def read(self):
+        found = super().read()
+        return replace(found, groups=np.arange(len(found.y)))
+
 
 SITES, SLOPES = 10, np.array([1.0, -0.5])
 
@@ -135,6 +145,42 @@ def test_workers_give_the_same():
     assert there.between.prior.tau == here.between.prior.tau
     for name in here.fits:
         assert_array_equal(there.fits[name].model.to_vector(), here.fits[name].model.to_vector())
+
+
+def test_the_mixture_has_the_densities_of_its_models():
+    X, y, site = drawn(0)
+    shards = [RowsShard(str(s), X, y, index=np.flatnonzero(site == s)) for s in range(SITES)]
+    common = em(X, y, 1).model
+    own = {str(s): em(X[site == s], y[site == s], 1).model for s in range(1, SITES)}
+    found = personal_shards(shards, common, scaling=Scaling.of(X), own=own)
+    for name in map(str, range(SITES)):
+        weights = found.forecasts[name].weights
+        assert ("own" in weights) <= (name in own)
+        models = {"common": common, "personal": found.fits[name].model, "own": own.get(name)}
+        there = found.stacked(name)
+        assert_allclose(
+            np.exp(there.log_density(X, y)),
+            sum(w * np.exp(models[kind].log_density(X, y)) for kind, w in weights.items()),
+        )
+        assert_allclose(
+            there.predict(X), sum(w * models[kind].predict(X) for kind, w in weights.items())
+        )
+
+
+@pytest.mark.parametrize(("drift", "tried"), [(False, {0.25, 0.5, 1.0}), (True, {0.25})])
+def test_slow_changes_ask_for_the_least_spread(drift, tried):
+    rng = np.random.default_rng(0)
+    n, sites = 256, {}
+    for m in range(SITES):
+        X, noise = rng.normal(size=(n, 1)), rng.normal(size=n)
+        slow = np.cumsum(rng.normal(size=n)) / np.sqrt(n) if drift else 0.7 * rng.normal()
+        sites[str(m)] = X, X[:, 0] + slow + 0.5 * noise
+    shards = [InOrder(name, X, y) for name, (X, y) in sites.items()]
+    X, y = (np.concatenate(parts) for parts in zip(*sites.values(), strict=True))
+    found = personal_shards(shards, em(X, y, 1).model, scaling=Scaling.of(X))
+    for each in found.forecasts.values():
+        assert set(each.personal) == tried
+    assert found.between.strength in (0.0, *tried)
 
 
 def test_what_is_not_there_is_refused(fitted):

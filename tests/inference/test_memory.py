@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import linalg
 
 from otmoe.inference.between import between_sites
-from otmoe.inference.memory import inflation
+from otmoe.inference.memory import ended, inflation
 from otmoe.likelihood.answers import site_information
 from otmoe.likelihood.fit import em
 from otmoe.likelihood.grouped import Growth, group_scores, growth_ratios
@@ -79,6 +79,17 @@ def test_dependence_that_does_not_end_is_extrapolated(rng, c):
         inflation(growths([long_memory(rng, 200, c, 6) for _ in range(12)])) for _ in range(10)
     ]
     assert_allclose(np.mean(found), 200**c, rtol=0.2)
+
+
+def test_dependence_ends_or_does_not(rng):
+    def share(series):
+        return np.mean([ended(growths([series() for _ in range(12)])) for _ in range(10)])
+
+    assert share(lambda: rng.normal(size=(200, 6))) == 1
+    assert share(lambda: autoregressive(rng, 512, 0.8, 6)) >= 0.8
+    assert share(lambda: long_memory(rng, 200, 0.5, 6)) == 0
+    assert share(lambda: np.cumsum(rng.normal(size=(200, 6)), axis=0)) == 0
+    assert ended([])
 
 
 def test_few_groups_say_nothing_about_order(rng):

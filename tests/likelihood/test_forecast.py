@@ -1,5 +1,7 @@
 """Predictions of rows that were held out: by the common model, a site's own, and personal ones."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -116,6 +118,34 @@ def test_a_site_that_does_not_differ_keeps_the_common_model(rng):
     common, prior, rows = case(rng, n=200, shift=0.0)
     found = forecast("a", rows, common, prior, own=em(rows.X, rows.y, init=common).model)
     assert found.best == "common"
+
+
+def test_the_mixture_predicts_held_out_rows_best(rng, family):
+    common, prior, rows = case(rng, family, n=400, shift=0.2)
+    own = em(rows.X, rows.y, init=common).model
+    found = forecast("a", rows, common, prior, own=own, strengths=[1.0])
+    assert set(found.stacks) == {0.0, 1.0}
+    for strength, names in ((0.0, {"common", "own"}), (1.0, {"common", "personal", "own"})):
+        weights = replace(found, strength=strength).weights
+        assert set(weights) <= names
+        assert min(weights.values()) > 0
+        assert_allclose(sum(weights.values()), 1)
+
+
+def test_a_site_that_differs_by_far_has_no_use_for_the_common_model(rng):
+    common, prior, rows = case(rng, n=400, shift=3.0)
+    wide = replace(prior, tau=dict.fromkeys(BLOCKS, 3.0))
+    found = forecast("a", rows, common, wide, own=em(rows.X, rows.y, init=common).model)
+    assert found.weights.get("common", 0.0) < 0.02
+
+
+def test_a_model_that_is_not_there_has_no_weight(rng):
+    common, prior, rows = case(rng, n=5)
+    found = forecast("a", rows, common, prior, own=common, strengths=[1.0])
+    assert set(found.weights) <= {"common", "personal"}
+    alone = forecast("a", rows, common, replace(prior, tau={}))
+    assert replace(alone, strength=0.0).weights == {"common": 1.0}
+    assert Forecast("a", 1.0, -1.0, {}).weights == {"common": 1.0}
 
 
 def test_too_few_rows_have_no_model_of_their_own(rng):

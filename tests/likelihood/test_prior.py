@@ -155,6 +155,25 @@ def test_a_stronger_prior_stays_closer(rng, family):
     assert length(0.3) < length(1.0) < length(3.0)
 
 
+def test_the_mean_comes_to_the_common_model_as_deviations_shrink(rng, family):
+    common, rows, scaling = case(rng, family)
+    far = common.with_vector(common.to_vector() + 0.1)
+    prior = Prior(far, scaling, SOME)
+
+    def centre(times):
+        return scaling.from_user(prior.at_strength(times, common).centre).to_vector()
+
+    near = scaling.from_user(common).to_vector()
+    way = prior.here.to_vector() - near
+    for times, part in ((0.0, 0.0), (0.25, 0.25), (1.0, 1.0), (2.0, 1.0)):
+        assert_allclose(centre(times), near + part * way, atol=1e-10)
+        tau = prior.at_strength(times, common).tau
+        assert tau == {name: times * value for name, value in prior.tau.items()}
+    assert prior.at_strength(0.0, common).centre is common
+    none = fit_with_prior(rows, prior.at_strength(1e-6, common)).model
+    assert_allclose(none.to_vector(), common.to_vector(), atol=1e-4)
+
+
 def test_what_is_no_prior_is_refused(rng):
     centre, _, scaling = case(rng, "gaussian")
     refused("prior_wrong", name="slopes").by(Prior, centre, scaling, {"slopes": 1.0})

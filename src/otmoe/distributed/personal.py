@@ -17,10 +17,12 @@ from otmoe.distributed.rounds import Question, information_local
 from otmoe.distributed.task import read, rows_in, rows_of
 from otmoe.inference.between import Between, between_sites
 from otmoe.inference.effects import Comparison
+from otmoe.inference.memory import ended
 from otmoe.likelihood.answers import pooled_scaling
-from otmoe.likelihood.forecast import Forecast, best_strength, forecast
+from otmoe.likelihood.forecast import STRENGTHS, Forecast, best_strength, forecast
 from otmoe.likelihood.prior import PersonalFit, Prior, fit_with_prior
 from otmoe.likelihood.rows import Scaling
+from otmoe.model.ensemble import pool
 from otmoe.model.mixture import MoE
 from otmoe.model.ridge import Ridge
 from otmoe.model.target import Target
@@ -40,11 +42,29 @@ class PersonalModels:
         By the name of the shard.
     forecasts : dict of Forecast
         How well the models predict held-out rows.
+    own : dict of MoE
+        The shards' own models that they were compared with.
     """
 
     between: Between
     fits: Mapping[str, PersonalFit] = field(repr=False)
     forecasts: Mapping[str, Forecast] = field(repr=False)
+    own: Mapping[str, MoE] = field(default_factory=dict, repr=False)
+
+    def stacked(self, site: str) -> MoE:
+        """Return the mixture of a site's models that predicts its held-out rows best (maths 18).
+
+        It has the experts of all of them, and is for predictions only.
+
+        Parameters
+        ----------
+        site : str
+        """
+        models = {"common": self.between.common, "personal": self.fits[site].model}
+        if site in self.own:
+            models["own"] = self.own[site]
+        weights = self.forecasts[site].weights
+        return pool([models[name] for name in weights], np.array(list(weights.values())))
 
 
 @dataclass(frozen=True)
@@ -57,13 +77,14 @@ class _Asked:
     target: Target
     ridge: Ridge
     own: MoE | None = None
+    strengths: tuple[float, ...] = STRENGTHS
 
 
 def _forecast_local(asked: _Asked) -> Forecast:
     found, name = read(asked.shard), asked.shard.name
     rows = rows_in(found, asked.target, name)
     how: dict[str, Any] = {"own": asked.own, "ridge": asked.ridge, "groups": found.groups}
-    return forecast(name, rows, asked.common, asked.prior, **how)
+    return forecast(name, rows, asked.common, asked.prior, strengths=asked.strengths, **how)
 
 
 def _fit_local(asked: _Asked) -> PersonalFit:
@@ -123,10 +144,13 @@ def personal_shards(
         [Question(shard, model, scaling, target, moments=True, scatter=True) for shard in shards],
     )
     between = between_sites(model, scaling, pooled_scaling(replies), replies, restrict=restrict)
-    # 2) how much of that helps to predict
+    # 2) how much of that helps to predict. If slow changes do not end within the rows of a shard,
+    # its next rows are like its last ones and cannot tell how much is lasting: as little as can be
     known = {} if own is None else own
+    growths = [reply.growth for reply in replies if reply.growth is not None]
+    strengths = STRENGTHS if ended(growths) else STRENGTHS[:1]
     tasks = [
-        _Asked(shard, between.prior, model, target, ridge, known.get(shard.name))
+        _Asked(shard, between.prior, model, target, ridge, known.get(shard.name), strengths)
         for shard in shards
     ]
     forecasts = asked(_forecast_local, tasks)
@@ -140,6 +164,7 @@ def personal_shards(
         between,
         dict(zip(names, fits, strict=True)),
         {found.site: found for found in forecasts},
+        known,
     )
 
 

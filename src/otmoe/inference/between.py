@@ -97,9 +97,7 @@ class Between:
     @property
     def personal_prior(self) -> Prior:
         """The prior of personal models: around the mean over sites, or the common model."""
-        if self.strength == 0.0:
-            return replace(self.prior.strengthened(0.0), centre=self.common)
-        return self.prior.strengthened(self.strength)
+        return self.prior.at_strength(self.strength, self.common)
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:

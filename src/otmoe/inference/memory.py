@@ -19,6 +19,10 @@ _LENGTHS = 3  # the longest ones, from which the growth is read
 _STEEPEST = 0.95  # exponent, 1 if a site's rows are all the same
 _CLEARLY = 2.0  # standard errors
 
+# Seconds of people in a row (subsets 0 to 2 of `python -m benchmarks personal`) have exponents of
+# 0.28 to 0.52, the hours of stations over three years 0.17.
+_ENDS = 0.25  # exponent above which dependence does not end within the rows of a site
+
 
 def inflation(growths: Sequence[Growth]) -> float:
     """Return the variance of a site's score over that of independent groups, at least 1.
@@ -38,16 +42,45 @@ def inflation(growths: Sequence[Growth]) -> float:
     >>> inflation([independent, independent])
     1.0
     """
+    level, c, groups = _power(growths)
+    return max(1.0, float(np.exp(level + c * np.log(groups))))
+
+
+def ended(growths: Sequence[Growth]) -> bool:
+    """Say whether dependence ends within the rows of a site (maths 18).
+
+    If it does not, what changes more slowly than all rows of a site is taken for lasting there.
+
+    Parameters
+    ----------
+    growths : sequence of Growth
+        One for each site.
+
+    Examples
+    --------
+    >>> ended([Growth(64, np.array([1.0, 1.6, 1.8, 1.8, 1.7]))] * 2)
+    True
+    >>> ended([Growth(64, np.array([1.0, 1.6, 2.4, 3.6, 5.2]))] * 2)
+    False
+    """
+    return _power(growths)[1] <= _ENDS
+
+
+def _power(growths: Sequence[Growth]) -> tuple[float, float, float]:
+    """Return log a, c and the groups of an average site: variance is a L^c at length L.
+
+    Groups that are independent have log a and c of 0.
+    """
     size = np.array([found.n_groups for found in growths], dtype=float)
     depth = np.array([len(found.ratios) for found in growths])
     total = size.sum()
     if not _neighbours_alike(growths, size, depth):
-        return 1.0
+        return 0.0, 0.0, 1.0
     # 1) a length counts if sites with half of all groups have measured it
     lengths = [j for j in range(max(depth, default=0)) if size[depth > j].sum() >= total / 2]
     lengths = lengths[-_LENGTHS:]
     if len(lengths) < 2:
-        return 1.0
+        return 0.0, 0.0, 1.0
     some = [depth > j for j in lengths]
     ratio = np.array(
         [
@@ -67,7 +100,7 @@ def inflation(growths: Sequence[Growth]) -> float:
 
     best = optimize.minimize_scalar(lambda c: np.var(rest(c)), bounds=(0.0, _STEEPEST))
     c = float(best.x) if np.var(rest(best.x)) < np.var(rest(0.0)) else 0.0
-    return max(1.0, float(np.exp(np.mean(rest(c)) + c * np.log(groups))))
+    return float(np.mean(rest(c))), c, groups
 
 
 def _neighbours_alike(growths: Sequence[Growth], size: Floats, depth: Floats) -> bool:

@@ -7,7 +7,7 @@ how well it predicts (maths 18).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from otmoe.likelihood.grouped import as_labels, coded
 from otmoe.likelihood.iterations import newton_serves, run_em, run_newton
 from otmoe.likelihood.prior import Prior, fit_with_prior
 from otmoe.likelihood.rows import Rows
+from otmoe.likelihood.stacking import stacking_weights
 from otmoe.likelihood.statistics import RowPasses
 from otmoe.model.mixture import MoE
 from otmoe.model.ridge import Ridge
@@ -67,6 +68,9 @@ class Forecast:
         Of the site's own model.
     strength : float
         The factor that was chosen, for all sites together.
+    stacks : dict of dict of float
+        By the factor of the deviations: the weights, by name, of the mixture of the three models
+        that predicts the rows best.
     """
 
     site: str
@@ -75,6 +79,12 @@ class Forecast:
     personal: Mapping[float, Score]
     own: Score | None = None
     strength: float = 1.0
+    stacks: Mapping[float, Mapping[str, float]] = field(default_factory=dict, repr=False)
+
+    @property
+    def weights(self) -> Mapping[str, float]:
+        """Weights of the models, by name, in the mixture that predicts best; they add up to 1."""
+        return self.stacks.get(self.strength, {"common": 1.0})
 
     @property
     def scores(self) -> dict[str, Score]:
@@ -165,13 +175,18 @@ def forecast(
     optimism = prior.design_effect * common.n_parameters / max(prior.n_samples, 1.0)
     shared = _joined(_log_density(common, some) for some in tested) - optimism
 
-    def score(models: Iterable[MoE | None], lead: float) -> Score:
+    def said(models: Iterable[MoE | None], lead: float) -> Floats:
         found = [
             np.full(len(some), np.nan) if model is None else _log_density(model, some)
             for model, some in zip(models, tested, strict=True)
         ]
-        return _score(_joined(found) - lead, shared, weight, together)
+        return _joined(found) - lead
 
+    mine = None
+    if own is not None:
+        again = _refitter(own, Ridge.of(own.experts) if ridge is None else ridge)
+        mine = said([again(some) for some in learned], 0.0)
+    stacks = {0.0: _stack({"common": shared, "own": mine}, weight)}
     personal: dict[float, Score] = {}
     if not any(prior.tau.values()):  # every factor is the common model then
         strengths = ()
@@ -179,18 +194,17 @@ def forecast(
         strengths = [strength for strength in strengths if strength <= 1]
     starts: list[MoE | None] = [None] * len(splits)
     for strength in sorted(strengths):
-        there = prior.strengthened(strength)
+        there = prior.at_strength(strength, common)
         starts = [
             fit_with_prior(some, there, start=start, tol=_NEAR).model
             for some, start in zip(learned, starts, strict=True)
         ]
-        personal[strength] = score(starts, optimism)
-    mine = None
-    if own is not None:
-        again = _refitter(own, Ridge.of(own.experts) if ridge is None else ridge)
-        mine = score([again(some) for some in learned], 0.0)
+        theirs = said(starts, optimism)
+        personal[strength] = _score(theirs, shared, weight, together)
+        stacks[strength] = _stack({"common": shared, "personal": theirs, "own": mine}, weight)
     mean = float(np.average(shared, weights=weight)) if len(shared) else np.nan
-    return Forecast(site, float(weight.sum()), mean, personal, mine)
+    alone = None if mine is None else _score(mine, shared, weight, together)
+    return Forecast(site, float(weight.sum()), mean, personal, alone, stacks=stacks)
 
 
 def _parts(rows: Rows, labels: Floats | None, classes: bool, rng: np.random.Generator) -> Floats:
@@ -228,6 +242,19 @@ def _refitter(own: MoE, ridge: Ridge) -> Callable[[Rows], MoE | None]:
         return there.scaling.to_user(run.model)
 
     return again
+
+
+def _stack(said: Mapping[str, Floats | None], weight: Floats) -> dict[str, float]:
+    """Return the weights of models by what they say of held-out rows, log densities (n,) each."""
+    known = {
+        name: value
+        for name, value in said.items()
+        if value is not None and len(value) and np.all(value < np.inf)
+    }
+    if not known:
+        return {"common": 1.0}
+    found = stacking_weights(np.array(list(known.values())), weight)
+    return {name: float(w) for name, w in zip(known, found, strict=True) if w > 0}
 
 
 def _score(value: Floats, common: Floats, weight: Floats, together: Floats) -> Score:

@@ -132,6 +132,27 @@ class Prior:
         """Return the prior with deviations changed by a factor; below 1, sites are more alike."""
         return replace(self, tau={name: times * tau for name, tau in self.tau.items()})
 
+    def at_strength(self, times: float, common: MoE) -> Prior:
+        """Return the prior with all deviations changed by a factor (maths 18).
+
+        The distance of the centre from the common model is a deviation too, that of the mean over
+        sites: below 1 it changes with the others, so that 0 is the common model. Above 1 the centre
+        stays.
+
+        Parameters
+        ----------
+        times : float
+        common : MoE
+            On the user's scale.
+        """
+        there = self.strengthened(times)
+        if times >= 1:
+            return there
+        near, far = self.scaling.from_user(common), self.here.to_vector()
+        moved = near.with_vector(near.to_vector() + times * (far - near.to_vector()))
+        centre = self.scaling.to_user(moved) if times > 0 else common
+        return replace(there, centre=centre)
+
     @property
     def here(self) -> MoE:
         """The centre on standardised features."""
