@@ -62,6 +62,18 @@ def test_sites_get_models_of_their_own(fitted):
     assert fitted.timings_["personal"] > 0
 
 
+def test_mixtures_of_a_sites_models_predict_its_new_rows(fitted):
+    X, y, site = drawn(5, 200)
+    assert list(fitted.stacked_) == list(fitted.personal_)
+    found, rows = np.empty(len(y)), np.empty(len(y))
+    for name, mixture in fitted.stacked_.items():
+        some = site == int(name)
+        found[some] = mixture.predict(X[some])
+        rows[some] = mixture.log_density(X[some], y[some])
+    assert np.mean((y - found) ** 2) < 1.02 * squared_error(fitted, X, y, site=site)
+    assert rows.mean() > fitted.log_density(X, y).mean() + 0.1
+
+
 def test_rows_are_predicted_by_the_model_of_their_site(fitted):
     X, _, site = drawn(6, 3)
     found = fitted.predict(X, site=site)

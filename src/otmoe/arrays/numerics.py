@@ -1,3 +1,4 @@
+# Long because all that depends on the library or the device of an array is here.
 """Array namespaces, row blocks, weighted sums and Gram products.
 
 Row-sized arrays stay in the caller's namespace (NumPy, torch, any array-API library); sums over

@@ -22,7 +22,7 @@ from otmoe.likelihood.answers import pooled_scaling
 from otmoe.likelihood.forecast import STRENGTHS, Forecast, best_strength, forecast
 from otmoe.likelihood.prior import PersonalFit, Prior, fit_with_prior
 from otmoe.likelihood.rows import Scaling
-from otmoe.model.ensemble import pool
+from otmoe.model.ensemble import Ensemble, pool
 from otmoe.model.mixture import MoE
 from otmoe.model.ridge import Ridge
 from otmoe.model.target import Target
@@ -51,7 +51,7 @@ class PersonalModels:
     forecasts: Mapping[str, Forecast] = field(repr=False)
     own: Mapping[str, MoE] = field(default_factory=dict, repr=False)
 
-    def stacked(self, site: str) -> MoE:
+    def stacked(self, site: str) -> Ensemble:
         """Return the mixture of a site's models that predicts its held-out rows best (maths 18).
 
         It has the experts of all of them, and is for predictions only.

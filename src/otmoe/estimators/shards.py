@@ -186,7 +186,7 @@ class DistributedMoE(PersonalMoE, BaseMoE):
         groups: str | None = None,
     ) -> tuple[DistributedFit, tuple[Notice, ...]]:
         """Fit models of single shards, if they are asked for, and say what one should know."""
-        for name in ("between_", "forecasts_", "personal_"):
+        for name in ("between_", "forecasts_", "personal_", "stacked_"):
             if hasattr(self, name):
                 delattr(self, name)
         if self.personal is None:

@@ -35,7 +35,6 @@ _KEPT = 5  # candidates that go on to the next stage, at most
 _EACH = 2  # of them from each search
 _PATIENCE = 15  # shakes in turn that may end no higher, for the end of each search
 _AT_BEST, _ALONE = 27, 36  # more of them for the best, if two searches ended there, and if one did
-_FEW_EXPERTS = 3  # up to which these suffice; more experts have more neighbours, in proportion
 _MOST_ROWS = 100_000  # on which it is shaken
 _PLENTY = 1_000_000  # rows on an accelerator from which all come next
 _ESSENTIAL = 0.2  # spreads (as in moves) that dropping any expert must cost for no move to be tried
@@ -312,16 +311,14 @@ def _shaken(stage: Stage, found: list[Maximum], rng: np.random.Generator) -> lis
     starts = [replace(c, found_by=frozenset([i])) for c in found for i in sorted(c.found_by)]
     if not found[0].found_by:
         starts.insert(0, found[0])
-    times = max(1.0, found[0].run.model.n_experts / _FEW_EXPERTS)
     ends: list[Maximum] = []
     for start in starts:
-        run = shaken(stage, start.run, rng, round(times * _PATIENCE), [end.run for end in ends])
+        run = shaken(stage, start.run, rng, _PATIENCE, [end.run for end in ends])
         ends = _distinct(stage, [*ends, replace(start, run=run)])
         if len(ends[0].found_by) > 1:
             break
     best = ends[0]
-    longer = _AT_BEST if len(best.found_by) > 1 else _ALONE
-    run = shaken(stage, best.run, rng, round(times * longer), ())
+    run = shaken(stage, best.run, rng, _AT_BEST if len(best.found_by) > 1 else _ALONE, ())
     if not stage.same(run, best.run):  # one of the searches was led on
         ends.append(Maximum(run, frozenset(sorted(best.found_by)[:1])))
     return _distinct(stage, [*ends, *found])

@@ -16,6 +16,7 @@ _PER_PARAMETER = 15  # rows that lead away from a maximum, for each of its param
 _CLEAR = 4.0  # standard errors by which a try may lie behind on more rows
 _SETTLING = 8  # iterations of EM, then Newton steps, with one expert more
 _DROPPED = 3  # experts of which one is dropped then, in turn: those that are missed least
+_FEW_EXPERTS = 3  # more of them have more neighbours, in proportion
 _MOST = 5  # times the tries that may fail in turn, in all
 _PROMISE = 5.0  # squared standard errors from a maximum, in nats; a half if it were a parabola
 _AWAY, _BACK = 12, 6  # Newton steps on these rows and more, and on all before a try is given up
@@ -41,7 +42,8 @@ def shaken(
         At a maximum.
     rng : Generator
     patience : int
-        Tries in turn that may end no higher; a few times as many in all.
+        Tries in turn that may end no higher, where there are few experts; a few times as many in
+        all.
     known : sequence of Run
         Maxima that have been shaken already; where one is reached, that is the end.
 
@@ -50,6 +52,7 @@ def shaken(
     Run
         At least as high; the same where no try ended higher.
     """
+    patience = round(patience * max(1.0, run.model.n_experts / _FEW_EXPERTS))
     tried = failed = 0
     tries = _tries(stage, run.model, rng)
     while failed < patience and tried < _MOST * patience:
