@@ -1,8 +1,8 @@
 """Whether every seed ends in the same maximum, on real tables.
 
 A height is a penalised log-likelihood. The best one known is the best of the fits here and of those
-in the tracked CSV, so that a higher one found later replaces it; one with an expert that has too few
-rows for the search to accept it does not count.
+in the tracked CSV, so that a higher one found later replaces it; one with an expert that has too
+few rows for the search to accept it does not count.
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ from otmoe.workers.gather import Workers
 
 pytestmark = pytest.mark.filterwarnings("ignore::otmoe.estimators.base.FitWarning")
 
+
 @dataclass(frozen=True)
 class InOrder(RowsShard):
     """A shard whose rows follow each other in time."""

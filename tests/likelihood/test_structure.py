@@ -111,8 +111,11 @@ def by_hand(case, family, common_variance, X, y):
     return log_likelihood
 
 
-def penalty_by_hand(case, X, alpha):
-    """Return the ridges on standardised features as a function of the free numbers."""
+def penalty_by_hand(case, X, alpha, least):
+    """Return the ridges on standardised features as a function of the free numbers.
+
+    That of the experts is `least` at least.
+    """
     _, place, size = CASES[case]
     center, scale = X.mean(axis=0), X.std(axis=0)
 
@@ -120,7 +123,7 @@ def penalty_by_hand(case, X, alpha):
         gate = np.array([psi[0] + psi[1] * center[1], psi[1] * scale[1]])
         coef = place(psi[2 : 2 + size])
         slopes, intercepts = coef[:, 1:] * scale, coef[:, 0] + coef[:, 1:] @ center
-        experts = max(alpha, 1e-5) * (np.sum(slopes**2) + OF_INTERCEPT * np.sum(intercepts**2))
+        experts = max(alpha, least) * (np.sum(slopes**2) + OF_INTERCEPT * np.sum(intercepts**2))
         return 0.5 * (alpha * 0.5 * gate @ gate + experts)  # that of the gate is centred
 
     return penalty
@@ -157,7 +160,7 @@ def test_the_fit_is_the_maximum_over_what_is_free(case, family, common_variance)
     )
     assert fit.converged and np.diff(fit.trace).min(initial=0.0) >= -1e-9
     log_likelihood = by_hand(case, family, common_variance, X, y)
-    penalty = (lambda psi: 0.0) if family == "gaussian" else penalty_by_hand(case, X, ridge["alpha"])
+    penalty = penalty_by_hand(case, X, ridge["alpha"], 0.0 if family == "gaussian" else 1e-5)
     start = free_numbers(fit.model, case, common_variance)
     assert_allclose(log_likelihood(start), fit.log_likelihood, rtol=1e-10)
     assert_allclose(log_likelihood(start) - penalty(start), fit.trace[-1], rtol=1e-10)
