@@ -610,6 +610,13 @@ def test_a_constant_column_gives_one_warning(data):
     assert told == Warn.SOME_SHARDS(warning=Warn.RANK_DEFICIENT(columns=4, rank=3))
 
 
+def test_of_what_shards_warn_of_the_cause_is_told(rng):
+    X = rng.normal(size=(400, 2))
+    y = (X[:, 0] + 0.3 * rng.normal(size=400) > 0).astype(float)
+    (told,) = one_warning(DistributedMoERegressor(2, n_shards=2, **QUICK), X, y)
+    assert told == Warn.SOME_SHARDS(warning=Warn.TWO_VALUES())
+
+
 def test_a_merged_model_is_no_message(data):
     est = DistributedMoERegressor(2, n_shards=2, **QUICK).fit(data.X, data.y)
     refused("merged_not_local", TypeError).by(est.to_message, "Lyon")

@@ -362,6 +362,14 @@ def test_lost_experts_are_reported(rng):
     )
 
 
+@pytest.mark.parametrize("values", [2, 3])
+def test_a_class_that_is_fitted_as_a_number_is_told_as_such(values, rng):
+    X = rng.normal(size=(300, 2))
+    y = np.digitize(X[:, 0] + 0.3 * rng.normal(size=300), [0.0, 1.0][: values - 1]).astype(float)
+    found = codes(em(X, y, values, random_state=0).warnings)
+    assert "variance_at_floor" in found and ("two_values" in found) == (values == 2)
+
+
 def test_newton_that_runs_into_the_floor_is_finished_by_em():
     rng = np.random.default_rng(138)
     model = random_model(rng, 2, 3)

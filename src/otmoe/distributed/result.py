@@ -94,6 +94,7 @@ class DistributedFit:
             for w in m.warnings
             if w.code != Warn.SEPARATED.code
         }
-        if lacking:
-            found.append(Warn.SOME_SHARDS(warning=lacking[min(lacking)]))
+        if lacking:  # one stands for all: what explains others, or else the first
+            told = min(lacking, key=lambda text: (lacking[text].code != Warn.TWO_VALUES.code, text))
+            found.append(Warn.SOME_SHARDS(warning=lacking[told]))
         return found

@@ -71,6 +71,8 @@ def degeneracies(
         if len(floor):
             code = Warn.NO_OVERDISPERSION if model.experts.discrete else Warn.VARIANCE_AT_FLOOR
             found.append(code(floor=VARIANCE_FLOOR, which=_listed(floor)))
+            if stage is not None and not model.experts.discrete and _has_two_values(stage):
+                found.append(Warn.TWO_VALUES())
     if stage is not None:
         found += [Warn.IDENTICAL_EXPERTS(first=j, second=k) for j, k in identical(model, stage)]
     if stage is not None and model.experts.classifies:
@@ -80,6 +82,12 @@ def degeneracies(
     if agreement is not None:
         found += found_once(agreement)
     return tuple(found)
+
+
+def _has_two_values(stage: Stage) -> bool:
+    """Say whether a y of one column takes two values."""
+    y = np.asarray(stage.block.y)
+    return y.ndim == 1 and len(np.unique(y[stage.weight > 0])) == 2
 
 
 def found_once(agreement: Agreement) -> list[Notice]:

@@ -31,6 +31,10 @@ class Warn(Sentence):
         "expert {which} fits its rows exactly, so its variance stopped at the floor ({floor:g} of "
         "the variance of y): use fewer experts or more rows."
     )
+    TWO_VALUES = (
+        "y takes two values only, and such a y is a class, which experts with a variance fit "
+        "exactly: use a classifier (family logistic)."
+    )
     NO_OVERDISPERSION = (
         "the counts of expert {which} are not overdispersed, so its dispersion stopped at the "
         "floor ({floor:g}): use the poisson family."
