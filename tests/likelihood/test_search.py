@@ -13,9 +13,10 @@ from sklearn.model_selection import StratifiedKFold
 from otmoe import MoEClassifier, simulate
 from otmoe.likelihood import search
 from otmoe.likelihood.fit import em
+from otmoe.likelihood.maxima import Maximum, settles
 from otmoe.likelihood.moves import divided, grown, improved, labelings, splits
 from otmoe.likelihood.rows import Rows
-from otmoe.likelihood.search import Maximum, searched
+from otmoe.likelihood.search import searched
 from otmoe.likelihood.shaking import _by_exchange, shaken
 from otmoe.likelihood.stage import Stage, least_mass, rows_needed
 from otmoe.likelihood.starts import model_from_labels
@@ -158,6 +159,30 @@ def test_searches_are_shaken_until_two_arrive_at_the_highest(diabetes, monkeypat
     # The best in any case, then those that a search ended in: two of them are enough. Last the top.
     assert led == [low[0], low[1], low[2], top]
     assert found[0].run is top and found[0].found_by == {1, 2}
+
+
+def test_nothing_is_shaken_where_searches_agree_after_moves_and_all_experts_are_needed(monkeypatch):
+    data = simulate(8000, 4, 5, softness=1.0, random_state=0)
+    called = []
+    for name in ("_improved", "_shaken"):
+        function = getattr(search, name)
+        monkeypatch.setattr(search, name, lambda *a, f=function, n=name: called.append(n) or f(*a))
+    fit = em(data.X, data.y, 4, random_state=0)
+    assert called == ["_improved", "_improved"]  # on 2,000 rows the searches did not agree
+    assert fit.agreement.agreed == fit.agreement.searches == 2
+    assert fit.trace[-1] >= em(data.X, data.y, init=data.truth).trace[-1] - 1e-6
+
+
+def test_a_maximum_settles_a_search_only_if_two_found_it_and_no_expert_can_be_spared(rng):
+    data = simulate(1000, 2, 2, softness=0.0, random_state=1)
+    rows = Rows(data.X, data.y).standardised(data.truth.experts)[0]
+    stage = Stage.of_some(rows, len(rows), RIDGE, rng)
+    run = stage.at_maximum(rows.scaling.from_user(data.truth))
+    assert settles(stage, Maximum(run, frozenset([0, 2])))
+    assert not settles(stage, Maximum(run, frozenset([1])))
+    one, gate = run.model.take([0]).experts, SoftmaxGate.blank(2, 3, None)
+    twice = replace(run, model=MoE(gate, one.take([0, 0])))
+    assert not settles(stage, Maximum(twice, frozenset([0, 2])))
 
 
 def test_shaking_leaves_a_maximum_that_is_not_the_highest(diabetes):

@@ -12,7 +12,8 @@ from otmoe.arrays.numerics import Floats, on_accelerator
 from otmoe.likelihood.agreement import Agreement
 from otmoe.likelihood.ascent import WARM_UP
 from otmoe.likelihood.iterations import Report, Run
-from otmoe.likelihood.moves import grown, improved, least_loss, led_on
+from otmoe.likelihood.maxima import Maximum, contenders, distinct, led_to, settles
+from otmoe.likelihood.moves import grown, improved
 from otmoe.likelihood.rows import Rows
 from otmoe.likelihood.shaking import shaken
 from otmoe.likelihood.stage import Stage
@@ -27,37 +28,13 @@ _T = TypeVar("_T")
 
 # `python -m benchmarks constants` halves and doubles these.
 _GROWTH, _LEAP = 3, 7  # times as many rows in each stage; the same where all searches agree
-_CLEAR = 3.0  # standard errors by which a candidate must be ahead to leave another behind
 _PER_PARAMETER = 100  # rows on which moves are tried, if that is more than the plan has
 _LABELS = 3  # kinds of random labels that a search tries
-_LOOK = 5  # Newton steps after which a candidate may be left behind
-_KEPT = 5  # candidates that go on to the next stage, at most
-_EACH = 2  # of them from each search
+_EACH = 2  # candidates that each search passes on
 _PATIENCE = 15  # shakes in turn that may end no higher, for the end of each search
 _AT_BEST, _ALONE = 27, 36  # more of them for the best, if two searches ended there, and if one did
 _MOST_ROWS = 100_000  # on which it is shaken
 _PLENTY = 1_000_000  # rows on an accelerator from which all come next
-_ESSENTIAL = 0.2  # spreads (as in moves) that dropping any expert must cost for no move to be tried
-
-
-@dataclass(frozen=True)
-class Maximum:
-    """A maximum, and the independent searches that ended in it.
-
-    Attributes
-    ----------
-    run : Run
-    found_by : frozenset of int
-        Empty where moves from another maximum led there.
-    """
-
-    run: Run
-    found_by: frozenset[int] = frozenset()
-
-    @property
-    def height(self) -> float:
-        """Penalised log-likelihood on the rows of the stage."""
-        return self.run.trace[-1]
 
 
 def searched(
@@ -75,9 +52,10 @@ def searched(
 
     Independent searches set out on few rows, each on its own: one grows a model expert by expert,
     the others begin with random labels. Moves between maxima improve what they found, on more
-    rows, until two searches end in the same maximum. What is not clearly worse goes on to the next
-    stage, until all rows decide. There the ends of the searches are shaken, led away on a few rows
-    and back, until two of them arrive at the highest.
+    rows, until two searches end in the same maximum. If that needs all its experts, all rows follow.
+    Otherwise what is not clearly worse goes on to the next stage, until all rows decide. There the
+    ends of the searches are shaken, led away on a few rows and back, until two of them arrive at
+    the highest.
 
     Parameters
     ----------
@@ -123,18 +101,18 @@ def searched(
         len(streams) if few.whole else min(2, len(streams)),
     )
     for i, run in enumerate(begun):
-        found = _distinct(few, [*found, Maximum(run, frozenset([i]))])
+        found = distinct(few, [*found, Maximum(run, frozenset([i]))])
         say(i + 1, few, found[0].height)
-        settled = i > 0 and len(found) == 1 and least_loss(few, run.model) > _ESSENTIAL
+        settled = len(found) == 1 and settles(few, replace(found[0], run=run))
         if settled:
             break
     settled = settled or K == 1  # one expert has nothing to move
     n_searches = i + 1
 
-    # 2) if not, moves from what each finds
+    # 2) if not, moves from what each finds: do they agree then?
     stage, size = few, max(plan.some, _PER_PARAMETER * found[0].run.model.n_free)
     if not settled and few.whole:
-        found = _shaken(few, _contenders(few, _improved(few, found, rng, plan.moves)), rng)
+        found = _shaken(few, contenders(few, _improved(few, found, rng, plan.moves)), rng)
     elif not settled:
         found = []
 
@@ -142,17 +120,20 @@ def searched(
             own, stream = ground.stage(plan.few, streams[i]), streams[i]
             start = Maximum(ground.begun(i, len(streams), own, stream), frozenset([i]))
             stage = ground.stage(size, stream)
-            return stage, _improved(stage, _on(stage, [start]), stream, plan.moves // plan.n_init)
+            return stage, _improved(stage, led_to(stage, [start]), stream, plan.moves // plan.n_init)
 
         for i, (stage, mine) in enumerate(ground.in_order(search, len(streams))):
-            earlier = _on(stage, [end for end in found if end.found_by])
-            found += _contenders(stage, mine)[:_EACH]
+            earlier = led_to(stage, [end for end in found if end.found_by])
+            found += contenders(stage, mine)[:_EACH]
             n_searches = i + 1
-            say(n_searches, stage, max(c.height for c in [mine[0], *earlier]))
-            if any(stage.same(end.run, mine[0].run) for end in earlier):
+            ends = distinct(stage, [*earlier, *mine])
+            say(n_searches, stage, ends[0].height)
+            if settles(stage, ends[0]):
+                settled, found = True, ends[:1]
+            if settled or any(stage.same(end.run, mine[0].run) for end in earlier):
                 break
-        if stage.whole:
-            found = _shaken(stage, _distinct(stage, found), rng)
+        if stage.whole and not settled:
+            found = _shaken(stage, distinct(stage, found), rng)
 
     # 3) what is not clearly worse, on more and more rows
     known = None
@@ -165,11 +146,11 @@ def searched(
             known = at_end.matrix * (rows.total_weight / stage.rows.total_weight)
             break
         stage = following
-        found = _on(stage, found)
+        found = led_to(stage, found)
         if not settled and ground.shakes(stage):
             found = _shaken(stage, found, rng)
         if not (stage.whole or settled):
-            found = _contenders(stage, found)
+            found = contenders(stage, found)
     best = found[0]
     behind = best.height - found[1].height if len(found) > 1 else np.inf
     if behind < 0:  # a higher one that is none: an expert of it is lost
@@ -279,15 +260,6 @@ def _more(stage: Stage, model: MoE, n_experts: int, rng: np.random.Generator) ->
     return run
 
 
-def _on(stage: Stage, found: list[Maximum]) -> list[Maximum]:
-    """Return candidates led to their maxima on a stage; those left far behind stop early."""
-    runs = [stage.at_maximum(candidate.run.model, most=_LOOK) for candidate in found]
-    best = max((run.trace[-1] for run in runs), default=-np.inf)
-    unit = stage.spread(found[0].run.model) if len(found) > 1 else 0.0
-    ends = [led_on(stage, run, best, unit) for run in runs]
-    return _distinct(stage, [replace(old, run=run) for old, run in zip(found, ends, strict=True)])
-
-
 def _improved(
     stage: Stage, found: list[Maximum], rng: np.random.Generator, most: int
 ) -> list[Maximum]:
@@ -299,7 +271,7 @@ def _improved(
         most -= tried
         ends.append(replace(candidate, run=runs[0]))
         ends += map(Maximum, runs[1:])
-    return _distinct(stage, ends)
+    return distinct(stage, ends)
 
 
 def _shaken(stage: Stage, found: list[Maximum], rng: np.random.Generator) -> list[Maximum]:
@@ -314,36 +286,11 @@ def _shaken(stage: Stage, found: list[Maximum], rng: np.random.Generator) -> lis
     ends: list[Maximum] = []
     for start in starts:
         run = shaken(stage, start.run, rng, _PATIENCE, [end.run for end in ends])
-        ends = _distinct(stage, [*ends, replace(start, run=run)])
+        ends = distinct(stage, [*ends, replace(start, run=run)])
         if len(ends[0].found_by) > 1:
             break
     best = ends[0]
     run = shaken(stage, best.run, rng, _AT_BEST if len(best.found_by) > 1 else _ALONE, ())
     if not stage.same(run, best.run):  # one of the searches was led on
         ends.append(Maximum(run, frozenset(sorted(best.found_by)[:1])))
-    return _distinct(stage, [*ends, *found])
-
-
-def _distinct(stage: Stage, found: list[Maximum]) -> list[Maximum]:
-    """Return the different maxima among candidates, the most likely first."""
-    order = sorted(found, key=lambda c: (stage.value(c.run), c.height), reverse=True)
-    kept: list[Maximum] = []
-    for candidate in order:
-        if kept and stage.same(kept[-1].run, candidate.run):
-            kept[-1] = replace(kept[-1], found_by=kept[-1].found_by | candidate.found_by)
-        else:
-            kept.append(candidate)
-    return kept
-
-
-def _contenders(stage: Stage, found: list[Maximum]) -> list[Maximum]:
-    """Return the best candidate and those that more rows might prefer, by a paired comparison."""
-    best = found[0]
-    kept = [best]
-    for candidate in found[1:]:
-        if len(kept) == _KEPT or stage.value(candidate.run) == -np.inf:
-            break
-        noise = stage.noise(best.run.model, candidate.run.model)
-        if best.height - candidate.height <= _CLEAR * noise:
-            kept.append(candidate)
-    return kept
+    return distinct(stage, [*ends, *found])
