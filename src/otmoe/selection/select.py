@@ -214,7 +214,7 @@ def select_from_messages(
     >>> data = simulate(4000, 2, 2, random_state=0)
     >>> halves = {"lyon": slice(0, 2000), "nantes": slice(2000, None)}
     >>> messages = [
-    ...     MoERegressor(3, max_iter=50, random_state=0).fit(data.X[s], data.y[s]).to_message(name)
+    ...     MoERegressor(3, max_iter=50, random_state=1).fit(data.X[s], data.y[s]).to_message(name)
     ...     for name, s in halves.items()
     ... ]
     >>> found = select_from_messages(messages, data.X[:500], [1, 2, 3])

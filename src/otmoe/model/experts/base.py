@@ -87,7 +87,7 @@ class Experts(Family):
         for d in range(Q):
             for e in range(Q):
                 slope[:, :, d, e] = to_numpy(curvature[min(d, e), max(d, e)])
-        slope *= self.coef_unit[:, None, None] ** 2
+        slope[:, :, :Q] *= self.coef_unit[:, None, None] ** 2
         slope[:, :, Q:] = -slope[:, :, :Q].sum(axis=2, keepdims=True)  # probabilities add up to 1
         return slope
 
