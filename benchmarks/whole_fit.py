@@ -2,8 +2,8 @@
 
 The textbook never knows when to stop: here it is told what it has to reach, and stopped there. If
 its k-means start leads to a worse optimum, it is started near the truth, and the row says so. With
-several threads, fits with one are measured in between, and so are two passes over the rows alone: no
-fit can gain more from threads than its passes do.
+several threads, fits with one are measured in between, and so are two passes over the rows alone:
+no fit can gain more from threads than its passes do.
 """
 
 from __future__ import annotations
@@ -29,10 +29,12 @@ SLACK = 1.0  # nats
 
 
 def cases(settings: Settings) -> list[Row]:
-    n, more = (20_000, 40_000) if settings.quick else (100_000, 1_000_000)
-    kinds = ("hard", "soft")
-    some = [{"kind": kind, "n": n, "threads": t} for kind in kinds for t in settings.threads]
-    return some + [{"kind": kind, "n": more, "threads": t} for kind in kinds for t in settings.threads]
+    return [
+        {"kind": kind, "n": n, "threads": threads}
+        for n in ((20_000, 40_000) if settings.quick else (100_000, 1_000_000))
+        for kind in ("hard", "soft")
+        for threads in settings.threads
+    ]
 
 
 def measure(case: Row, settings: Settings) -> Row:

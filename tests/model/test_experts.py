@@ -153,9 +153,7 @@ def test_derivatives_match_finite_differences(family, experts, X, rng):
         assert_allclose(np.broadcast_to(curvature, (N, K)), expected, rtol=1e-7, atol=1e-8)
 
 
-def test_the_slope_of_the_mean_reads_nothing_that_was_not_written(
-    family, experts, X, monkeypatch
-):
+def test_the_slope_of_the_mean_reads_nothing_that_was_not_written(family, experts, X, monkeypatch):
     empty, eta = np.empty, np.asarray(experts.predictor(X))
 
     def poisoned(*args, **options):

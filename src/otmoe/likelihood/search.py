@@ -52,10 +52,10 @@ def searched(
 
     Independent searches set out on few rows, each on its own: one grows a model expert by expert,
     the others begin with random labels. Moves between maxima improve what they found, on more
-    rows, until two searches end in the same maximum. If that needs all its experts, all rows follow.
-    Otherwise what is not clearly worse goes on to the next stage, until all rows decide. There the
-    ends of the searches are shaken, led away on a few rows and back, until two of them arrive at
-    the highest.
+    rows, until two searches end in the same maximum. If that needs all its experts, it goes on to
+    all rows. Otherwise what is not clearly worse goes on to the next stage, until all rows decide.
+    There the ends of the searches are shaken, led away on a few rows and back, until two of them
+    arrive at the highest.
 
     Parameters
     ----------
@@ -120,7 +120,8 @@ def searched(
             own, stream = ground.stage(plan.few, streams[i]), streams[i]
             start = Maximum(ground.begun(i, len(streams), own, stream), frozenset([i]))
             stage = ground.stage(size, stream)
-            return stage, _improved(stage, led_to(stage, [start]), stream, plan.moves // plan.n_init)
+            there = led_to(stage, [start])
+            return stage, _improved(stage, there, stream, plan.moves // plan.n_init)
 
         for i, (stage, mine) in enumerate(ground.in_order(search, len(streams))):
             earlier = led_to(stage, [end for end in found if end.found_by])
