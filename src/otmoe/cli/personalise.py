@@ -162,6 +162,7 @@ def personalise(
         "log_likelihood": {"common": before / n, "personal": fit.log_likelihood / n},
         "held_out": {name: finite(score.value) for name, score in compared.scores.items()},
         "best": compared.best,
+        "weights": dict(compared.weights),
         "moved": moved,
         "converged": fit.converged,
         **policy.verdict_report(verdict, source),
@@ -243,8 +244,17 @@ def _comparison(found: Forecast) -> list[Any]:
         for name, score in found.scores.items()
         if np.isfinite(score.value)
     ]
+    own = found.own is not None and found.own.value > found.scores["personal"].value
+    within = own and found.best != "own"
+    weights = ", ".join(f"{weight:.0%} {name}" for name, weight in found.weights.items())
     return [
         table_of(heads, lines, {"model"}),
-        f"Held-out rows are predicted best by the {found.best} model. Compare it with the others "
-        "on later rows, with `otmoe evaluate`.",
+        f"Held-out rows favour the {found.best} model"
+        + ("; the lead of the own one is within its error." if within else ".")
+        + " Compare it with the others on later rows, with `otmoe evaluate`.",
+        *(
+            [f"Of their mixtures, {weights} predicts held-out rows best."]
+            if len(found.weights) > 1
+            else []
+        ),
     ]
