@@ -293,7 +293,7 @@ def _new(sites: list[Site], K: int, n: int) -> Row:
             "common": common,
             "own": em(site.X[some], site.y[some], K, random_state=0).model,
             "personal": fit_with_prior(
-                Rows(site.X[some], site.y[some]), found.between.personal_prior
+                Rows(site.X[some], site.y[some]), found.between.prior_of_new(n)
             ).model,
         }
         for name, model in models.items():

@@ -119,7 +119,7 @@ def personalise(
 
     begun = perf_counter()
     file = load_model_file(model)
-    prior = between_in(file, model).personal_prior.restricted(restrict)
+    between = between_in(file, model)
     spec = spec_of(file.model, file.features)
     rules, source = in_force(policy_file)
     shard = _shard(data, target, spec, weight, offset, site_column, missing, sep, site)
@@ -128,6 +128,9 @@ def personalise(
     rows = rows_in(found, Target.of(file.model), shard.name)
     if not rows.total_weight > 0:
         raise ShardError(Error.ROWS_WITHOUT_WEIGHT, where=shard.name)
+    took_part = site is not None and any(site == effect.site for effect in between.sites)
+    prior = between.personal_prior if took_part else between.prior_of_new(rows.total_weight)
+    prior = prior.restricted(restrict)
     before = site_log_likelihood(file.model, prior.scaling, rows)
     fit = fit_with_prior(rows, prior)
     compared = _compared(shard.name, rows, file.model, prior, fit.model)

@@ -155,5 +155,6 @@ class PersonalMoE(FittedMoE):
         X = self._check_rows(X)
         y = self._check_target(y, X)
         rows = Rows(X, y, check_weight(sample_weight, X), check_offset(offset, X))
-        fit = fit_with_prior(rows, self.between_.personal_prior.restricted(restrict))
+        prior = self.between_.prior_of_new(rows.total_weight)
+        fit = fit_with_prior(rows, prior.restricted(restrict))
         return self._around(fit.model)
