@@ -70,11 +70,11 @@ def cases(settings: Settings) -> list[Row]:
         return []
     if settings.quick:
         return [_case("people, random", 100, 3)]
-    people = [_case("people, random", n, subset) for n in (100, 300, 1000) for subset in SUBSETS]
+    mixed = [_case("people, random", n, subset) for n in (100, 300, 1000) for subset in SUBSETS]
     return [
         _case("airlines", K=1),
         _case("airlines", K=2),
-        *people,
+        *mixed,
         *(_case("people, first", n) for n in (100, 300, 1000)),
         _case("stations", 300, 3),
         _case("stations"),
@@ -101,16 +101,16 @@ def measure(case: Row, settings: Settings) -> Row:
         if name == "airlines":
             return _airlines(K)
         if name.startswith("people"):
-            sites = _people(n, name.removeprefix("people, "), rng)
+            sites = people(n, name.removeprefix("people, "), rng)
             return _judged(_fits(sites, K, not name.endswith("random")))
         if name.startswith("stations"):
             ordered = name.endswith("in order")
             return _judged(_all_hours(K, ordered) if n is None else _fits(_stations(n, rng), K))
-        sites = _people(1000, "random", rng) if name == "a new person" else _stations(3000, rng)
+        sites = people(1000, "random", rng) if name == "a new person" else _stations(3000, rng)
         return _new(sites, K, n)
 
 
-def _people(n: int, which: str, rng: np.random.Generator) -> list[Site]:
+def people(n: int, which: str, rng: np.random.Generator) -> list[Site]:
     """Return n seconds of each person: random ones, the first ones, or some in a row."""
     data, sites = _mmash(), []
     for person in np.unique(data.site):
@@ -141,7 +141,7 @@ def _stations(n: int | None, rng: np.random.Generator) -> list[Site]:
 _mmash, _beijing = cache(load_mmash), cache(load_beijing)
 
 
-def _common(sites: Sequence[Site], K: int, family: str = "gaussian") -> MoE:
+def common_model(sites: Sequence[Site], K: int, family: str = "gaussian") -> MoE:
     X, y = np.concatenate([s.X for s in sites]), np.concatenate([s.y for s in sites])
     return em(X, y, K, family=family, random_state=0).model
 
@@ -185,7 +185,7 @@ class Fits:
 
 
 def _fits(sites: list[Site], K: int, ordered: bool = False) -> Fits:
-    common, own = _common(sites, K), _own(sites, K)
+    common, own = common_model(sites, K), _own(sites, K)
     return Fits(sites, common, own, *_personal(sites, common, ordered, own))
 
 
@@ -193,7 +193,7 @@ def _fits(sites: list[Site], K: int, ordered: bool = False) -> Fits:
 def _three_years(K: int) -> tuple[list[Site], MoE, dict[str, MoE]]:
     """Return stations with all hours before the last year, their common and own models."""
     sites = _stations(None, np.random.default_rng(0))
-    return sites, _common(sites, K), _own(sites, K)
+    return sites, common_model(sites, K), _own(sites, K)
 
 
 @cache
@@ -239,7 +239,7 @@ def _airlines(K: int) -> Row:
         for s in sites
         if len(np.unique(s.y)) == 2
     }
-    common = _common(sites, K, "logistic")
+    common = common_model(sites, K, "logistic")
     found, seconds = _personal(sites, common, own=own)
     late: dict[str, Callable[[Site], MoE]] = {
         "common": lambda s: common,
@@ -293,7 +293,7 @@ def _new(sites: list[Site], K: int, n: int) -> Row:
             "common": common,
             "own": em(site.X[some], site.y[some], K, random_state=0).model,
             "personal": fit_with_prior(
-                Rows(site.X[some], site.y[some]), found.between.personal_prior
+                Rows(site.X[some], site.y[some]), found.between.prior_of_new(n)
             ).model,
         }
         for name, model in models.items():
@@ -308,7 +308,7 @@ _KNOWN: dict[tuple[str, ...], tuple[MoE, PersonalModels]] = {}
 def _others(key: tuple[str, ...], sites: list[Site], K: int) -> tuple[MoE, PersonalModels]:
     """Return the fit of some sites, made once."""
     if key not in _KNOWN:
-        common = _common(sites, K)
+        common = common_model(sites, K)
         _KNOWN[key] = common, _personal(sites, common)[0]
     return _KNOWN[key]
 

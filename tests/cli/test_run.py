@@ -202,9 +202,16 @@ def test_personal_models_of_sites(tmp_path):
     some = ["--experts", 1, "--personal", "intercepts"]
     printed = fine("run", *where, *some, *HERE, "-o", "other.json").stdout
     assert "Held-out rows are predicted best" in " ".join(printed.split())
+    assert report["between"]["strength"] == found.strength > 0
+    strength = load_between("other.json").strength
+    assert f"use {strength:g} times these deviations" in " ".join(printed.split())
+    forecast = report["forecasts"]["city 2"]
+    assert set(forecast["held_out"]) == {"common", "personal", "own"} >= set(forecast["weights"])
+    assert sum(forecast["weights"].values()) == pytest.approx(1)
     alone = told("personalise", "model.json", *where, "--site", "city 2", "-o", "mine.json")
     assert alone["best"] in ("personal", "own")
     assert alone["held_out"]["personal"] > alone["held_out"]["common"]
+    assert sum(alone["weights"].values()) == pytest.approx(1)
     fine("run", *where, "--personal", "gate", "--experts", 1, "--model-only", *HERE, "-o", "m.json")
     assert load_between("m.json").sites == ()
 

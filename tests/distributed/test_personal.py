@@ -75,6 +75,24 @@ def test_mixtures_of_a_sites_models_predict_its_new_rows(fitted):
     assert rows.mean() > fitted.log_density(X, y).mean() + 0.1
 
 
+def test_mixtures_read_data_frames_and_predict_classes():
+    X, y, site = drawn(0)
+    table = pd.DataFrame(X, columns=["age", "dose"])
+    est = DistributedMoEClassifier(1, personal="auto", random_state=0)
+    est.fit(table, np.where(y > 0, "ill", "well"), site=site)
+    mixture = est.stacked_["3"]
+    assert set(mixture.predict(table)) == {"ill", "well"}
+    found = mixture.predict_proba(table[site == 3])
+    known = est.forecasts_["3"].weights
+    own = next(m.model for m in est.local_models_ if m.site == "3")
+    parts = {
+        "common": est.predict_proba(table[site == 3]),
+        "personal": est.personal_["3"].predict_proba(table[site == 3]),
+        "own": np.column_stack([1 - own.predict(X[site == 3]), own.predict(X[site == 3])]),
+    }
+    assert_allclose(found, sum(w * parts[name] for name, w in known.items()), rtol=1e-9)
+
+
 def test_rows_are_predicted_by_the_model_of_their_site(fitted):
     X, _, site = drawn(6, 3)
     found = fitted.predict(X, site=site)

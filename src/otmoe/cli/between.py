@@ -89,6 +89,30 @@ def between_report(found: Between) -> dict[str, Any]:
     }
 
 
+def personal_report(est: Any) -> dict[str, Any]:
+    """Return how shards differ, and which models serve them, as --json prints it."""
+    from otmoe.aggregation.record import finite
+
+    return {
+        "between": between_report(est.between_) | {"strength": est.between_.strength},
+        "forecasts": {
+            site: {
+                "held_out": {name: finite(score.value) for name, score in found.scores.items()},
+                "best": found.best,
+                "weights": dict(found.weights),
+            }
+            for site, found in est.forecasts_.items()
+        },
+    }
+
+
+def strength_words(strength: float) -> str:
+    """Say what personal models make of the deviations."""
+    if strength == 0:
+        return "No site is predicted better by a personal model: all are the common one."
+    return f"Personal models use {strength:g} times these deviations, as held-out rows ask for."
+
+
 def _told(spread: Spread) -> dict[str, Any]:
     return {
         "block": spread.block,

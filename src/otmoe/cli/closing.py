@@ -166,6 +166,8 @@ def next_steps(file: ModelFile | LocalModel, path: Path) -> Iterator[str]:
         yield "starts that disagree: raise --starts, or use fewer experts (otmoe select)"
     if how is not None and any(site.flagged for site in how.sites):
         yield "check the sites that stand out (otmoe report), or use --exclude-flagged"
+    if file.between is not None:
+        yield f"otmoe personalise {path} DATA {_columns(file)} --site NAME -o NAME.json, at a site"
     yield f"otmoe evaluate {path} TEST-DATA {_columns(file)}"
     yield f"otmoe report {path} -o report.html"
 

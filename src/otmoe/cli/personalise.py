@@ -119,7 +119,7 @@ def personalise(
 
     begun = perf_counter()
     file = load_model_file(model)
-    prior = between_in(file, model).personal_prior.restricted(restrict)
+    between = between_in(file, model)
     spec = spec_of(file.model, file.features)
     rules, source = in_force(policy_file)
     shard = _shard(data, target, spec, weight, offset, site_column, missing, sep, site)
@@ -128,6 +128,9 @@ def personalise(
     rows = rows_in(found, Target.of(file.model), shard.name)
     if not rows.total_weight > 0:
         raise ShardError(Error.ROWS_WITHOUT_WEIGHT, where=shard.name)
+    took_part = site is not None and any(site == effect.site for effect in between.sites)
+    prior = between.personal_prior if took_part else between.prior_of_new(rows.total_weight)
+    prior = prior.restricted(restrict)
     before = site_log_likelihood(file.model, prior.scaling, rows)
     fit = fit_with_prior(rows, prior)
     compared = _compared(shard.name, rows, file.model, prior, fit.model)
@@ -162,6 +165,7 @@ def personalise(
         "log_likelihood": {"common": before / n, "personal": fit.log_likelihood / n},
         "held_out": {name: finite(score.value) for name, score in compared.scores.items()},
         "best": compared.best,
+        "weights": dict(compared.weights),
         "moved": moved,
         "converged": fit.converged,
         **policy.verdict_report(verdict, source),
@@ -243,8 +247,17 @@ def _comparison(found: Forecast) -> list[Any]:
         for name, score in found.scores.items()
         if np.isfinite(score.value)
     ]
+    own = found.own is not None and found.own.value > found.scores["personal"].value
+    within = own and found.best != "own"
+    weights = ", ".join(f"{weight:.0%} {name}" for name, weight in found.weights.items())
     return [
         table_of(heads, lines, {"model"}),
-        f"Held-out rows are predicted best by the {found.best} model. Compare it with the others "
-        "on later rows, with `otmoe evaluate`.",
+        f"Held-out rows favour the {found.best} model"
+        + ("; the lead of the own one is within its error." if within else ".")
+        + " Compare it with the others on later rows, with `otmoe evaluate`.",
+        *(
+            [f"Of their mixtures, {weights} predicts held-out rows best."]
+            if len(found.weights) > 1
+            else []
+        ),
     ]

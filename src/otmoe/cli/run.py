@@ -13,7 +13,7 @@ import click
 
 from otmoe.cli import known, options
 from otmoe.cli.asked import asked_of
-from otmoe.cli.between import between_lines, between_report, personal_options
+from otmoe.cli.between import between_lines, personal_options, personal_report, strength_words
 from otmoe.cli.closing import closing
 from otmoe.cli.common import (
     Command,
@@ -293,7 +293,7 @@ def _report(est: Any, output: Path, seconds: float) -> dict[str, Any]:
         "support_rows": aggregation.communication.support_rows,
         "seconds": {"all": seconds, **est.timings_},
         "warnings": told(est.warnings_),
-        **({} if est.personal is None else {"between": between_report(est.between_)}),
+        **({} if est.personal is None else personal_report(est)),
     }
 
 
@@ -323,8 +323,8 @@ def _shown(est: Any, found: dict[str, Any]) -> list[Any]:
     return [
         listed(about),
         *(candidates_tables(found["candidates"]) if several else []),
-        *closing(load_model_file(found["output"]), Path(found["output"])),
         *([] if est.personal is None else _differences(est)),
+        *closing(load_model_file(found["output"]), Path(found["output"])),
     ]
 
 
@@ -334,5 +334,6 @@ def _differences(est: Any) -> list[Any]:
     words = ", ".join(f"{name} at {best.count(name)}" for name in ("personal", "common", "own"))
     return [
         *between_lines(est.between_),
+        strength_words(est.between_.strength),
         f"Held-out rows are predicted best by these models: {words} of {len(best)} shards.",
     ]

@@ -76,8 +76,9 @@ class DistributedMoEClassifier(DistributedMoE, MoEClassifier):
     forecasts_ : dict of Forecast
         With `personal`: how well the site's own, the common and the personal model predict rows of
         the site that they have not seen, and which of them is best.
-    stacked_ : dict of Ensemble
-        With `personal`, for predictions: the mixture of the three that predicts those rows best.
+    stacked_ : dict
+        With `personal`, an estimator for every site, for predictions only: the mixture of the three
+        models that predicts those rows best.
     timings_ : dict
         Seconds on the clock: `search`, `fits`, `aggregation`, `refine`, `personal`, and `total`.
     agreement_ : Agreement or None

@@ -18,7 +18,6 @@ from otmoe.likelihood.forecast import Forecast
 from otmoe.likelihood.grouped import as_labels
 from otmoe.likelihood.prior import fit_with_prior
 from otmoe.likelihood.rows import Rows, Scaling
-from otmoe.model.ensemble import Ensemble
 from otmoe.model.mixture import MoE
 from otmoe.model.ridge import Ridge
 from otmoe.model.target import Target
@@ -41,14 +40,15 @@ class PersonalMoE(FittedMoE):
     forecasts_ : dict of Forecast
         How well the site's own, the common and the personal model predict held-out rows of the
         site, and which is best.
-    stacked_ : dict of Ensemble
-        For predictions: the mixture of the three that predicts those rows of the site best.
+    stacked_ : dict
+        An estimator for every site, for predictions only: the mixture of the three models that
+        predicts those rows of the site best.
     """
 
     between_: Between
     personal_: Mapping[str, FittedMoE]
     forecasts_: Mapping[str, Forecast]
-    stacked_: Mapping[str, Ensemble]
+    stacked_: Mapping[str, FittedMoE]
 
     def _fit_personal(
         self,
@@ -75,7 +75,7 @@ class PersonalMoE(FittedMoE):
         self.between_ = found.between
         self.forecasts_ = dict(found.forecasts)
         self.personal_ = {site: self._around(fit.model) for site, fit in found.fits.items()}
-        self.stacked_ = {site: found.stacked(site) for site in found.fits}
+        self.stacked_ = {site: self._around(found.stacked(site)) for site in found.fits}
         return found.between.warnings
 
     def _around(self, model: MoE) -> FittedMoE:
@@ -155,5 +155,6 @@ class PersonalMoE(FittedMoE):
         X = self._check_rows(X)
         y = self._check_target(y, X)
         rows = Rows(X, y, check_weight(sample_weight, X), check_offset(offset, X))
-        fit = fit_with_prior(rows, self.between_.personal_prior.restricted(restrict))
+        prior = self.between_.prior_of_new(rows.total_weight)
+        fit = fit_with_prior(rows, prior.restricted(restrict))
         return self._around(fit.model)

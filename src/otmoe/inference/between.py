@@ -17,7 +17,7 @@ from threadpoolctl import threadpool_limits
 from otmoe.arrays.numerics import Floats
 from otmoe.inference.effects import Coefficient, SiteEffect, Spread, positions
 from otmoe.inference.estimates import quantile
-from otmoe.inference.new_site import deviations, mixture_quantile, units
+from otmoe.inference.new_site import deviations, mixture_quantile, new_strength, units
 from otmoe.inference.parameters import Parameter, parameters
 from otmoe.inference.readout import Readout, frame, readout, site_rows
 from otmoe.inference.spread import (
@@ -98,6 +98,11 @@ class Between:
     def personal_prior(self) -> Prior:
         """The prior of personal models: around the mean over sites, or the common model."""
         return self.prior.at_strength(self.strength, self.common)
+
+    def prior_of_new(self, n_samples: float) -> Prior:
+        """Return the prior of a site that has not taken part, with so many rows (maths 18)."""
+        rows, P = n_samples / self.prior.design_effect, self.common.n_parameters
+        return self.prior.at_strength(new_strength(self.strength, rows, P), self.common)
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:

@@ -1,4 +1,4 @@
-"""The parameters of one more site: their deviations, and how far away they may lie (maths 18)."""
+"""One more site: the deviations of its parameters, and how far away they may lie (maths 18)."""
 
 from __future__ import annotations
 
@@ -6,11 +6,28 @@ import numpy as np
 from scipy import stats
 
 from otmoe.arrays.numerics import Floats
+from otmoe.inference.spread import known_share
 from otmoe.likelihood.rows import Scaling
 from otmoe.model.mixture import MoE
 
 _WEIGHTS = np.array([0.185, 0.63, 0.185])  # of an uncertain scale's 5, 50 and 95 % quantiles
 _HALVINGS = 50  # of the bracket of a quantile
+
+
+def new_strength(strength: float, rows: float, n_parameters: int) -> float:
+    """Return the factor of the deviations for a site that has not taken part (maths 18).
+
+    A strength above 1 was chosen by fits to as many rows as sites have. With fewer it would let the
+    most probable model follow the noise, so it counts as far as the rows tell of the parameters.
+
+    Parameters
+    ----------
+    strength : float
+    rows : float
+        Of the site, over the design effect.
+    n_parameters : int
+    """
+    return strength if strength <= 1 else 1 + (strength - 1) * known_share(rows, n_parameters)
 
 
 def deviations(F: Floats, tau: Floats) -> Floats:

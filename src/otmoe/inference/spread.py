@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from scipy import linalg, optimize, stats
@@ -98,9 +99,9 @@ def evidence(model: MoE, replies: Sequence[SiteInformation], L: Floats) -> Evide
 
     # 2) noise of an average site: that of a site far from the common model, taken there, would grow
     # with what is sought. Of few scores, towards what independent rows give
-    known = G.sum() / (G.sum() + _AVERAGE * P)
+    known = known_share(G.sum(), P)
     noise = known * more * (B - (g / G[:, None]).T @ g) + (1 - known) * effect * np.eye(P)
-    own = (G / (G + _AVERAGE * P))[:, None, None]
+    own = known_share(G, P)[:, None, None]
     information = own * information + (1 - own) * np.eye(P)
 
     # 3) noise as large as the information; where a site's likelihood is hardly curved, far from its
@@ -117,16 +118,17 @@ def evidence(model: MoE, replies: Sequence[SiteInformation], L: Floats) -> Evide
     return Evidence(V, h, step @ down.T, down @ noise @ down.T, share, max(effect, 1.0))
 
 
+def known_share(n_scores: Any, n_parameters: int) -> Any:
+    """Return how far a site's own curvature is trusted, from 0 with no scores to 1 (maths 18)."""
+    return n_scores / (n_scores + _AVERAGE * n_parameters)
+
+
 def symmetric(matrix: Floats) -> Floats:
     """Return matrices made exactly symmetric."""
     return 0.5 * (matrix + matrix.swapaxes(-1, -2))
 
 
 # -- the spread ----------------------------------------------------------------------------------
-
-
-def _nothing() -> Floats:
-    return np.zeros(0)
 
 
 @dataclass(frozen=True)
@@ -151,8 +153,8 @@ class At:
     mean: Floats
     mean_covariance: Floats
     distance: float
-    slope: Floats = field(default_factory=_nothing)
-    curvature: Floats = field(default_factory=_nothing)
+    slope: Floats = field(default_factory=lambda: np.zeros(0))
+    curvature: Floats = field(default_factory=lambda: np.zeros(0))
 
 
 class Reml:

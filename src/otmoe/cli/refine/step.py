@@ -271,8 +271,8 @@ def _finish(
         warn(Warn.SHELL_NOT_AT_MAXIMUM())
     lines: list[Any] = [
         listed([("model", str(output))]),
-        *closing(load_model_file(output), output),
         *([] if between is None else between_lines(between)),
+        *closing(load_model_file(output), output),
     ]
     try:
         inference = state.inference()
