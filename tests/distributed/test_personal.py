@@ -91,6 +91,9 @@ def test_mixtures_read_data_frames_and_predict_classes():
         "own": np.column_stack([1 - own.predict(X[site == 3]), own.predict(X[site == 3])]),
     }
     assert_allclose(found, sum(w * parts[name] for name, w in known.items()), rtol=1e-9)
+    for table_of in (mixture.expert_table, mixture.gate_table):
+        with refused("no_coefficients"):
+            table_of()
 
 
 def test_rows_are_predicted_by_the_model_of_their_site(fitted):

@@ -46,6 +46,7 @@ from otmoe.likelihood.sharing import (
     group_responsibilities,
     rows_for,
 )
+from otmoe.model.ensemble import Ensemble
 from otmoe.model.mixture import MoE
 from otmoe.model.target import Target
 from otmoe.text.arguments import as_table, check_offset, check_weight, explained, float_types
@@ -409,10 +410,17 @@ class FittedMoE(BaseEstimator):
 
     def expert_table(self) -> pd.DataFrame:
         """Return the experts' coefficients and dispersions, a column per expert. Needs pandas."""
-        check_is_fitted(self)
-        return as_table(self.model_.coefficients["experts"])
+        return as_table(self._one_model.coefficients["experts"])
 
     def gate_table(self) -> pd.DataFrame:
         """Return the gate's coefficients, a column per expert. Needs pandas."""
+        model = self._one_model
+        return as_table(dict(zip(model.terms, model.gate.coef.T, strict=True)))
+
+    @property
+    def _one_model(self) -> MoE:
+        """The model, unless it is a mixture of several, which has predictions alone."""
         check_is_fitted(self)
-        return as_table(dict(zip(self.model_.terms, self.model_.gate.coef.T, strict=True)))
+        if isinstance(self.model_, Ensemble):
+            raise InvalidInput(Error.NO_COEFFICIENTS)
+        return self.model_

@@ -1145,6 +1145,10 @@ class Error(Sentence):
     NO_FLOW = (
         "the ensemble keeps the experts of every site, so no mass flows: merge with another method."
     )
+    NO_COEFFICIENTS = (
+        "a mixture of several models has no coefficients of its own: look at those of the models "
+        "that it is made of."
+    )
     TWO_FEATURES = "features is {value!r}; give two of them."
     NO_RESIDUALS = (
         "residuals of classes are not informative: use DensityDisplay, or the errors in "
