@@ -1,12 +1,14 @@
 """The vocabulary: every sentence can be said, every code is used, every error is tested."""
 
 import ast
+import re
 from pathlib import Path
 from string import Formatter
 
 import pytest
 
 import otmoe
+from otmoe.cli.kinds import Family
 from otmoe.cli.words import SHELL
 from otmoe.text.sentences import Error, Finding, Status, Warn
 
@@ -78,6 +80,8 @@ def test_the_shell_says_it_with_the_same_facts(code):
     assert facts_of(SHELL[code]) <= facts_of(member.value)
     assert "='" not in SHELL[code] and "max_iter" not in SHELL[code]  # words of Python
     assert SHELL[code].endswith(".")
+    families = re.findall(r"--family (\w+)", SHELL[code])
+    assert [Family().convert(name, None, None) for name in families] == families
 
 
 # -- where it is said --------------------------------------------------------------------------

@@ -64,7 +64,7 @@ SHELL = {
     "ridge keeps its coefficients finite, above all that of {term}: interpret its predictions, not "
     "its coefficients, or use fewer experts or features.",
     Warn.TWO_VALUES.code: "the target takes two values only, and such a target is a class, which "
-    "experts with a variance fit exactly: use --family logistic.",
+    "experts with a variance fit exactly: use --family classes.",
     Warn.ROUNDS_ENDED.code: "after {rounds} refine rounds the maximum has not been reached "
     "({status}): use fewer experts, leave out sites that differ from the others{names}, or use "
     "otmoe run --method em if the rows can be read from one place.",

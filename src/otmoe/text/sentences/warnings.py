@@ -33,7 +33,7 @@ class Warn(Sentence):
     )
     TWO_VALUES = (
         "y takes two values only, and such a y is a class, which experts with a variance fit "
-        "exactly: use a classifier (family logistic)."
+        "exactly: use MoEClassifier."
     )
     NO_OVERDISPERSION = (
         "the counts of expert {which} are not overdispersed, so its dispersion stopped at the "
