@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import linalg
@@ -42,9 +43,9 @@ def solve_psd(H: Floats, g: Floats) -> Floats:
     """
     if H.ndim > 2:
         return _solve_each(H, g)
-    if np.max(np.abs(H), initial=0.0) < _NOTHING:
-        return np.zeros_like(g)
     largest = np.max(np.diagonal(H), initial=0.0)
+    if largest < _NOTHING and np.max(np.abs(H), initial=0.0) < _NOTHING:
+        return np.zeros_like(g)
     solution = _solve_definite(H, g, RANK_TOLERANCE * largest)
     if solution is not None:
         return solution
@@ -94,6 +95,20 @@ class NewtonPoint:
     score: Floats
     information: Floats
     detail: Any = None
+
+    @cached_property
+    def convex(self) -> Convex:
+        """The quadratic model of minus the objective, its negative eigenvalues by their size."""
+        return _convex(self.score, self.information)
+
+
+class Convex(NamedTuple):
+    """A quadratic ``d' H d / 2 - b' d`` with H positive definite, its parameters in `units`."""
+
+    units: Floats  # (P,)
+    H: Floats  # (P, P)
+    b: Floats  # (P,)
+    decrement: float  # infinite where the information is not positive definite
 
 
 @dataclass(frozen=True)
@@ -241,19 +256,28 @@ def damped_step(point: NewtonPoint, damping: float) -> tuple[Floats, float, floa
     Where the information is not positive definite, its eigenvalues count by their size: the step
     leaves a saddle or a minimum as fast as it approaches a maximum.
     """
-    g, information = point.score, point.information
-    scale = _units(information)
-    H = information * scale[:, None] * scale  # unit diagonal: blocks of any units are comparable
-    if damping == 0:
-        b = g * scale
-        d = _solve_definite(H, b, RANK_TOLERANCE * len(H))
-        if d is not None:
-            return scale * d, float(b @ d), 0.0
-    values, vectors, b = _spectrum(H, g * scale)
-    decrement = _decrement(values, b)
-    if not np.isfinite(decrement):
-        values = np.maximum(np.abs(values), _FLAT)
-    return scale * (vectors @ (b / (values + damping))), decrement, damping
+    units, H, b, decrement = point.convex
+    return units * solve_psd(H + damping * np.eye(len(H)), b), decrement, damping
+
+
+def _convex(score: Floats, information: Floats) -> Convex:
+    """Return a quadratic model that has a minimum, on a scale on which H has a unit diagonal.
+
+    Only eigenvalues that are negative or next to 0 are changed, so that only they are sought.
+    """
+    units = _units(information)
+    H, b = information * units[:, None] * units, score * units
+    dead = RANK_TOLERANCE * len(H)
+    d = _solve_definite(H, b, dead)
+    if d is not None:
+        return Convex(units, H, b, float(b @ d))
+    values, vectors = linalg.eigh(H, subset_by_value=(-np.inf, _FLAT), driver="evr")
+    unseen = np.abs(values) <= dead  # no step is made in these directions
+    concave = bool(np.any(values < -dead))
+    sizes = np.where(unseen, 1.0, np.maximum(np.abs(values), _FLAT) if concave else values)
+    H = H + (vectors * (sizes - values)) @ vectors.T
+    b = b - vectors[:, unseen] @ (vectors[:, unseen].T @ b)
+    return Convex(units, H, b, np.inf if concave else float(b @ solve_psd(H, b)))
 
 
 def bounded_step(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
@@ -48,6 +49,12 @@ class Form:
         return value
 
 
+@cache
+def upper(size: int) -> tuple[Floats, Floats]:
+    """Return rows and columns of the upper triangle, row by row; few sizes come up, and often."""
+    return np.triu_indices(size)
+
+
 def pair_gram(X: Array, form: Form, n_linear: int, starts: Floats | None = None) -> Floats:
     """Return ``X.T @ diag(form_ab) @ X`` for every pair of the first predictors.
 
@@ -67,7 +74,7 @@ def pair_gram(X: Array, form: Form, n_linear: int, starts: Floats | None = None)
         Pairs in the order (0, 0), (0, 1), ...
     """
     n, p = form.t[0].shape[0], X.shape[1]
-    first, second = np.triu_indices(n_linear)
+    first, second = upper(n_linear)
     if isinstance(X, np.ndarray) and kernels is not None:
         out = np.zeros((len(first), p, p))
         parts = (np.array(a).reshape(-1, n) for a in (form.t[:n_linear], form.less, form.more))
@@ -91,7 +98,7 @@ def pair_gram(X: Array, form: Form, n_linear: int, starts: Floats | None = None)
 
 def unpacked(sums: Floats, p: int) -> Floats:
     """Return symmetric matrices (J, p, p), given their upper triangles row by row (J, ...)."""
-    rows, columns = np.triu_indices(p)
+    rows, columns = upper(p)
     out = np.empty((len(sums), p, p))
     out[:, rows, columns] = out[:, columns, rows] = sums
     return out

@@ -94,14 +94,14 @@ def scores(model: MoE, block: Block, matrix: bool) -> Scores | None:
         packed = kernels.pair_gram(block.X, *form, _where(K)) if matrix else None
         summed = to_numpy(weighted_sum(block.X, linear))  # all is under way before this waits
         gram = np.zeros((0, p, p)) if packed is None else unpacked(to_numpy(packed), p)
-    likelihood, mass, score, constants = np.split(to_numpy(sums), np.cumsum([1, K, K]))
+    sums = to_numpy(sums)
     return Scores(
-        float(likelihood[0]),
-        mass,
-        np.concatenate([summed[:A].ravel(), score]),
+        float(sums[0]),
+        sums[1 : 1 + K],
+        np.concatenate([summed[:A].ravel(), sums[1 + K : 1 + 2 * K]]),
         gram,
         summed[A:],
-        constants,
+        sums[1 + 2 * K :],
     )
 
 

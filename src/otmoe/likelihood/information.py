@@ -16,7 +16,7 @@ from otmoe.arrays.numerics import (
     to_numpy,
     weighted_sum,
 )
-from otmoe.arrays.pairs import Form, pair_gram
+from otmoe.arrays.pairs import Form, pair_gram, upper
 from otmoe.likelihood import fused
 from otmoe.likelihood.louis import group_information, group_terms
 from otmoe.likelihood.predictors import free_entries, predictors_of
@@ -325,12 +325,12 @@ def _assembled(A: int, C: int, gram: Floats, corner: Floats, constants: Floats) 
     p = gram.shape[1]
     matrix = np.zeros((A * p + C, A * p + C))
     blocks = matrix[: A * p, : A * p].reshape(A, p, A, p)
-    first, second = np.triu_indices(A)
+    first, second = upper(A)
     blocks.swapaxes(1, 2)[first, second] = blocks.swapaxes(1, 2)[second, first] = gram
     if C:
         matrix[: A * p, A * p :].reshape(A, p, C)[:] = corner.reshape(A, C, p).swapaxes(1, 2)
         matrix[A * p :, : A * p] = matrix[: A * p, A * p :].T
-        one, other = np.triu_indices(C)
+        one, other = upper(C)
         rest = matrix[A * p :, A * p :]
         rest[one, other] = rest[other, one] = constants
     return matrix

@@ -32,12 +32,11 @@ def free_entries(model: MoE) -> Floats:
     constants.
     """
     p, n_constant = model.experts.n_columns, model.n_experts * model.experts.n_constant
-    keep = np.ones(_n_linear(model) * p + n_constant, dtype=bool)
-    if model.gate.columns is not None:
-        gate = keep[: (model.n_experts - 1) * p].reshape(-1, p)
-        gate[:] = False
-        gate[:, list(model.gate.columns)] = True
-    return np.flatnonzero(keep)
+    free = np.arange(_n_linear(model) * p + n_constant)
+    if model.gate.columns is None:
+        return free
+    gate, rest = np.split(free, [(model.n_experts - 1) * p])
+    return np.concatenate([gate.reshape(-1, p)[:, list(model.gate.columns)].ravel(), rest])
 
 
 def _n_linear(model: MoE) -> int:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
-from scipy import linalg
 
 from otmoe.arrays.numerics import Floats
 from otmoe.model.experts import Experts
@@ -62,7 +61,8 @@ class Ridge:
 
     def matrix(self, model: MoE) -> Floats:
         """Return the matrix P of the penalty theta' P theta / 2 on the free parameters, (P, P)."""
-        matrix = linalg.block_diag(
-            model.gate.penalty_matrix(self.gate), model.experts.penalty_matrix(self.held)
-        )
+        gate, P = model.gate.n_parameters, model.n_parameters
+        matrix = np.zeros((P, P))
+        matrix[:gate, :gate] = model.gate.penalty_matrix(self.gate)
+        matrix[gate:, gate:] = model.experts.penalty_matrix(self.held)
         return np.where(model.held | model.held[:, None], 0.0, matrix) if model.zeros else matrix
