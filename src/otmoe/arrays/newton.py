@@ -166,7 +166,8 @@ def newton(
         Called as report(number of accepted steps, objective).
     glance : callable, (theta, NewtonPoint) -> NewtonPoint, optional
         A cheaper `evaluate` that takes the information from a point close by. It serves once the
-        decrement is small, for as long as every step makes it ten thousand times smaller.
+        decrement is small, for as long as every step makes it ten thousand times smaller, and says
+        whether a step is taken where the information is not positive definite.
     known : ndarray of shape (P, P), optional
         About what the information is near the start, such as that of a sample: `glance` goes with
         it, and with what steps tell of it, for as long as every step makes the decrement a few
@@ -213,9 +214,13 @@ def newton(
             return NewtonResult(theta, point, decrement, tuple(trace), n_evaluations, False)
         # 3) try it; 4) take it and trust the model more, or damp
         close = decrement < _NEAR
-        candidate = near(theta + step, point) if close or foreign else evaluate(theta + step)
+        doubtful = glance is not None and np.isinf(decrement)  # half of such steps are refused
+        cheap = close or foreign or doubtful
+        candidate = near(theta + step, point) if cheap else evaluate(theta + step)
         n_evaluations += 1
         if candidate.value >= point.value:
+            if doubtful:
+                candidate = evaluate(theta + step)
             if foreign:
                 candidate = learned(candidate, step, point)
             theta, point = theta + step, candidate
