@@ -25,7 +25,7 @@ from otmoe.arrays.numerics import (
     scaled,
     take,
     to_numpy,
-    weighted_gram,
+    weighted_sums,
 )
 from otmoe.arrays.stretches import spread_out, starts_of, summed, whole
 from otmoe.model.experts import Experts
@@ -314,19 +314,17 @@ class Rows:
             to_numpy(self.X[first, :])[counts].mean(axis=0, dtype=np.float64),
             to_numpy(self.y[first])[counts].mean(axis=0),
         )
-        unit = np.ones(len(shift))
+        d = int(self.X.shape[1])
 
         def block(rows: slice) -> Floats:
-            xp = namespace(self.X)
-            y = like(self.y[rows], self.X)
-            columns = y[None, :] if y.ndim == 1 else y.T
-            together = xp.concat([xp.astype(self.X[rows, :].T, y.dtype), columns]).T
-            Z = design(together, shift, unit)
-            w = xp.ones_like(Z[:, 0]) if self.weight is None else like(self.weight[rows], y)
-            return to_numpy(weighted_gram(Z, w[:, None]))[0]
+            Z = design(self.X[rows, :], shift[:d], np.ones(d))
+            xp, y = namespace(Z), like(self.y[rows], Z)
+            apart = (y[None, :] if y.ndim == 1 else y.T) - like(shift[d:], Z)[:, None]  # (R, n)
+            w = xp.ones_like(Z[:, 0]) if self.weight is None else like(self.weight[rows], Z)
+            inside, across = weighted_sums(Z, w[:, None], (apart * w).T)
+            return np.block([[inside[0], across.T], [across, to_numpy((apart * w) @ apart.T)]])
 
-        n_responses = len(shift) - int(self.X.shape[1])
-        return Moments(shift, block_sum(block, self.slices(), self.pool), n_responses)
+        return Moments(shift, block_sum(block, self.slices(), self.pool), len(shift) - d)
 
     def standardised(
         self, experts: Experts, structure: Structure | None = None
