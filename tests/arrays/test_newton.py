@@ -5,10 +5,8 @@ from scipy import optimize
 
 from otmoe.arrays.newton import (
     NewtonPoint,
-    bounded_step,
     damped_step,
     learned,
-    length,
     newton,
     solve_psd,
 )
@@ -182,70 +180,34 @@ def test_a_saddle_is_left_as_fast_as_a_maximum_is_approached(curvature):
         assert_allclose(found.theta, [np.sign(first), 0.0], atol=1e-4)
 
 
-# -- steps within a radius ---------------------------------------------------------------------
+def damped_by_the_spectrum(point, damping):
+    """Do what `damped_step` does by the whole spectrum of the information."""
+    unit = np.sqrt(np.abs(np.diagonal(point.information)))
+    values, vectors = np.linalg.eigh(point.information / np.outer(unit, unit))
+    live = np.abs(values) > 1e-11 * np.abs(values).max()
+    values, vectors = values[live], vectors[:, live]
+    b, concave = vectors.T @ (point.score / unit), np.any(values < 0)
+    decrement = np.inf if concave else np.sum(b**2 / values)
+    sizes = np.maximum(np.abs(values), 1e-4) if concave else values
+    return vectors @ (b / (sizes + damping)) / unit, decrement
 
 
-def random_point(rng, definite):
-    A = rng.normal(size=(5, 5)) * [1, 10, 1e-2, 3, 1]
-    H = A.T @ A if definite else A.T @ np.diag([1, 1, -1, 2, -0.5]) @ A
-    return NewtonPoint(0.0, rng.normal(size=5) * np.sqrt(np.abs(np.diagonal(H))), H)
-
-
-def promise(point, step):
-    return point.score @ step - 0.5 * step @ point.information @ step
-
-
-def test_without_a_bound_the_step_is_newtons(rng):
-    point = random_point(rng, definite=True)
-    step, decrement = bounded_step(point, np.inf, 1.0)
-    expected = np.linalg.solve(point.information, point.score)
-    assert_allclose(step, expected)
-    assert_allclose(decrement, point.score @ expected)
-
-
-BLOCKS = [None, np.array([0, 0, 1, 1, 2])]
-
-
-@pytest.mark.parametrize("blocks", BLOCKS)
-def test_no_step_within_the_radius_promises_more(rng, blocks):
-    point = random_point(rng, definite=True)
-    step, decrement = bounded_step(point, 0.7, 0.7, blocks)
-    assert np.isfinite(decrement)
-    assert_allclose(length(point.information, step, blocks), 0.7, rtol=1e-6)
-    for _ in range(300):
-        other = rng.normal(size=5)
-        other *= 0.7 * rng.uniform() / length(point.information, other, blocks)
-        assert promise(point, other) <= promise(point, step) + 1e-9
-
-
-@pytest.mark.parametrize("blocks", BLOCKS)
-def test_a_saddle_is_left_no_further_than_its_curvature_says(rng, blocks):
-    point = random_point(rng, definite=False)
-    short, decrement = bounded_step(point, 0.3, 0.3, blocks)
-    assert decrement == np.inf and point.score @ short > 0 and promise(point, short) > 0
-    assert_allclose(length(point.information, short, blocks), 0.3, rtol=1e-6)
-    far, farther = (bounded_step(point, radius, radius, blocks)[0] for radius in (1e6, 1e9))
-    assert_allclose(far, farther, rtol=1e-4)  # not as far as the radius
-
-
-def test_a_length_is_that_of_what_a_block_predicts(rng):
-    """Whatever the columns of a block are, only what they make of rows counts."""
-    X, blocks = rng.normal(size=(50, 2)), np.array([0, 0])
-    mix = np.array([[1.0, 1.0], [0.0, 1e-3]])  # nearly collinear
-    step = rng.normal(size=2)
-    there = np.linalg.solve(mix, step)
-    expected = length(X.T @ X, step, blocks)
-    assert_allclose(length((X @ mix).T @ (X @ mix), there, blocks), expected, rtol=1e-5)
-    assert_allclose(expected, np.linalg.norm(X @ step))
-    alone = [length(X.T @ X, step * part) for part in np.eye(2)]
-    assert_allclose(length(X.T @ X, step), np.hypot(*alone))
-
-
-def test_where_there_is_no_maximum_the_other_radius_counts(rng):
-    point = random_point(rng, definite=False)
-    step, decrement = bounded_step(point, np.inf, 0.3)
-    assert decrement == np.inf
-    assert_allclose(length(point.information, step), 0.3, rtol=1e-6)
+@pytest.mark.parametrize("damping", [0.0, 1e-3, 0.5])
+@pytest.mark.parametrize(
+    "values", [[1, 2, 3, 4, 5], [1, 2, -3, 4, 1e-7], [1, -2, -1e-7, 4, 0], [1, 2, 3, 0, 0]]
+)
+def test_a_step_is_that_of_the_whole_spectrum(rng, values, damping):
+    rotation = np.linalg.qr(rng.normal(size=(5, 5)))[0]
+    unit = np.array([1.0, 10.0, 1e-2, 3.0, 1.0])
+    H = (rotation * np.array(values, dtype=float)) @ rotation.T
+    H = (H + H.T) / 2 * np.outer(unit, unit)
+    score = H @ rng.normal(size=5) if 0 in values else unit * rng.normal(size=5)
+    point = NewtonPoint(0.0, score, H)
+    step, decrement, _ = damped_step(point, damping)
+    expected, of_spectrum = damped_by_the_spectrum(point, damping)
+    # the root of a unit: a singular matrix is known to that
+    assert_allclose(unit * step, unit * expected, rtol=1e-5, atol=1e-7)
+    assert_allclose(decrement, of_spectrum, rtol=1e-6)
 
 
 @pytest.mark.parametrize("factor", [1.0, 1.1, 0.1, 30.0, -1.0])

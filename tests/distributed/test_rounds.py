@@ -9,7 +9,8 @@ from otmoe import simulate
 from otmoe.data.shards import ArrayShard, RowsShard
 from otmoe.distributed import rounds
 from otmoe.distributed.rounds import Question, ask, batched, information_local, refine_shards
-from otmoe.likelihood.rounds import Refinement, advance, change_of_scale
+from otmoe.likelihood.predictors import change_of_scale
+from otmoe.likelihood.rounds import Refinement, advance
 from otmoe.likelihood.rows import Scaling
 from otmoe.model.ridge import Ridge
 from otmoe.model.target import Target

@@ -16,8 +16,8 @@ from otmoe.inference.parameters import parameters
 from otmoe.inference.readout import number
 from otmoe.inference.spread import evidence
 from otmoe.likelihood.answers import site_information
+from otmoe.likelihood.predictors import change_of_scale
 from otmoe.likelihood.prior import BLOCKS, Prior, blocks_of, spread_factor
-from otmoe.likelihood.rounds import change_of_scale
 from otmoe.likelihood.rows import Scaling
 from otmoe.model.experts import GaussianExperts
 from otmoe.model.gate import SoftmaxGate

@@ -17,7 +17,7 @@ from oracles import (
 from refusals import codes, refused
 
 from otmoe import DistributedMoEClassifier, DistributedMoERegressor, observed_inference, simulate
-from otmoe.arrays.newton import length
+from otmoe.arrays.bounded import length
 from otmoe.data.shards import ArrayShard, ShardError
 from otmoe.distributed.rounds import refine_shards
 from otmoe.estimators.base import FitWarning

@@ -31,8 +31,8 @@ from otmoe.inference.spread import (
     symmetric,
 )
 from otmoe.likelihood.answers import SiteInformation
+from otmoe.likelihood.predictors import change_of_scale
 from otmoe.likelihood.prior import BLOCKS, Prior, blocks_of, check_restriction, spread_factor
-from otmoe.likelihood.rounds import change_of_scale
 from otmoe.likelihood.rows import Scaling
 from otmoe.model.mixture import MoE
 from otmoe.text.errors import InvalidInput

@@ -26,6 +26,9 @@ ridge holds them; its share is then 1 / (1 + log(n / alpha)) or more, however sm
 AS_GIVEN = Scaling()
 """The user's own scale."""
 
+NEAR = 0.1
+"""Standard errors from the maximum, where coverage is 0.949 in place of 0.95 (maths 15)."""
+
 NEITHER = 1e6
 """In place of the share of the ridge, where neither rows nor ridge hold any information."""
 
@@ -33,7 +36,6 @@ _ONE_ROW = 0.72  # information that rows must hold where the ridge is a prior: a
 _BLIND = 1e-12  # what rows know of a direction that they say nothing about: its inverse is finite
 _ROUNDING = 1e-12  # of a combination of fixed parameters
 _HELD = 0.5  # part of a parameter's variance from such directions that makes it one of them
-_NEAR = 0.1  # standard errors from the maximum, where coverage is 0.949 in place of 0.95 (maths 15)
 
 
 @dataclass(frozen=True)
@@ -261,7 +263,7 @@ def check_at_maximum(distance: float) -> None:
     distance : float
         From :func:`distance_to_maximum`.
     """
-    if not distance <= _NEAR:
+    if not distance <= NEAR:
         far = f"{distance:.2g} standard errors" if np.isfinite(distance) else "far"
         raise InferenceError(Error.NOT_AT_MAXIMUM, distance=far)
 

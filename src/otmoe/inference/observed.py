@@ -12,6 +12,7 @@ from otmoe.arrays.numerics import Array, Floats
 from otmoe.arrays.threads import threads
 from otmoe.inference.covariance import (
     AS_GIVEN,
+    NEAR,
     Covariance,
     check_at_maximum,
     distance_to_maximum,
@@ -47,6 +48,7 @@ def inference(
     scaling: Scaling = AS_GIVEN,
     scatter: Scatter | None = None,
     log_likelihood: float | None = None,
+    distance: float | None = None,
 ) -> Inference:
     """Return standard errors from information that was summed over all rows, wherever they are.
 
@@ -69,6 +71,8 @@ def inference(
         multiplied by G / (G - 1).
     log_likelihood : float, optional
         With the base measure and on the user's scale, for AIC and BIC.
+    distance : float, optional
+        Standard errors from the model to the maximum; by default, what the score says.
 
     Returns
     -------
@@ -87,7 +91,9 @@ def inference(
             raise InferenceError(Error.ONE_GROUP, groups=n_groups)
         kind, outer = "clustered", outer * (n_groups / (n_groups - 1))
     ridge = np.zeros((P, P)) if penalty is None else penalty
-    check_at_maximum(distance_to_maximum(model, information, ridge, scaling=scaling))
+    if distance is None:
+        distance = distance_to_maximum(model, information, ridge, scaling=scaling)
+    check_at_maximum(distance)
     covariance = parameter_covariance(model, information, ridge, scaling=scaling, outer=outer)
     return Inference(
         model,
@@ -242,11 +248,15 @@ def refined_inference(
     Raises
     ------
     InferenceError
-        If no round has been answered, or the model is not at the maximum yet.
+        If no round has been answered, the model is not at the maximum yet, or rounded replies do
+        not tell where that is.
     """
     best = state.best
     if best is None:
         raise InferenceError(Error.NO_ROUND_YET)
+    rounded = state.converged and state.unsure > 0
+    if rounded and state.unsure > NEAR:
+        raise InferenceError(Error.REPLIES_TOO_COARSE, distance=state.unsure, bound=NEAR)
     found = inference(
         state.model,
         best.information,
@@ -255,6 +265,8 @@ def refined_inference(
         scaling=state.scaling,
         scatter=best.scatter,
         log_likelihood=best.information.log_likelihood,
+        # The score is that before the last step, which leads as close as rounding lets it.
+        distance=state.unsure if rounded else None,
     )
     found = replace(found, curves=curves or {})
     if not best.unscattered:

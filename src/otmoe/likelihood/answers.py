@@ -43,6 +43,11 @@ class FeatureMoments:
     var: Floats
 
 
+SCORE_STEP = 0.5
+"""Step of a rounded score, in digits: so that of a hundred coefficients none is likely to move by
+more than the digits (`python -m benchmarks questions`)."""
+
+
 @dataclass(frozen=True)
 class Rounding:
     """How coarse an answer is.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from otmoe.arrays.numerics import Floats
+from otmoe.likelihood.rows import Scaling
 from otmoe.model.free import Free
 from otmoe.model.mixture import MoE
 
@@ -37,6 +38,19 @@ def free_entries(model: MoE) -> Floats:
         return free
     gate, rest = np.split(free, [(model.n_experts - 1) * p])
     return np.concatenate([gate.reshape(-1, p)[:, list(model.gate.columns)].ravel(), rest])
+
+
+def change_of_scale(model: MoE, scaling: Scaling, other: Scaling) -> Floats:
+    """Return the matrix that takes free parameters on one standardisation to another, (P, P)."""
+    owner = predictors_of(model)
+    zero, found = model.with_vector(np.zeros(len(owner))), np.zeros((len(owner), len(owner)))
+    first, sizes = np.unique(owner, return_index=True, return_counts=True)[1:]
+    begin, size = np.repeat(first, sizes), np.repeat(sizes, sizes)
+    for j in range(sizes.max()):  # no predictor has to do with another: all are tried at once
+        each, there = (np.arange(len(owner)) - begin == j).astype(float), size > j
+        moved = other.from_user(scaling.to_user(zero.with_vector(each))).to_vector()
+        found[there, begin[there] + j] = moved[there]
+    return found
 
 
 def _n_linear(model: MoE) -> int:

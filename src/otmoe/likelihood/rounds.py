@@ -12,12 +12,13 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from otmoe.arrays.newton import NewtonPoint, bounded_step, length
+from otmoe.arrays.bounded import bounded_step, length
+from otmoe.arrays.newton import NewtonPoint
 from otmoe.arrays.numerics import Floats
-from otmoe.likelihood.answers import SiteInformation, pooled_scaling
+from otmoe.likelihood.answers import SCORE_STEP, SiteInformation, pooled_scaling
 from otmoe.likelihood.grouped import Scatter
 from otmoe.likelihood.information import Information
-from otmoe.likelihood.predictors import free_predictors, predictors_of
+from otmoe.likelihood.predictors import change_of_scale, free_predictors
 from otmoe.likelihood.rows import Scaling
 from otmoe.model.free import Free
 from otmoe.model.mixture import MoE
@@ -33,6 +34,7 @@ TOL = 1e-6
 MOST_ROUNDS = 50
 """Rounds after which "auto" gives up."""
 
+_TELLING = 0.03  # standard errors of doubt about the maximum from which on it is told
 _WIDE = 0.03  # first bound where the information is no guide, in standard errors of a single row
 _MISSED = 0.5  # share of its promise that a step of the right length may miss
 _MOST = 2.0  # times as long as the last step that the next may be
@@ -125,10 +127,18 @@ class Refinement:
     def converged(self) -> bool:
         """Whether the best model is a thousandth of a standard error from the maximum, or less.
 
-        Where sites round their scores, a step is that long on average at the maximum itself: the
-        bound is then four times its square.
+        Where sites round their scores, a step is about :attr:`unsure` long at the maximum itself:
+        the bound is then four times as much.
         """
-        return self.decrement < max(TOL, self.model.n_free * self.digits**2 / 3)
+        return self.decrement < max(TOL, (4 * self.unsure) ** 2)
+
+    @property
+    def unsure(self) -> float:
+        """Standard errors by which rounded scores leave the model off the maximum (maths 14).
+
+        The root of the expected square; 0 where sites do not round.
+        """
+        return float(SCORE_STEP * self.digits * np.sqrt(self.model.n_free / 12))
 
     def is_done(self, rounds: int | str) -> bool:
         """Say whether as many rounds have been answered as were asked for, or enough."""
@@ -182,7 +192,10 @@ class Refinement:
             return Status.NOT_AT_MAXIMUM(rounds=rounds, distance=distance)
         gone = dict.fromkeys(s for _, s in self.missing if s not in self.best.log_likelihood)
         but = f" but those of {', '.join(gone)}" if gone else ""
-        return Status.AT_MAXIMUM(sites=tuple(gone), rounds=rounds, distance=distance, but=but)
+        facts = {"sites": tuple(gone), "rounds": rounds, "distance": distance, "but": but}
+        if self.unsure > _TELLING:
+            return Status.AT_ROUNDED_MAXIMUM(unsure=self.unsure, **facts)
+        return Status.AT_MAXIMUM(**facts)
 
 
 def advance(
@@ -333,16 +346,3 @@ def _penalty(model: MoE, scaling: Scaling, pooled: Scaling, ridge: Ridge) -> Flo
     """
     L = change_of_scale(model, scaling, pooled)
     return L.T @ ridge.matrix(model) @ L
-
-
-def change_of_scale(model: MoE, scaling: Scaling, other: Scaling) -> Floats:
-    """Return the matrix that takes free parameters on one standardisation to another, (P, P)."""
-    owner = predictors_of(model)
-    zero, found = model.with_vector(np.zeros(len(owner))), np.zeros((len(owner), len(owner)))
-    first, sizes = np.unique(owner, return_index=True, return_counts=True)[1:]
-    begin, size = np.repeat(first, sizes), np.repeat(sizes, sizes)
-    for j in range(sizes.max()):  # no predictor has to do with another: all are tried at once
-        each, there = (np.arange(len(owner)) - begin == j).astype(float), size > j
-        moved = other.from_user(scaling.to_user(zero.with_vector(each))).to_vector()
-        found[there, begin[there] + j] = moved[there]
-    return found

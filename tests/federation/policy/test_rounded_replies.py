@@ -5,13 +5,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from refusals import refused
 
 from otmoe import MoERegressor, simulate
 from otmoe.documents.reply import RefineReply
-from otmoe.federation.policy.replies import HALF, noise_of, rounded_reply
-from otmoe.likelihood.answers import site_information
+from otmoe.federation.policy.replies import noise_of, rounded_reply
+from otmoe.inference import fitted_inference, refined_inference
+from otmoe.likelihood.answers import SCORE_STEP, site_information
 from otmoe.likelihood.fit import em
+from otmoe.likelihood.information import observed_information
+from otmoe.likelihood.rounds import Refinement, advance
 from otmoe.likelihood.rows import Rows, Scaling
+from otmoe.model.ridge import Ridge
+from otmoe.text.errors import InferenceError
 
 DIGITS = 0.01
 
@@ -91,7 +97,7 @@ def test_differences_of_rounded_replies_tell_no_more_than_the_rounding_lets_thro
 
 
 def test_the_noise_is_that_of_a_uniform_error():
-    steps = np.random.default_rng(0).uniform(-0.5, 0.5, 100_000) * HALF * DIGITS
+    steps = np.random.default_rng(0).uniform(-0.5, 0.5, 100_000) * SCORE_STEP * DIGITS
     assert_allclose(noise_of(DIGITS), steps.var(), rtol=1e-2)
 
 
@@ -104,3 +110,41 @@ def test_a_feature_that_never_varies_does_no_harm():
     assert np.isfinite(coarse.information.score).all()
     back = replace(found, rounding=None)
     assert_allclose(coarse.information.matrix, back.information.matrix, rtol=1e-2, atol=1.0)
+
+
+def rounds_of(digits):
+    """Return refine rounds over four sites, of which two round more than the others."""
+    data = simulate(1200, 2, 3, family="logistic", softness=1.0, random_state=0)
+    start = em(data.X, data.y, 2, family="logistic", init=data.truth, random_state=0).model
+    state = Refinement(
+        start.with_vector(1.1 * start.to_vector()), Scaling.of(data.X), Ridge.of(start.experts)
+    )
+    parts = np.split(np.arange(1200), [400, 800, 1000])
+    while not state.is_done("auto"):
+        answers = []
+        for m, part in enumerate(parts):
+            rows = Rows(data.X[part], data.y[part])
+            found = site_information(f"site {m}", state.model, state.scaling, rows)
+            answers.append(rounded_reply(found, state.model, rows, digits if m > 1 else DIGITS))
+        state = advance(state, answers)
+    return data, state
+
+
+def test_coarse_replies_lead_as_close_to_the_maximum_as_is_said():
+    data, state = rounds_of(0.15)
+    whole = em(data.X, data.y, 2, family="logistic", init=state.model)
+    step = state.model.to_vector() - whole.model.aligned_to(state.model, data.X).to_vector()
+    matrix = observed_information(whole.model, Rows(data.X, data.y)).matrix
+    assert 0.03 < state.unsure < 0.1
+    assert np.sqrt(step @ matrix @ step) < 3 * state.unsure
+    assert state.converged and state.status.code == "at_rounded_maximum"
+    # the score is that before the last step: what counts is where the step has led
+    found, exact = refined_inference(state), fitted_inference(whole, whole.model)
+    assert_allclose([e.se for e in found.table()], [e.se for e in exact.table()], rtol=0.15)
+
+
+def test_standard_errors_are_refused_where_rounding_hides_the_maximum():
+    state = rounds_of(0.5)[1]
+    assert state.converged and state.unsure > 0.1
+    with refused("replies_too_coarse", InferenceError, distance=state.unsure, bound=0.1):
+        refined_inference(state)

@@ -9,7 +9,7 @@ from scipy import linalg
 
 from otmoe.arrays.numerics import Floats, block_sum, to_numpy
 from otmoe.federation.policy.rounding import rounded
-from otmoe.likelihood.answers import FeatureMoments, Rounding, SiteInformation
+from otmoe.likelihood.answers import SCORE_STEP, FeatureMoments, Rounding, SiteInformation
 from otmoe.likelihood.grouped import Scatter
 from otmoe.likelihood.information import Information
 from otmoe.likelihood.rows import Rows
@@ -21,14 +21,9 @@ COARSER = (1, 2, 5, 10, 20)
 """Times the digits of the policy to which a reply is rounded before it is refused."""
 
 
-HALF = 0.5
-"""Step of the score, in digits: so that of a hundred coefficients none is likely to move by more
-than the digits (`python -m benchmarks questions`)."""
-
-
 def noise_of(digits: float) -> float:
     """Return the variance of the rounding of a sum over rows, over that of the sum."""
-    return (HALF * digits) ** 2 / 12
+    return (SCORE_STEP * digits) ** 2 / 12
 
 
 def rounded_reply(found: SiteInformation, model: MoE, rows: Rows, digits: float) -> SiteInformation:
@@ -60,7 +55,7 @@ def rounded_reply(found: SiteInformation, model: MoE, rows: Rows, digits: float)
     likelihood = digits * _spread(model, rows) * np.sqrt(n)
     root = unit[:, None] * vectors[:, some] * np.sqrt(values[some])
     back = vectors[:, some] / unit[:, None] / np.sqrt(values[some])
-    score = root @ rounded(back.T @ sums.score, np.array(HALF * digits))
+    score = root @ rounded(back.T @ sums.score, np.array(SCORE_STEP * digits))
     information = Information(
         float(rounded(np.array(sums.log_likelihood), np.array(likelihood))),
         score,

@@ -610,6 +610,11 @@ class Error(Sentence):
         "standard errors are valid only there: give the rows it was fitted to, with their "
         "weights, offset and alpha; refine a model that was merged in one round, or fit all rows."
     )
+    REPLIES_TOO_COARSE = (
+        "sites round their replies so much that the maximum is known to {distance:.2g} standard "
+        "errors only, and standard errors need a model within {bound}: use fewer experts or "
+        "features, or sites with more rows, whose policies need not round as much."
+    )
     SAME_EXPERT = "expert {expert} cannot be compared with itself: give two experts."
     NO_BLOCK = "the model has no block {block!r}: choose one of {choices}."
     COMBINATIONS_SHAPE = (

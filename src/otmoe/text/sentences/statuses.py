@@ -35,6 +35,12 @@ class Status(Sentence):
         "maximum-likelihood estimate for all rows{but}"
     )
 
+    AT_ROUNDED_MAXIMUM = (
+        "after {rounds} the last step was {distance:.1g} standard errors long: this is the "
+        "maximum-likelihood estimate for all rows{but}, to about {unsure:.1g} standard errors, "
+        "since sites round their replies"
+    )
+
     # -- merging
     IN_GROUPS = "merged {count:,} sites in {groups:,} groups, whose merging {status}"
     REDUCED = (
