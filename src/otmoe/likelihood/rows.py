@@ -25,6 +25,7 @@ from otmoe.arrays.numerics import (
     scaled,
     take,
     to_numpy,
+    weighted_gram,
     weighted_sums,
 )
 from otmoe.arrays.stretches import spread_out, starts_of, summed, whole
@@ -322,7 +323,8 @@ class Rows:
             apart = (y[None, :] if y.ndim == 1 else y.T) - like(shift[d:], Z)[:, None]  # (R, n)
             w = xp.ones_like(Z[:, 0]) if self.weight is None else like(self.weight[rows], Z)
             inside, across = weighted_sums(Z, w[:, None], (apart * w).T)
-            return np.block([[inside[0], across.T], [across, to_numpy((apart * w) @ apart.T)]])
+            among = to_numpy(weighted_gram(apart.T, w[:, None]))[0]
+            return np.block([[inside[0], across.T], [across, among]])
 
         return Moments(shift, block_sum(block, self.slices(), self.pool), len(shift) - d)
 
