@@ -107,6 +107,7 @@ class Convex(NamedTuple):
     units: Floats  # (P,)
     H: Floats  # (P, P)
     b: Floats  # (P,)
+    d: Floats  # (P,), its minimum
     decrement: float  # infinite where the information is not positive definite
 
 
@@ -260,8 +261,10 @@ def damped_step(point: NewtonPoint, damping: float) -> tuple[Floats, float, floa
     Where the information is not positive definite, its eigenvalues count by their size: the step
     leaves a saddle or a minimum as fast as it approaches a maximum.
     """
-    units, H, b, decrement = point.convex
-    return units * solve_psd(H + damping * np.eye(len(H)), b), decrement, damping
+    units, H, b, d, decrement = point.convex
+    if damping:
+        d = solve_psd(H + damping * np.eye(len(H)), b)
+    return units * d, decrement, damping
 
 
 def _convex(score: Floats, information: Floats) -> Convex:
@@ -274,14 +277,15 @@ def _convex(score: Floats, information: Floats) -> Convex:
     dead = RANK_TOLERANCE * len(H)
     d = _solve_definite(H, b, dead)
     if d is not None:
-        return Convex(units, H, b, float(b @ d))
+        return Convex(units, H, b, d, float(b @ d))
     values, vectors = linalg.eigh(H, subset_by_value=(-np.inf, _FLAT), driver="evr")
     unseen = np.abs(values) <= dead  # no step is made in these directions
     concave = bool(np.any(values < -dead))
     sizes = np.where(unseen, 1.0, np.maximum(np.abs(values), _FLAT) if concave else values)
     H = H + (vectors * (sizes - values)) @ vectors.T
     b = b - vectors[:, unseen] @ (vectors[:, unseen].T @ b)
-    return Convex(units, H, b, np.inf if concave else float(b @ solve_psd(H, b)))
+    d = solve_psd(H, b)
+    return Convex(units, H, b, d, np.inf if concave else float(b @ d))
 
 
 def units_of(information: Floats) -> Floats:
