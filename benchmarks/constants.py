@@ -149,7 +149,7 @@ CONSTANTS: dict[str, tuple[str, ...]] = {
     "likelihood.statistics.VARIANCE_FLOOR": ("fit ties", "fit diabetes"),
     "model.ridge._HOLD": ("fit cancer", "fit logistic", "infer cancer"),
     "inference.covariance.RIDGE_SHARE": ("infer hard", "infer half", "infer soft", "infer cancer"),
-    "inference.covariance._NEAR": ("infer after rounds",),
+    "inference.covariance.NEAR": ("infer after rounds",),
     "inference.observed._PULL": ("infer hard", "infer half", "infer soft"),
     "federation.checks.TIMES": REPLIES,
     "federation.checks.FAR": REPLIES,
