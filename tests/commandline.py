@@ -55,13 +55,13 @@ def unguarded(folder="."):
     return ["--policy", path]
 
 
-def refined_by_files(folder, sent, state, ask, options):
+def refined_by_files(folder, sent, state, ask, options, most=8):
     """Let the sites of messages answer round after round, and return the refined model's file.
 
     The state and its first request are there; options are those of the answers.
     """
     refined = folder / "refined.json"
-    for number in range(1, 9):
+    for number in range(1, most + 1):
         replies = [folder / f"{number}-{i}.json" for i in range(len(sent))]
         for message, reply in zip(sent, replies, strict=True):
             fine("refine", "answer", ask, "--fit", message, *options, "-o", reply)

@@ -5,7 +5,7 @@ import os
 import numpy as np
 import pandas as pd
 import pytest
-from commandline import fine, unguarded
+from commandline import fine, refined_by_files, unguarded
 
 from otmoe import load_model
 from otmoe.datasets.real import data_folder
@@ -33,15 +33,7 @@ def refined(folder, table, options):
     state = folder / "state.json"
     ask = folder / "round1.request.json"
     fine("refine", "start", folder / "model.json", *sent, "--state", state, "-o", ask)
-    number = 1
-    while ask.exists():
-        for message in sent:
-            out = folder / f"{message.name.split('.')[0]}.round{number}.reply.json"
-            fine("refine", "answer", ask, "--fit", message, "-o", out, *options)
-        replies = sorted(folder.glob(f"*.round{number}.reply.json"))
-        fine("refine", "step", state, *replies, "-o", folder / "refined.json")
-        number += 1
-        ask = folder / f"round{number}.request.json"
+    refined_by_files(folder, sent, state, ask, options, most=20)
     return RefineState.load(state).refinement
 
 

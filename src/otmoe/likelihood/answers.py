@@ -48,6 +48,11 @@ SCORE_STEP = 0.5
 more than the digits (`python -m benchmarks questions`)."""
 
 
+def noise_of(digits: float) -> float:
+    """Return the variance of the rounding of a sum over rows, over that of the sum."""
+    return (SCORE_STEP * digits) ** 2 / 12
+
+
 @dataclass(frozen=True)
 class Rounding:
     """How coarse an answer is.

@@ -15,7 +15,7 @@ import numpy as np
 from otmoe.arrays.bounded import bounded_step, length
 from otmoe.arrays.newton import NewtonPoint
 from otmoe.arrays.numerics import Floats
-from otmoe.likelihood.answers import SCORE_STEP, SiteInformation, pooled_scaling
+from otmoe.likelihood.answers import SiteInformation, noise_of, pooled_scaling
 from otmoe.likelihood.grouped import Scatter
 from otmoe.likelihood.information import Information
 from otmoe.likelihood.predictors import change_of_scale, free_predictors
@@ -138,7 +138,7 @@ class Refinement:
 
         The root of the expected square; 0 where sites do not round.
         """
-        return float(SCORE_STEP * self.digits * np.sqrt(self.model.n_free / 12))
+        return float(np.sqrt(self.model.n_free * noise_of(self.digits)))
 
     def is_done(self, rounds: int | str) -> bool:
         """Say whether as many rounds have been answered as were asked for, or enough."""

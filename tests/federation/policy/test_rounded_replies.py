@@ -9,9 +9,9 @@ from refusals import refused
 
 from otmoe import MoERegressor, simulate
 from otmoe.documents.reply import RefineReply
-from otmoe.federation.policy.replies import noise_of, rounded_reply
+from otmoe.federation.policy.replies import rounded_reply
 from otmoe.inference import fitted_inference, refined_inference
-from otmoe.likelihood.answers import SCORE_STEP, site_information
+from otmoe.likelihood.answers import SCORE_STEP, noise_of, site_information
 from otmoe.likelihood.fit import em
 from otmoe.likelihood.information import observed_information
 from otmoe.likelihood.rounds import Refinement, advance

@@ -14,9 +14,10 @@ import numpy as np
 from otmoe.arrays.numerics import block_sum, to_numpy
 from otmoe.data.features import FeatureSpec
 from otmoe.federation.policy.ledger import Answer
-from otmoe.federation.policy.replies import COARSER, noise_of
+from otmoe.federation.policy.replies import COARSER
 from otmoe.federation.policy.rules import Measure, Policy, Rule
 from otmoe.federation.policy.shares import Told
+from otmoe.likelihood.answers import noise_of
 from otmoe.likelihood.rows import Moments, Rows
 from otmoe.model.mixture import MoE
 

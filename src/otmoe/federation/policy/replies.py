@@ -21,11 +21,6 @@ COARSER = (1, 2, 5, 10, 20)
 """Times the digits of the policy to which a reply is rounded before it is refused."""
 
 
-def noise_of(digits: float) -> float:
-    """Return the variance of the rounding of a sum over rows, over that of the sum."""
-    return (SCORE_STEP * digits) ** 2 / 12
-
-
 def rounded_reply(found: SiteInformation, model: MoE, rows: Rows, digits: float) -> SiteInformation:
     """Return what a site replies, with fewer digits.
 
