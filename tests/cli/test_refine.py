@@ -13,6 +13,7 @@ import pytest
 from commandline import call, fails, fine, leftovers, told, unguarded
 from numpy.testing import assert_allclose
 from oracles import distance
+from scipy import stats
 
 from otmoe import FeatureSpec, load_features, load_model, observed_inference, save_model, simulate
 from otmoe.cli.words import SHELL
@@ -323,9 +324,14 @@ def test_groups_by_files_are_those_of_pooled_rows(grouped, inbox, rules, near):
     report = json.loads(found.stdout)
     there = observed_inference(model, X, y, sample_weight=w, groups=patient)
     assert (report["kind"], report["groups"]) == ("clustered", there.n_groups)
-    assert report["unscattered"] == []
+    assert report["unscattered"] == [] and report["df"] == there.df == there.n_groups - 1
     errors = np.array([row["se"] for row in report["estimates"]], dtype=float)
     assert_allclose(errors, [e.se for e in there.table()], rtol=near)
+    high = np.array([row["high"] for row in report["estimates"]], dtype=float)
+    value = np.array([row["estimate"] for row in report["estimates"]], dtype=float)
+    coefficients = slice(0, -2)  # the intervals of variances are those of their logarithms
+    wide = stats.t.ppf(0.975, there.df) * errors
+    assert_allclose((high - value)[coefficients], wide[coefficients], rtol=1e-6)
     state = RefineState.load("state.json").inference().summary()
     assert "cluster-robust" in state and "120" in state
 

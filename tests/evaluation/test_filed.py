@@ -9,6 +9,7 @@ import pytest
 from commandline import fine
 from numpy.testing import assert_allclose
 from refusals import refused
+from scipy import stats
 
 from otmoe import DistributedMoERegressor, FeatureSpec, report, shards_from
 from otmoe.documents.files import load_model_file
@@ -16,6 +17,7 @@ from otmoe.documents.model_file import ModelFile
 from otmoe.evaluation.curves import curves_of
 from otmoe.evaluation.filed import FiledInference
 from otmoe.reporting.data import page_data
+from otmoe.text.errors import MessageError
 from otmoe.text.strict_json import LIMITS
 
 pytestmark = pytest.mark.filterwarnings("ignore::otmoe.estimators.base.FitWarning")
@@ -93,6 +95,52 @@ def test_inspect_and_the_report_speak_of_terms(made):
     assert len(effects["curves"][0]["lines"]) == 3  # two experts, and the gate
     assert_allclose([t["p"] for t in effects["tests"]], [t["p"] for t in told["tests"]])
     assert "termSection();" in report(path)
+
+
+def of_groups(path, n_groups):
+    """Return the document of a model file whose standard errors are said to be of groups."""
+    document = json.loads(path.read_text())
+    document["aggregation"]["inference"] |= {"kind": "clustered", "n_groups": n_groups}
+    return document
+
+
+def test_a_file_that_says_how_many_groups_there_are_has_t_quantiles(made, tmp_path):
+    _, spec, path = made
+    grouped = tmp_path / "grouped.json"
+    grouped.write_text(json.dumps(of_groups(path, 12)))
+    files = [load_model_file(each) for each in (path, grouped)]
+    plain, found = (FiledInference.read(f.model, f.aggregation.inference) for f in files)
+    assert (plain.df, found.df) == (None, 11)
+    wider = stats.t.ppf(0.975, 11) / stats.norm.ppf(0.975)
+    curves = (curves_of(filed, spec, "hour") for filed in (plain, found))
+    for one, other in zip(*curves, strict=True):
+        assert_allclose(other.high - other.low, wider * (one.high - one.low), atol=1e-12)
+    for one, other in zip(*(f.terms(spec.term_features) for f in (plain, found)), strict=True):
+        left = 12 - one.df
+        p = stats.f.sf(one.statistic * left / (one.df * 11), one.df, left)
+        assert other.statistic == one.statistic and other.p == pytest.approx(p)
+    said = " ".join(fine("inspect", str(grouped)).output.split())
+    assert "with 95 % intervals (t quantiles with 11 degrees of freedom)" in said and "T²" in said
+    assert json.loads(fine("inspect", str(grouped), "--json").output)["df"] == 11
+    assert "t quantiles with 11" in " ".join(fine("summary", str(grouped)).output.split())
+    effects = page_data(files[1].model, files[1].aggregation, spec, {}, "")["effects"]
+    assert effects["statistic"] == "T²"
+    before = fine("inspect", str(path)).output
+    assert "chi-square" in before and "T²" not in before and "quantiles" not in before
+
+
+def test_a_file_that_does_not_say_how_many_groups_there_are_has_normal_ones(made):
+    document = json.loads(made[2].read_text())
+    document["aggregation"]["inference"] |= {"kind": "clustered"}
+    file = ModelFile.from_document(document, "it", LIMITS)
+    assert FiledInference.read(file.model, file.aggregation.inference).df is None
+
+
+@pytest.mark.parametrize("n_groups", [0, 1, -3, 2.5])
+def test_a_file_whose_groups_cannot_vary_is_refused(made, n_groups):
+    document = of_groups(made[2], n_groups)
+    with pytest.raises(MessageError, match="n_groups"):
+        ModelFile.from_document(document, "it", LIMITS)
 
 
 @pytest.mark.parametrize(

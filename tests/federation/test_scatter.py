@@ -16,6 +16,7 @@ from otmoe.data.shards import ArrayShard
 from otmoe.distributed.passes import inference_shards
 from otmoe.documents.aggregation import AggregationRecord
 from otmoe.documents.state import RefineState
+from otmoe.evaluation.filed import FiledInference
 from otmoe.federation.rounds import LEAST_GROUPS, begin, reply_from, reply_to, request_of, step
 from otmoe.inference import observed_inference
 from otmoe.likelihood.fit import em
@@ -376,7 +377,17 @@ def test_a_model_file_and_its_report_say_how_many_groups_there_are(case):
         again = typed(AggregationRecord, found, "aggregation")
         assert again.inference.n_groups == state.inference().n_groups
         assert ("n_groups" in found["inference"]) == (kind == "clustered")
-        said[kind] = page_data(state.model, again, None, {}, "page")["model"]["intervals_from"]
+        page = page_data(state.model, again, None, {}, "page")["model"]
+        said[kind] = page["intervals_from"]
+        there = state.inference()
+        assert again.inference.df == there.df
+        ends = [[row["low"], row["high"]] for row in page["estimates"]]
+        assert_allclose(ends, [[row.low, row.high] for row in there.table()], rtol=1e-9)
+        filed = FiledInference.read(state.model, again.inference)
+        some = np.eye(state.model.n_parameters)[4:5]
+        assert_allclose(filed.linear(some)[0].p, there.linear(some)[0].p, rtol=1e-6)
     groups = len(set(case.groups[case.weight > 0]))
     assert f"{groups} groups" in said["clustered"] and len(set(said.values())) == 3
+    assert f"t quantiles with {groups - 1} degrees of freedom" in said["clustered"]
+    assert "quantiles" not in said["sandwich"] + said["information"]
     assert f"{groups}" in case.stepped().inference().summary()

@@ -15,7 +15,7 @@ from otmoe.text.sentences import Error, Warn
 if TYPE_CHECKING:
     from otmoe import LocalModel
     from otmoe.arrays.numerics import Floats
-    from otmoe.documents.aggregation import AggregationRecord
+    from otmoe.documents.aggregation import AggregationRecord, InferenceRecord
     from otmoe.documents.model_file import ModelFile
     from otmoe.inference.matrix import Matrix
 
@@ -125,7 +125,7 @@ def _model_facts(file: ModelFile) -> Iterator[tuple[str, str]]:
     if sites > 1 or stopped:
         yield "merging", f"{stopped}{how.status.text}"
     if how.inference is not None:
-        yield "standard errors", f"{how.inference.kind}; in brackets below"
+        yield "standard errors", f"{_kind(how.inference)}; in brackets below"
     elif how.no_inference is not None:
         later = sites == 1 or how.no_inference.code == Error.ONE_ROUND.code
         why = "refine rounds provide them" if later else how.no_inference.text
@@ -142,6 +142,15 @@ def _model_facts(file: ModelFile) -> Iterator[tuple[str, str]]:
     yield "stand out", few(flagged) if flagged else "no site"
     if how.left_out:
         yield "left out", few(how.left_out)
+
+
+def _kind(found: InferenceRecord) -> str:
+    """Return what standard errors are based on, and what their intervals are by if not normal."""
+    from otmoe.inference.estimates import by_t
+
+    if found.n_groups is None or found.df is None:
+        return found.kind
+    return f"{found.kind}, {found.n_groups:,} groups, {by_t(found.df)}"
 
 
 def next_steps(file: ModelFile | LocalModel, path: Path) -> Iterator[str]:

@@ -18,7 +18,7 @@ _SERIES = ("x", "effect", "low", "high")
 
 def effects(
     model: MoE, features: FeatureSpec, how: AggregationRecord | None
-) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]], int | None]:
     """Return the tests of terms with several coefficients, and the curves of splines.
 
     Parameters
@@ -33,6 +33,8 @@ def effects(
     -------
     tests, curves : list of dict
         A curve is of one expert or row of the gate, at the knots.
+    df : int or None
+        Degrees of freedom of tests and intervals, where rows are in groups.
     """
     from otmoe.data.terms import Spline
     from otmoe.evaluation.curves import curves_of
@@ -40,7 +42,7 @@ def effects(
     from otmoe.model.gate import SoftmaxGate
 
     if not isinstance(model.gate, SoftmaxGate):  # an average of models has no curves of its own
-        return [], []
+        return [], [], None
     found = FiledInference.read(model, None if how is None else how.inference)
     several = {name: part for name, part in features.term_features.items() if len(part) > 1}
     tests = [asdict(test) for test in found.terms(several) if test.df > 1]
@@ -53,21 +55,26 @@ def effects(
                     if curve.effect.any():  # else it does not see the column
                         numbers = {key: list(map(_known, getattr(curve, key))) for key in _SERIES}
                         curves.append(vars(curve) | numbers)
-    return tests, curves
+    return tests, curves, found.df
 
 
-def effect_lines(tests: list[dict[str, Any]], curves: list[dict[str, Any]]) -> list[Any]:
+def effect_lines(
+    tests: list[dict[str, Any]], curves: list[dict[str, Any]], df: int | None
+) -> list[Any]:
     """Return these as tables."""
+    from otmoe.inference.estimates import by_t
     from otmoe.inference.readout import p_text
 
     lines: list[Any] = []
+    bands = ", with 95 % intervals" + (f" ({by_t(df)})" if df is not None else "")
     if tests:
         rows = [
             [t["term"], _who(t), f"{t['statistic']:.1f}", str(t["df"]), p_text(t["p"])]
             for t in tests
         ]
         lines += ["", "Joint tests of terms:"]
-        lines.append(table_of(["term", "in", "chi-square", "df", "P"], rows, {"term", "in"}))
+        statistic = "chi-square" if df is None else "T²"
+        lines.append(table_of(["term", "in", statistic, "df", "P"], rows, {"term", "in"}))
     for column in dict.fromkeys(curve["column"] for curve in curves):
         mine = [curve for curve in curves if curve["column"] == column]
         rows = [
@@ -77,7 +84,7 @@ def effect_lines(tests: list[dict[str, Any]], curves: list[dict[str, Any]]) -> l
         known = any(curve["low"] != curve["high"] for curve in mine)
         lines.append(
             f"spline({column}): effect on the linear predictor relative to {column} = "
-            f"{mine[0]['reference']:.4g}{', with 95 % intervals' * known}:"
+            f"{mine[0]['reference']:.4g}{bands * known}:"
         )
         lines.append(table_of([column, *map(_who, mine)], rows))
     return lines

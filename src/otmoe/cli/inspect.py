@@ -130,9 +130,9 @@ def inspect(
         report["terms"] = [term.name for term in spec.terms]
         lines += term_lines(spec)
         if isinstance(found, ModelFile | LocalModel) and model is not None:
-            tests, curves = effects(model, spec, getattr(found, "aggregation", None))
-            report |= {"tests": tests, "curves": curves} if tests or curves else {}
-            lines += effect_lines(tests, curves)
+            tests, curves, df = effects(model, spec, getattr(found, "aggregation", None))
+            report |= {"tests": tests, "curves": curves, "df": df} if tests or curves else {}
+            lines += effect_lines(tests, curves, df)
     if isinstance(found, LocalModel):
         report |= _of_message(found)
         told_by = _verdict(found, file, policy_file, statement)

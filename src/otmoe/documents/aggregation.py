@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from otmoe.documents.sketch import Share
+from otmoe.inference.estimates import degrees_of_freedom
 from otmoe.text.errors import fail
 from otmoe.text.records import (
     LARGEST,
@@ -28,6 +29,7 @@ from otmoe.text.sentences import Error
 from otmoe.text.strict_json import Limits, shown
 
 Count = Annotated[Whole, Field(ge=0, le=2**53)]
+Groups = Annotated[Whole, Field(ge=2, le=2**53)]  # one alone does not vary
 Size = Annotated[float, Field(ge=0, le=LARGEST)]
 
 
@@ -127,10 +129,15 @@ class InferenceRecord(Record):
     """Standard errors of the free parameters, null where the rows do not determine one."""
 
     kind: Literal["information", "sandwich", "clustered"]
-    n_groups: Count | None = None
+    n_groups: Groups | None = None
     standard_errors: List[Size | None]
     joint: List[JointRecord] = []
     warnings: List[Told] = []
+
+    @property
+    def df(self) -> int | None:
+        """Degrees of freedom of the t quantiles of intervals; None for normal ones."""
+        return degrees_of_freedom(self.n_groups if self.kind == "clustered" else None)
 
 
 class AggregationRecord(Record):

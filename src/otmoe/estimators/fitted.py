@@ -223,9 +223,10 @@ class FittedMoE(BaseEstimator):
             groups and "information" without.
         groups : array-like of shape (n,), optional
             Label of the group of each row, such as the person, of any hashable type. Rows of
-            different groups are independent; rows of the same group need not be. If rows of a
-            group share their expert, groups are part of the likelihood: standard errors come from
-            the information by default, and the sandwich uses the scores of groups.
+            different groups are independent; rows of the same group need not be. Intervals and
+            tests are by the t distribution, with one degree of freedom fewer than groups. If rows
+            of a group share their expert, groups are part of the likelihood: standard errors come
+            from the information by default, and the sandwich uses the scores of groups.
 
         Returns
         -------

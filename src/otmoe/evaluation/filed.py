@@ -24,10 +24,13 @@ class FiledInference:
     model : MoE
     covariance : ndarray of shape (P, P)
         Of the free parameters; NaN where the file does not have it.
+    df : int, optional
+        Degrees of freedom, where rows are in groups and the file says in how many.
     """
 
     model: MoE
     covariance: Floats
+    df: int | None = None
 
     @classmethod
     def read(cls, model: MoE, record: InferenceRecord | None) -> FiledInference:
@@ -49,7 +52,7 @@ class FiledInference:
             block = np.zeros((m, m))
             block[np.tril_indices(m)] = joint.covariance
             found[np.ix_(joint.at, joint.at)] = block + np.tril(block, -1).T
-        return cls(model, found)
+        return cls(model, found, record.df)
 
     def of(self, combinations: Floats) -> Floats:
         """Return the covariance of linear combinations (m, P), (m, m); NaN where not known."""
@@ -61,7 +64,7 @@ class FiledInference:
         """Return linear combinations (m, P) of the free parameters, with intervals."""
         about = [Parameter("linear", None, None, None, f"row {i}") for i in range(len(matrix))]
         error = np.sqrt(np.maximum(np.diagonal(self.of(matrix)), 0.0))
-        return tuple(estimates(about, matrix @ self.model.to_vector(), error, level))
+        return tuple(estimates(about, matrix @ self.model.to_vector(), error, level, self.df))
 
     def terms(self, terms: Mapping[str, Sequence[str]]) -> tuple[TermTest, ...]:
         """Test terms in each expert and row of the gate; those the file has no covariance of lack.
@@ -71,5 +74,5 @@ class FiledInference:
         terms : mapping of str to sequence of str
             The features of each, as ``FeatureSpec.term_features`` has them.
         """
-        found = term_tests(self.model, self, terms)
+        found = term_tests(self.model, self, terms, self.df)
         return tuple(test for test in found if np.isfinite(test.statistic))

@@ -31,8 +31,9 @@ class Estimate(Parameter):
         The class that the coefficient is about, in classifiers; else None.
     term : str
     estimate, se, z, p, low, high : float
-        Standard error, test of zero, interval; NaN where the rows do not determine the number. A
-        variance is not tested, and its interval is that of its logarithm, carried back.
+        Standard error, test of zero, interval; NaN where the rows do not determine the number. z is
+        the estimate over its standard error: Student's t where rows are in groups. A variance is
+        not tested, and its interval is that of its logarithm, carried back.
     """
 
     estimate: float
@@ -75,9 +76,10 @@ class WaldTest:
     Attributes
     ----------
     statistic : float
-        Chi-square; NaN where the rows do not determine the combinations.
+        Chi-square, or Hotelling's T squared where rows are in groups; NaN where the rows do not
+        determine the combinations.
     df : int
-        Degrees of freedom.
+        Number of combinations, without repetitions.
     p : float
     """
 
@@ -102,15 +104,53 @@ class MeanInterval:
     high: Floats
 
 
-def quantile(level: float) -> float:
-    """Return the half width of an interval of this level, in standard errors."""
+def degrees_of_freedom(n_groups: int | None) -> int | None:
+    """Return the degrees of freedom of standard errors from groups of rows, G - 1 (maths 15).
+
+    None for the normal distribution, where rows are not in groups or nobody knows in how many.
+
+    Parameters
+    ----------
+    n_groups : int or None
+    """
+    return None if n_groups is None else n_groups - 1
+
+
+def by_t(df: int | None) -> str:
+    """Return in words by which distribution intervals are; empty for the normal one.
+
+    Examples
+    --------
+    >>> by_t(29)
+    't quantiles with 29 degrees of freedom'
+    """
+    if df is None:
+        return ""
+    return f"t quantiles with {df:,} degree{'' if df == 1 else 's'} of freedom"
+
+
+def quantile(level: float, df: int | None = None) -> float:
+    """Return the half width of an interval of this level, in standard errors.
+
+    Parameters
+    ----------
+    level : float in (0, 1)
+    df : int, optional
+        Of Student's t; by default the quantile is that of the normal distribution.
+
+    Examples
+    --------
+    >>> round(quantile(0.95), 2), round(quantile(0.95, df=29), 2)
+    (1.96, 2.05)
+    """
     if not 0 < level < 1:
         raise InvalidInput(Error.NOT_A_LEVEL, name="level", value=level)
-    return float(stats.norm.ppf(0.5 + level / 2))
+    at = 0.5 + level / 2
+    return float(stats.norm.ppf(at) if df is None else stats.t.ppf(at, df))
 
 
 def estimates(
-    about: Sequence[Parameter], value: Floats, se: Floats, level: float
+    about: Sequence[Parameter], value: Floats, se: Floats, level: float, df: int | None = None
 ) -> tuple[Estimate, ...]:
     """Return estimates, each with its test and interval; variances come as their logarithms.
 
@@ -119,10 +159,13 @@ def estimates(
     about : sequence of m Parameter
     value, se : ndarray of shape (m,)
     level : float
+    df : int, optional
+        As in :func:`quantile`.
     """
     z = np.divide(value, se, out=np.full(value.shape, np.nan), where=se > 0)
-    half = quantile(level) * se
-    columns = (value, se, z, 2 * stats.norm.sf(np.abs(z)), value - half, value + half)
+    half = quantile(level, df) * se
+    beyond = stats.norm.sf(np.abs(z)) if df is None else stats.t.sf(np.abs(z), df)
+    columns = (value, se, z, 2 * beyond, value - half, value + half)
     return tuple(
         Estimate(what.block, what.expert, what.against, what.label, what.term, *map(float, numbers))
         for what, numbers in zip(about, np.transpose(columns), strict=True)

@@ -57,7 +57,7 @@ def ratios(rows: Estimates, model: MoE, block: Literal["expert", "gate"]) -> Est
         if row.block == block and row.term != "intercept":
             low, value, high = np.exp([row.low, row.estimate, row.high]).tolist()
             found.append(replace(row, estimate=value, se=value * row.se, low=low, high=high))
-    return Estimates(found, rows.level, _called(model, block))
+    return Estimates(found, rows.level, _called(model, block), rows.df)
 
 
 def _called(model: MoE, block: str) -> str:
@@ -100,6 +100,7 @@ def marginal_effects(
     changes: Iterable[tuple[str, Change]],
     level: float,
     offset: Array | None,
+    df: int | None = None,
 ) -> Estimates:
     """Return the average marginal effects of variables; see :meth:`Inference.marginal_effects`.
 
@@ -115,6 +116,8 @@ def marginal_effects(
         The points, by variable.
     level : float
     offset : array of shape (n,), optional
+    df : int, optional
+        Of the standard errors, where rows are in groups.
     """
     names, values, gradients = [], [], []
     for name, change in changes:
@@ -137,7 +140,7 @@ def marginal_effects(
         for label in labels
     ]
     se = covariance.standard_errors(gradient.reshape(-1, model.n_parameters))
-    return Estimates(estimates(about, value.ravel(), se, level), level, "dy/dx")
+    return Estimates(estimates(about, value.ravel(), se, level, df), level, "dy/dx", df)
 
 
 def _difference(

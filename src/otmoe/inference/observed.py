@@ -68,7 +68,7 @@ def inference(
     scatter : Scatter, optional
         Of the scores at the model, summed over all rows, from
         :func:`otmoe.likelihood.grouped.score_scatter`; gives the sandwich. That of G groups is
-        multiplied by G / (G - 1).
+        multiplied by G / (G - 1), and intervals and tests have G - 1 degrees of freedom.
     log_likelihood : float, optional
         With the base measure and on the user's scale, for AIC and BIC.
     distance : float, optional
@@ -145,8 +145,9 @@ def observed_inference(
     groups : array-like of shape (n,), optional
         Label of the group of each row, of any hashable kind, such as the person it is about. There
         should be many groups, of which none is a large part of the rows. Their summed scores are
-        held in memory, G P numbers. Where rows of a group share their expert, these are the groups
-        of the fit.
+        held in memory, G P numbers. Intervals and tests are by the t distribution with G - 1
+        degrees of freedom. Where rows of a group share their expert, these are the groups of the
+        fit.
     n_jobs : int, optional
         Threads; None means 1, -1 all cores.
 

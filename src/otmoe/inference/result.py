@@ -19,6 +19,7 @@ from otmoe.inference.estimates import (
     MeanInterval,
     StandardErrors,
     WaldTest,
+    degrees_of_freedom,
     estimates,
     of_variance,
     quantile,
@@ -59,7 +60,8 @@ class Inference:
     warnings : tuple of Notice
         Warnings about it.
     n_groups : int, optional
-        Groups of rows, where `kind` is "clustered".
+        Groups of rows, where `kind` is "clustered". Intervals and tests are then by t quantiles,
+        with `df` degrees of freedom.
     agreement : Agreement, optional
         Agreement of the searches for this maximum.
     curves : mapping of str to sequence of str
@@ -101,10 +103,19 @@ class Inference:
     def _repr_html_(self) -> str:
         hidden = self.model.held | unseen(self.model) | self.bent
         known = zip(self.table(), hidden, strict=True)
-        shown = Estimates(row for row, without in known if not without)
+        shown = Estimates((row for row, without in known if not without), df=self.df)
         notes = [str(notice) for notice in self.warnings]
         found = html_lines(repr(self), *notes) + "<br>" + shown._repr_html_()
-        return found + TermTests(self._curve_tests())._repr_html_()
+        return found + TermTests(self._curve_tests(), self.df)._repr_html_()
+
+    @property
+    def df(self) -> int | None:
+        """Degrees of freedom of the t quantiles of intervals: groups minus one (maths 15).
+
+        None where rows are not in groups: quantiles and tests are then those of the normal
+        distribution.
+        """
+        return degrees_of_freedom(self.n_groups)
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -158,6 +169,9 @@ class Inference:
     def table(self, level: float = 0.95) -> Estimates:
         """Return every coefficient and variance with standard error, z, p value and interval.
 
+        Where rows are in groups, z is Student's t: the table says so, and with which degrees of
+        freedom.
+
         Parameters
         ----------
         level : float in (0, 1)
@@ -170,7 +184,7 @@ class Inference:
         """
         rows = self._estimates(np.eye(self.model.n_parameters), self.parameters, level)
         found = (of_variance(row) if row.block == "variance" else row for row in rows)
-        return Estimates(found, level)
+        return Estimates(found, level, df=self.df)
 
     def contrast(
         self,
@@ -236,7 +250,8 @@ class Inference:
         WaldTest
         """
         matrix = self._combinations(matrix)
-        return wald_test(matrix @ self.model.to_vector() - value, self.covariance.of(matrix))
+        gap = matrix @ self.model.to_vector() - value
+        return wald_test(gap, self.covariance.of(matrix), self.df)
 
     def terms(self, terms: Mapping[str, Sequence[str]] | None = None) -> TermTests:
         """Test that all coefficients of a term are zero, by expert and row of the gate.
@@ -251,7 +266,7 @@ class Inference:
         TermTests
             A tuple of :class:`TermTest` that prints as a table.
         """
-        return TermTests(term_tests(self.model, self.covariance, terms))
+        return TermTests(term_tests(self.model, self.covariance, terms, self.df), self.df)
 
     def equal_slopes(self, first: int, second: int) -> WaldTest:
         """Test that two experts have the same coefficients except for the intercept.
@@ -292,7 +307,8 @@ class Inference:
         Estimates
         """
         rows = zip(self.table(level), self.bent, strict=True)
-        return ratios(Estimates((row for row, bent in rows if not bent), level), self.model, block)
+        straight = Estimates((row for row, bent in rows if not bent), level, df=self.df)
+        return ratios(straight, self.model, block)
 
     def marginal_effects(
         self, X: Any, level: float = 0.95, offset: Array | None = None
@@ -328,7 +344,8 @@ class Inference:
         else:
             changes = self.variables.changes(rows)
         known = None if offset is None else np.asarray(to_numpy(offset), np.float64)
-        return marginal_effects(self.model, self.covariance, rows, changes, level, known)
+        there = self.model, self.covariance, rows, changes
+        return marginal_effects(*there, level, known, self.df)
 
     # -- the mean -----------------------------------------------------------------------------
 
@@ -351,7 +368,7 @@ class Inference:
         -------
         MeanInterval
         """
-        model, q, X = self.model, quantile(level), self._rows(X)
+        model, q, X = self.model, quantile(level, self.df), self._rows(X)
         offset = None if offset is None else np.asarray(to_numpy(offset))
         means, errors = [], []
         for rows in row_blocks(X.shape[0], model.n_parameters):
@@ -380,6 +397,7 @@ class Inference:
             ("parameters", str(self.model.n_free)),
             ("standard errors", "cluster-robust" if self.n_groups else self.kind),
             *([("groups", str(self.n_groups))] if self.n_groups else []),
+            *([] if self.df is None else [("quantiles", f"t, {self.df} df")]),
             *([("expert per", "group")] if self.model.expert_per == "group" else []),
         ]
         if self.log_likelihood is not None:
@@ -405,7 +423,8 @@ class Inference:
         for test in self._curve_tests():
             section(test)[1].append(test)
         tables = [(words, *both) for words, both in sections.items()]
-        return render(f"Mixture of {self.model.called}", facts, tables, self.warnings, level)
+        title = f"Mixture of {self.model.called}"
+        return render(title, facts, tables, self.warnings, level, self.df)
 
     def matrix(self) -> Text:
         """Return estimates, standard errors in brackets: features down and experts across."""
@@ -429,7 +448,7 @@ class Inference:
 
     def _estimates(self, matrix: Floats, about: Sequence[Parameter], level: float) -> Estimates:
         value, se = matrix @ self.model.to_vector(), self.covariance.standard_errors(matrix)
-        return Estimates(estimates(about, value, se, level), level)
+        return Estimates(estimates(about, value, se, level, self.df), level, df=self.df)
 
     def _difference(self, first: int, second: int, block: str) -> tuple[list[Parameter], Floats]:
         """Return what the differences between two experts are about, and their matrix, (m, P)."""

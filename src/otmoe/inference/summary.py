@@ -9,13 +9,13 @@ from textwrap import fill
 from otmoe.inference.estimates import Estimate
 from otmoe.inference.parameters import Parameter
 from otmoe.inference.tables import (
-    TEST_HEADS,
     WIDEST,
     aligned,
     cells_of_test,
     estimate_cells,
     estimate_heads,
     row_heading,
+    test_heads,
 )
 from otmoe.inference.terms import TermTest
 from otmoe.model.mixture import MoE
@@ -38,6 +38,7 @@ def render(
     sections: Sequence[tuple[str, Sequence[Estimate], Sequence[TermTest]]],
     warnings: Sequence[Notice],
     level: float,
+    df: int | None = None,
 ) -> Text:
     """Return a summary: facts in two columns, one or two tables per section, notes.
 
@@ -50,10 +51,12 @@ def render(
         Those that change how estimates are read come first, the others at the end.
     level : float
         Of the intervals.
+    df : int, optional
+        Of the standard errors, where rows are in groups.
     """
     names = [row.term for _, *tables in sections for rows in tables for row in rows]
     name_width = min(max(map(len, ["intercept", *names])), WIDEST)
-    heads = (estimate_heads(level), TEST_HEADS)
+    heads = (estimate_heads(level, df=df), test_heads(df))
     line, below = (aligned(["", *each], name_width) for each in heads)
     width = len(line)
     out = [title.center(width).rstrip(), "=" * width]

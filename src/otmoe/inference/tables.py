@@ -8,7 +8,7 @@ from typing import Any, Self, SupportsIndex, TypeVar, overload
 
 import numpy as np
 
-from otmoe.inference.estimates import NOT_IDENTIFIED, Estimate
+from otmoe.inference.estimates import NOT_IDENTIFIED, Estimate, by_t
 from otmoe.inference.parameters import Parameter
 from otmoe.inference.terms import TermTest
 from otmoe.text.html import html_lines, html_table
@@ -18,16 +18,19 @@ P = TypeVar("P", bound=Parameter)
 WIDEST = 28
 """Characters of a name, at most."""
 
-TEST_HEADS = ("chi2", "df", "P>chi2")
-"""Headings of joint tests."""
-
 _NARROWEST = 11  # characters of a column of numbers
 
 
 class Table(tuple[P, ...]):
-    """A tuple of records that a console and a notebook show as a table with headings."""
+    """A tuple of records that a console and a notebook show as a table with headings.
 
-    __slots__ = ()
+    Attributes
+    ----------
+    df : int or None
+        Degrees of freedom of the standard errors, where rows are in groups.
+    """
+
+    df: int | None = None
 
     @overload
     def __getitem__(self, at: SupportsIndex) -> P: ...
@@ -47,7 +50,8 @@ class Table(tuple[P, ...]):
         out = []
         for heading, rows in sections.items():
             out += [heading, line, "-" * len(line), *(aligned(row, first) for row in rows), ""]
-        return "\n".join(out[:-1])
+        note = by_t(self.df) if out else ""
+        return "\n".join([*out[:-1], note] if note else out[:-1])
 
     __str__ = __repr__
 
@@ -55,7 +59,8 @@ class Table(tuple[P, ...]):
         heads = ["", *self._heads()]
         blank = [""] * len(heads)
         return "".join(
-            html_lines(heading) + html_table(heads, ([*row, *blank][: len(heads)] for row in rows))
+            html_lines(heading)
+            + html_table(heads, ([*row, *blank][: len(heads)] for row in rows), by_t(self.df))
             for heading, rows in self._sections().items()
         )
 
@@ -66,8 +71,9 @@ class Table(tuple[P, ...]):
             found.setdefault(row_heading(row), []).append([row.term, *self._cells(row)])
         return found
 
+    @abstractmethod
     def _like(self, rows: Iterable[P]) -> Self:
-        return type(self)(rows)
+        """Return other rows as a table of the same kind."""
 
     @abstractmethod
     def _heads(self) -> Sequence[str]:
@@ -88,6 +94,9 @@ class Estimates(Table[Estimate]):
         Of the intervals.
     called : str
         Heading of the estimates, such as "odds ratio".
+    df : int, optional
+        Of the t quantiles that intervals and tests are by; by default, those of the normal
+        distribution.
 
     Examples
     --------
@@ -105,30 +114,48 @@ class Estimates(Table[Estimate]):
     called: str
 
     def __new__(
-        cls, rows: Iterable[Estimate] = (), level: float = 0.95, called: str = "estimate"
+        cls,
+        rows: Iterable[Estimate] = (),
+        level: float = 0.95,
+        called: str = "estimate",
+        df: int | None = None,
     ) -> Self:
         """Return the rows, which stay as they are."""
         self = super().__new__(cls, rows)
-        self.level, self.called = level, called
+        self.level, self.called, self.df = level, called, df
         return self
 
     def _like(self, rows: Iterable[Estimate]) -> Self:
-        return type(self)(rows, self.level, self.called)
+        return type(self)(rows, self.level, self.called, self.df)
 
     def _heads(self) -> Sequence[str]:
-        return estimate_heads(self.level, self.called)
+        return estimate_heads(self.level, self.called, self.df)
 
     def _cells(self, row: Estimate) -> list[str]:
         return estimate_cells(row)
 
 
 class TermTests(Table[TermTest]):
-    """Joint tests as a tuple of :class:`TermTest` that prints as a table."""
+    """Joint tests as a tuple of :class:`TermTest` that prints as a table.
 
-    __slots__ = ()
+    Parameters
+    ----------
+    rows : iterable of TermTest
+    df : int, optional
+        Of the standard errors, where rows are in groups.
+    """
+
+    def __new__(cls, rows: Iterable[TermTest] = (), df: int | None = None) -> Self:
+        """Return the rows, which stay as they are."""
+        self = super().__new__(cls, rows)
+        self.df = df
+        return self
+
+    def _like(self, rows: Iterable[TermTest]) -> Self:
+        return type(self)(rows, self.df)
 
     def _heads(self) -> Sequence[str]:
-        return TEST_HEADS
+        return test_heads(self.df)
 
     def _cells(self, row: TermTest) -> list[str]:
         return cells_of_test(row)
@@ -146,10 +173,17 @@ def row_heading(row: Parameter) -> str:
     return who + label
 
 
-def estimate_heads(level: float, called: str = "estimate") -> list[str]:
-    """Return the headings of the figures of estimates."""
+def estimate_heads(level: float, called: str = "estimate", df: int | None = None) -> list[str]:
+    """Return the headings of the figures of estimates; t in the place of z if `df` is given."""
     ends = f"[{0.5 - level / 2:.3g}", f"{0.5 + level / 2:.3g}]"
-    return [called, "std err", "z", "P>|z|", *ends]
+    z = "z" if df is None else "t"
+    return [called, "std err", z, f"P>|{z}|", *ends]
+
+
+def test_heads(df: int | None = None) -> list[str]:
+    """Return the headings of joint tests: chi-square, or Hotelling's T squared with `df`."""
+    statistic = "chi2" if df is None else "T2"
+    return [statistic, "df", f"P>{statistic}"]
 
 
 def estimate_cells(row: Estimate) -> list[str]:

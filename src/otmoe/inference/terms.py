@@ -32,7 +32,8 @@ class TermTest(Parameter):
         None.
     term : str
     statistic : float
-        Chi-square; NaN where the rows do not determine the coefficients.
+        Chi-square, or Hotelling's T squared where rows are in groups; NaN where the rows do not
+        determine the coefficients.
     df : int
     p : float
     """
@@ -42,8 +43,17 @@ class TermTest(Parameter):
     p: float
 
 
-def wald_test(gap: Floats, covariance: Floats) -> WaldTest:
-    """Test that m numbers with this covariance (m, m) are zero."""
+def wald_test(gap: Floats, covariance: Floats, df: int | None = None) -> WaldTest:
+    """Test that m numbers with this covariance (m, m) are zero.
+
+    Parameters
+    ----------
+    gap : ndarray of shape (m,)
+    covariance : ndarray of shape (m, m)
+    df : int, optional
+        Degrees of freedom of the covariance, where rows are in groups. The statistic is then
+        compared with Hotelling's distribution, which is that of t squared for a single number.
+    """
     if not np.all(np.isfinite(covariance)):
         return WaldTest(np.nan, len(gap), np.nan)
     variance = np.diagonal(covariance)
@@ -55,8 +65,13 @@ def wald_test(gap: Floats, covariance: Floats) -> WaldTest:
     values, vectors = np.linalg.eigh(covariance * unit[:, None] * unit)
     live = values > 1e-9 * values[-1]  # a combination may have been given twice
     statistic = float(np.sum((vectors.T @ (unit * gap))[live] ** 2 / values[live]))
-    df = int(np.sum(live))
-    return WaldTest(statistic, df, float(stats.chi2.sf(statistic, df)))
+    rank = int(np.sum(live))
+    if df is None:
+        return WaldTest(statistic, rank, float(stats.chi2.sf(statistic, rank)))
+    if rank >= df < len(gap):  # more numbers than groups tell apart: their covariance is singular
+        return WaldTest(np.nan, rank, np.nan)
+    left = df - rank + 1
+    return WaldTest(statistic, rank, float(stats.f.sf(statistic * left / (rank * df), rank, left)))
 
 
 class Covariances(Protocol):
@@ -118,7 +133,10 @@ def term_places(
 
 
 def term_tests(
-    model: MoE, covariance: Covariances, terms: Mapping[str, Sequence[str]] | None = None
+    model: MoE,
+    covariance: Covariances,
+    terms: Mapping[str, Sequence[str]] | None = None,
+    df: int | None = None,
 ) -> tuple[TermTest, ...]:
     """Return a test of each term in each row of the gate and each expert (maths 19).
 
@@ -129,10 +147,12 @@ def term_tests(
         Of its free parameters.
     terms : mapping of str to sequence of str, optional
         The features of each term; by default every feature is one of its own.
+    df : int, optional
+        As in :func:`wald_test`.
     """
     value, tests = model.to_vector(), []
     for section, term, mine in term_places(model, terms):
-        test = wald_test(value[mine], covariance.of(np.eye(len(value))[mine]))
+        test = wald_test(value[mine], covariance.of(np.eye(len(value))[mine]), df)
         if test.df:
             about = section.block, section.expert, section.against, section.label, term
             tests.append(TermTest(*about, test.statistic, test.df, test.p))

@@ -16,7 +16,7 @@ from otmoe.evaluation.filed import FiledInference
 from otmoe.evaluation.scores import EXPLAINED, LOG_LIKELIHOOD, NULL
 from otmoe.inference.between import Between
 from otmoe.inference.curves import curve_places
-from otmoe.inference.estimates import estimates, of_variance
+from otmoe.inference.estimates import by_t, estimates, of_variance
 from otmoe.inference.matrix import Matrix
 from otmoe.inference.parameters import parameters
 from otmoe.model.gate import SoftmaxGate
@@ -164,6 +164,7 @@ def _effects(
     shown = ("term", "block", "expert", "statistic", "df", "p")
     return {
         "curves": curves,
+        "statistic": "chi-square" if found.df is None else "T²",
         "tests": [
             {key: getattr(test, key) for key in shown}
             | {"label": None if test.label is None else str(test.label)}
@@ -224,9 +225,10 @@ def _model(
     bent = {j for _, _, places in curve_places(model, curves) for j in places}
     errors = [None] * len(about) if found is None else found.standard_errors
     se = np.array([np.nan if error is None else error for error in errors])
+    df = None if found is None else found.df
     rows = [
         (of_variance(row) if row.block == "variance" else row, j in bent)
-        for j, row in enumerate(estimates(about, value, se, LEVEL))
+        for j, row in enumerate(estimates(about, value, se, LEVEL, df))
         if not model.held[j]
     ]
     return {
@@ -268,10 +270,11 @@ def _model(
 def _source(found: InferenceRecord) -> str:
     """Return what the intervals are based on, in words."""
     groups = "groups" if found.n_groups is None else f"{found.n_groups:,} groups"
+    words = by_t(found.df)
     return {
         "information": "the information of all rows",
         "sandwich": "the sandwich of all rows",
-        "clustered": f"the sandwich of {groups} of rows",
+        "clustered": f"the sandwich of {groups} of rows{words and ' and ' + words}",
     }[found.kind]
 
 

@@ -279,7 +279,7 @@ def _finish(
     except InferenceError as error:
         warn(Warn.SHELL_NO_INFERENCE(why=str(error)))
         return lines
-    report |= {"kind": inference.kind, "groups": inference.n_groups}
+    report |= {"kind": inference.kind, "groups": inference.n_groups, "df": inference.df}
     report["estimates"] = _estimates(inference)
     if summary:
         return [*lines, str(inference.summary())]

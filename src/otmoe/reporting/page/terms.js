@@ -45,7 +45,7 @@ function termSection() {
                 el(
                     "table",
                     { "aria-label": "Joint tests of terms" },
-                    el("thead", {}, cells("th", ["term", "in", "chi-square", "df", "P"])),
+                    el("thead", {}, cells("th", ["term", "in", found.statistic, "df", "P"])),
                     el(
                         "tbody",
                         {},
