@@ -236,7 +236,9 @@ def em(
         clock.lap("starts")
 
         # 2) to it, on all rows
-        search = Ascent(RowPasses(rows), ridge, max_iter, tol, rows.total_weight, warm_up)
+        search = Ascent(
+            RowPasses(rows), ridge, max_iter, tol, rows.total_weight, warm_up, init is not None
+        )
         run = search.run(start, report, clock, known)
 
         # 3) what it says; small matrices on one thread, since threads of BLAS wait for each other
@@ -319,13 +321,15 @@ def _evidence(run: Run, ridge: Ridge, order: Floats, scaling: Scaling) -> Eviden
     found = run.information
     if found is None or on_floor(run.model):
         return None
-    T = reordering(run.model, order)
-    information = Information(
-        found.log_likelihood,
-        np.linalg.solve(T.T, found.score),
-        np.linalg.solve(T.T, np.linalg.solve(T.T, found.matrix).T),
-        found.mass[order],
-    )
+    information = found
+    if not np.array_equal(order, np.arange(len(order))):
+        T = reordering(run.model, order)
+        information = Information(
+            found.log_likelihood,
+            np.linalg.solve(T.T, found.score),
+            np.linalg.solve(T.T, np.linalg.solve(T.T, found.matrix).T),
+            found.mass[order],
+        )
     return Evidence(information, ridge.matrix(run.model.take(order)), scaling)
 
 
