@@ -6,6 +6,7 @@ from families import FAMILIES
 from numpy.testing import assert_allclose
 from oracles import random_model
 
+from otmoe.likelihood import fused
 from otmoe.likelihood.information import observed_information
 from otmoe.likelihood.rows import Block
 from otmoe.likelihood.statistics import e_step
@@ -31,6 +32,7 @@ class Fixed:
 def test_copies_are_rows(rng, family, compiled, monkeypatch):
     if not compiled:
         monkeypatch.setattr("otmoe.arrays.pairs.kernels", None)
+        monkeypatch.setattr("otmoe.likelihood.fused.gaussian", None)
     model = random_model(rng, 3, 2, family=family)
     copies = rng.integers(1, 5, 400)
     X = np.column_stack([np.ones(400), rng.normal(size=(400, 2))])
@@ -53,3 +55,20 @@ def test_copies_are_rows(rng, family, compiled, monkeypatch):
         assert_allclose(
             getattr(found.experts, part), getattr(expected.experts, part), rtol=1e-9, atol=1e-9
         )
+
+
+def test_the_kernels_take_any_number_of_copies(rng, monkeypatch):
+    model = random_model(rng, 5, 4, family="gaussian")
+    copies = rng.integers(1, 40, 700)
+    copies[[3, 300]] = 1, 900  # more than a tile has places
+    X = np.column_stack([np.ones(700), rng.normal(size=(700, 4))])
+    y = model.sample(np.repeat(X, copies, axis=0)[:, 1:], rng)[0].astype(float)
+    block = Block(X, y, rng.uniform(0.1, 2.0, len(y)), copies=copies)
+    found = observed_information(model, Fixed(block)), fused.log_densities(model, block)
+    score = observed_information(model, Fixed(block), matrix=False)
+    monkeypatch.setattr("otmoe.likelihood.fused.gaussian", None)
+    expected = observed_information(model, Fixed(block)), fused.log_densities(model, block)
+    assert_allclose(found[0].matrix, expected[0].matrix, rtol=1e-9, atol=1e-8)
+    assert_allclose(found[0].score, expected[0].score, rtol=1e-9, atol=1e-8)
+    assert_allclose(score.score, expected[0].score, rtol=1e-9, atol=1e-8)
+    assert_allclose(found[1], expected[1], rtol=1e-12, atol=1e-12)

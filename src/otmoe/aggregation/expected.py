@@ -16,6 +16,7 @@ import numpy as np
 
 from otmoe.aggregation.covariates import SiteCovariates
 from otmoe.arrays.numerics import Floats, design, row_blocks
+from otmoe.likelihood.fused import log_densities
 from otmoe.likelihood.rows import Block, Scaling
 from otmoe.model.mixture import MoE
 
@@ -149,24 +150,22 @@ class PseudoRows:
         """Return by how much the log density of a model exceeds the site's own, (rows,)."""
 
         def block(some: slice) -> Floats:
-            rows, copies = self._rows(some), self._copies(some)
-            response = model.experts.observe(self.y[rows])
-            there = model.posterior(design(self.X[some]), response, copies=copies).log_density
-            return np.asarray(there - self.own[rows])
+            return self._log_density(model, some) - self.own[self._rows(some)]
 
         apply = map if self.pool is None else self.pool.map
         return np.concatenate(list(apply(block, self.slices())))
+
+    def _log_density(self, model: MoE, some: slice) -> Floats:
+        block = Block(design(self.X[some]), self.y[self._rows(some)], copies=self._copies(some))
+        return log_densities(model, block)
 
     def _means(self, model: MoE, n_sites: int, value: Callable[[Floats, Floats], Floats]) -> Floats:
         """Return the mean over the pseudo-rows of each site of a value of two log densities."""
 
         def block(some: slice) -> Floats:
-            rows, copies = self._rows(some), self._copies(some)
-            response = model.experts.observe(self.y[rows])
-            there = model.posterior(design(self.X[some]), response, copies=copies).log_density
-            site = np.repeat(self.site[some], copies)
-            weight = self.weight[rows]
-            values = weight * value(self.own[rows], there)
+            rows = self._rows(some)
+            site, weight = np.repeat(self.site[some], self._copies(some)), self.weight[rows]
+            values = weight * value(self.own[rows], self._log_density(model, some))
             return np.stack([np.bincount(site, w, n_sites) for w in (values, weight)])
 
         apply = map if self.pool is None else self.pool.map
@@ -261,15 +260,14 @@ def _of_block(
         nodes = experts.nodes(eta, heard * (share / heard.sum(axis=1))[:, None], rng)
         if nodes is not None:
             copies, y, weight = nodes
-            own = np.asarray(model.posterior(Z, experts.observe(y), copies=copies).log_density)
-            return copies, y, weight, own
+            return copies, y, weight, log_densities(model, Block(Z, y, copies=copies))
     # where an expert is left out, another takes its place, so that the grid need not reach there
     main = np.take_along_axis(eta, gate.argmax(axis=1).reshape(-1, *[1] * (eta.ndim - 1)), axis=1)
     silent = (gate < _SLIGHT).reshape(*gate.shape, *[1] * (eta.ndim - 2))
     y, width = experts.grid(np.where(silent, main, eta))
     copies = np.full(len(Z), y.shape[1])
     flat = np.ascontiguousarray(y).reshape(-1, *y.shape[2:])
-    own = np.asarray(model.posterior(Z, experts.observe(flat), copies=copies).log_density)
+    own = log_densities(model, Block(Z, flat, copies=copies))
     with np.errstate(over="ignore", invalid="ignore"):  # what a site predicts may have no number
         log_density = np.nan_to_num(own + experts.log_base(flat), nan=-_FAR, neginf=-_FAR)
     log_density = log_density.reshape(width.shape)

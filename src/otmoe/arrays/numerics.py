@@ -20,11 +20,12 @@ import numpy as np
 
 kernels: Any
 gaussian: Any
+copies: Any
 """The compiled kernels, or None on a Python that numba does not support yet."""
 try:
-    from otmoe.arrays import gaussian, kernels
+    from otmoe.arrays import copies, gaussian, kernels
 except ImportError:
-    kernels = gaussian = None
+    kernels = gaussian = copies = None
 
 Array = Any
 """An array of the caller's namespace; shapes are given in docstrings."""

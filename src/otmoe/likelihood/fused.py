@@ -12,6 +12,7 @@ import numpy as np
 
 from otmoe.arrays.numerics import (
     Floats,
+    copies,
     cuda_kernels,
     gaussian,
     to_numpy,
@@ -55,7 +56,10 @@ def fit_sums(model: MoE, block: Block) -> Sums | None:
     if _in_memory(model, block) and columns is None:
         sums, linear = np.zeros(1 + 2 * K), np.zeros((2 * K, p))
         gram = np.zeros((K * (K + 1) // 2, p, p))
-        gaussian.fit(*_in_rows(model, block), sums, linear, gram)
+        if block.copies is None:
+            gaussian.fit(*_in_rows(model, block), sums, linear, gram)
+        else:
+            copies.fit(*_in_copies(model, block), sums, linear, gram)
         likelihood, mass, constant = sums[0], sums[1 : 1 + K], sums[1 + K :]
         return Sums(float(likelihood), mass, constant, linear[:K], linear[K:], gram[:K], gram[K:])
     kernels = _of_device(model, block)
@@ -85,7 +89,10 @@ def scores(model: MoE, block: Block, matrix: bool) -> Scores | None:
         sums = np.zeros(1 + 2 * K + (K * (K + 1) // 2 if matrix else 0))
         summed = np.zeros((A * (1 + K) if matrix else A, p))
         gram = np.zeros((A * (A + 1) // 2 if matrix else 0, p, p))
-        gaussian.scores(*_in_rows(model, block), _where(K), sums, summed, gram)
+        if block.copies is None:
+            gaussian.scores(*_in_rows(model, block), _where(K), sums, summed, gram)
+        else:
+            copies.scores(*_in_copies(model, block), sums, summed, gram)
     else:
         kernels = _of_device(model, block)
         if kernels is None:
@@ -105,6 +112,17 @@ def scores(model: MoE, block: Block, matrix: bool) -> Scores | None:
     )
 
 
+def log_densities(model: MoE, block: Block) -> Floats:
+    """Return the log density at every y of rows that have several, without those of weights."""
+    if _in_memory(model, block) and block.copies is not None:
+        features, starts, y, _, *parameters = _in_copies(model, block)
+        out = np.empty(len(y))
+        copies.log_densities(features, starts, y, *parameters, out)
+        return out
+    response = model.experts.observe(block.y)
+    return to_numpy(model.posterior(block.X, response, copies=block.copies).log_density)
+
+
 def _in_memory(model: MoE, block: Block) -> bool:
     """Say whether kernels for NumPy arrays serve."""
     return gaussian is not None and isinstance(block.X, np.ndarray) and _is_plain(model, block)
@@ -112,12 +130,12 @@ def _in_memory(model: MoE, block: Block) -> bool:
 
 def _of_device(model: MoE, block: Block) -> Any:
     """Return kernels for a CUDA device; None where there are none for such a model and block."""
-    kernels = cuda_kernels(block.X)
+    kernels = cuda_kernels(block.X) if block.copies is None else None
     return kernels if _is_plain(model, block) and model.n_experts <= _MOST else None
 
 
 def _is_plain(model: MoE, block: Block) -> bool:
-    plain = block.offset is None and block.copies is None and block.groups is None
+    plain = block.offset is None and block.groups is None
     return plain and type(model.experts) is GaussianExperts and model.n_experts >= 2
 
 
@@ -132,6 +150,13 @@ def _in_rows(model: MoE, block: Block) -> tuple[Floats, ...]:
     known = np.zeros(0) if weight is None else weight
     parts = (X.T, y, known, gate, coef, 1 / var, -0.5 * np.log(2 * np.pi * var))
     return tuple(np.ascontiguousarray(part, dtype=np.float64) for part in parts)
+
+
+def _in_copies(model: MoE, block: Block) -> tuple[Floats, ...]:
+    """Return what the kernels for several y of a row begin with."""
+    features, y, weight, *parameters = _in_rows(model, block)
+    weight = weight if len(weight) else np.ones(len(y))
+    return (features, np.asarray(block.starts), y, weight, *parameters)
 
 
 @cache
