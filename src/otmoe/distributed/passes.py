@@ -210,9 +210,8 @@ def em_shards(
         return lambda i, value: progress(i, max_iter, f"{stage}: {value + base:.2f}")
 
     passes = ShardPasses(shards, scaling, target, workers)
-    search = Ascent(
-        passes, Ridge.of(init.experts) if ridge is None else ridge, max_iter, tol, total
-    )
+    ridge = Ridge.of(init.experts) if ridge is None else ridge
+    search = Ascent(passes, ridge, max_iter, tol, total, direct=True)
     run = search.run(scaling.from_user(init), report, clock)
     return finished(run, search, scaling, correlation, base, counted.n_rows, clock)
 
