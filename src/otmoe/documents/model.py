@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import platform
 from dataclasses import fields
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib.metadata import version
 from typing import Annotated, Any
 
@@ -276,10 +276,13 @@ def features_of(record: FeaturesRecord | None) -> FeatureSpec | None:
     return None if record is None else FeatureSpec.from_record(record)
 
 
+_version = cache(version)  # which reads a file
+
+
 def versions_used() -> dict[str, str]:
     """Return the versions of otmoe, Python and NumPy, by name."""
     return {
-        "otmoe": version("otmoe"),
+        "otmoe": _version("otmoe"),
         "python": platform.python_version(),
         "numpy": np.__version__,
     }
