@@ -382,8 +382,8 @@ def test_a_shard_that_stays_bad_is_left_out_by_name(monkeypatch, supports, shard
     assert len(found.local_models) == N_SHARDS  # nobody is hidden
     kept = [m for m in found.local_models if m.site not in result.left_out]
     assert [record.site for record in result.sites] == [m.site for m in kept]
-    expected = aggregate(kept, supports[-1], n_experts=2)
-    assert_array_equal(result.model.to_vector(), expected.model.to_vector())
+    expected = aggregate(kept, supports[-1], n_experts=2)  # from other random starts
+    assert_allclose(result.model.to_vector(), expected.model.to_vector(), rtol=1e-12, atol=1e-14)
 
 
 def test_a_worse_second_fit_is_not_kept(monkeypatch, shards, fit):

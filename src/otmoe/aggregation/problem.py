@@ -275,13 +275,17 @@ def prepare(
 
 
 def _key(message: LocalModel, with_sketch: bool) -> tuple[int, bytes, str]:
-    """Return what two sites share if and only if they sent the same model (and sketch)."""
+    """Return what two sites share if and only if they sent the same model (and sketch).
+
+    Keys are sorted by leading digits: of bytes in the other order the last digits come first, and
+    rounding would decide which site gets which random draws.
+    """
     model = message.model
     vector = np.concatenate([model.gate.coef.ravel(), model.experts.to_vector()]) + 0.0
     about = f"{model.gate.columns} {sorted(message.constant.items())}"
     if with_sketch:
         about += json.dumps(message.support_document()["sketch"])
-    return model.n_experts, vector.tobytes(), about
+    return model.n_experts, vector.astype(">f8").tobytes(), about
 
 
 def _constant(message: LocalModel) -> Constant:
