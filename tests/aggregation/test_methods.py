@@ -19,11 +19,12 @@ from oracles import (
 from refusals import refused
 from scipy import special
 
-from otmoe import aggregate
-from otmoe.aggregation import METHODS
+from otmoe import LocalModel, aggregate, simulate
+from otmoe.aggregation import METHODS, methods
 from otmoe.aggregation.greedy import greedy_labels, parts
 from otmoe.aggregation.methods import greedy, middle
 from otmoe.aggregation.problem import prepare
+from otmoe.likelihood.fit import em
 from otmoe.model.ensemble import Ensemble
 from otmoe.model.gate import SoftmaxGate
 from otmoe.text.sentences import Status
@@ -265,3 +266,21 @@ def test_ensemble_asks_every_site(rng, family, X):
     each = [np.log(w / 4.5) + log_density(m, X, y) for w, m in zip(weight, models, strict=True)]
     assert_allclose(result.model.log_density(X, y), special.logsumexp(each, axis=0), rtol=1e-10)
     assert result.status == Status.KEPT_ALL(experts=6, models=3)
+
+
+def test_where_local_models_agree_no_further_starts_are_tried(monkeypatch):
+    data = simulate(8000, 2, 3, random_state=0)
+    start = em(data.X, data.y, 2, random_state=0).model
+    sites = [
+        LocalModel.from_fit(em(data.X[m::4], data.y[m::4], init=start), f"site {m}")
+        for m in range(4)
+    ]
+    found = aggregate(sites, data.X[:1000], method="reduction")
+    assert found.status.facts["starts"] == found.status.facts["same"] == 3
+    monkeypatch.setattr(methods, "_EXPLAINED", 0.0)
+    usual = aggregate(sites, data.X[:1000], method="reduction")
+    assert usual.status.facts["starts"] > 3
+    assert_allclose(found.model.to_vector(), usual.model.to_vector(), rtol=1e-6, atol=1e-6)
+    monkeypatch.undo()
+    few = [replace(site, n_samples=site.n_samples / 1000) for site in sites]
+    assert aggregate(few, data.X[:1000], method="reduction").status.facts["starts"] > 3

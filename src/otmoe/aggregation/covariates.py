@@ -118,8 +118,11 @@ class SiteCovariates:
 
     def thinned(self, step: int) -> SiteCovariates:
         """Return every so-many-th of them, but not too few, with as much weight as all."""
-        step = min(step, len(self.X) // _LEAST_FRESH)
-        if step < 2:
+        return self.every(min(step, len(self.X) // _LEAST_FRESH))
+
+    def every(self, step: int) -> SiteCovariates:
+        """Return every so-many-th of them, with as much weight as all."""
+        if step < 2 or not len(self.X):
             return self
         weight = self.weight[::step]
         return SiteCovariates(self.X[::step], weight * (self.weight.sum() / weight.sum()))

@@ -34,9 +34,11 @@ def influences(problem: Problem, model: MoE) -> Floats:
     found = np.full(n_models, np.nan)
     if isinstance(model, Ensemble) or n_models < 2 or not newton_serves(model):
         return found
-    rows = problem.expected_rows
-    rows = rows.thinned(max(len(rows.X) // _COVARIATES, 1))
-    if len(rows.weight) * model.n_parameters**2 * min(n_models, _MOST_SITES) > _MOST_WORK:
+    each = model.n_parameters**2 * min(n_models, _MOST_SITES)
+    if min(problem.n_covariates, _COVARIATES) * each > _MOST_WORK:  # with a single row for each x
+        return found
+    rows = problem.few_rows(_COVARIATES)
+    if len(rows.weight) * each > _MOST_WORK:
         return found
     together = on_users_scale(rows, nearest_model(rows, model), model)
     weight, total = problem.weight, rows.weight.sum()

@@ -139,7 +139,7 @@ class Problem:
     @property
     def kept(self) -> Self:
         """The same without what can be computed again, and without threads."""
-        return replace(self, sources=replace(self.sources, pool=None))
+        return replace(self, sources=replace(self.sources, pool=None, kept=False))
 
     def mean(self, values: Floats) -> float:
         """Return the mean of values of the distinct models (U,) by weight, where they are known."""
@@ -154,6 +154,11 @@ class Problem:
         experts, p = self.ensemble.experts, self.ensemble.n_features + 1
         each = experts.n_linear * p + experts.n_constant
         return (self.n_experts - 1) * p + self.n_experts * each
+
+    @property
+    def cost_by_chance(self) -> float:
+        """R_c to be expected of sites whose experts differ by errors of estimation alone."""
+        return sum(model.experts.n_parameters for model in self.models) / (2 * self.n_rows)
 
     @cached_property
     def _places(self) -> Places:
@@ -175,6 +180,19 @@ class Problem:
     def expected_rows(self) -> PseudoRows:
         """What the models predict at covariates of their own, to fit to (maths 17)."""
         return pseudo_rows(self.models, self._places.fit, self.sources.pool, self.seed)
+
+    def few_rows(self, n: int) -> PseudoRows:
+        """Return those of about n covariates; where there are none yet, no more are made."""
+        step = max(self.n_covariates // n, 1)
+        if "expected_rows" in vars(self):
+            return self.expected_rows.thinned(step)
+        some = [at.every(step) for at in self._places.fit]
+        return pseudo_rows(self.models, some, self.sources.pool, self.seed)
+
+    @property
+    def n_covariates(self) -> int:
+        """Covariates of all sites that are fitted to."""
+        return sum(len(at.X) for at in self._places.fit)
 
     @cached_property
     def fresh_rows(self) -> PseudoRows:
@@ -249,7 +267,7 @@ def prepare(
     if n_points < POINTS_PER_COLUMN * p:
         least = POINTS_PER_COLUMN * p
         warnings.append(Warn.SUPPORT_SHORT(points=n_points, columns=p, least=least))
-    sources = Sources(ensemble, X, Scaling.of(X), pool_of_threads)
+    sources = Sources(ensemble, X, Scaling.of(X), pool_of_threads, kept=True)
     n_rows = float(np.sort(rows).sum())
     nothing = Sampler()
     return Problem(

@@ -26,6 +26,7 @@ _SEEDINGS = 4  # starts by seeds far apart
 _LOCAL_TRIED = 24  # local models looked at
 _LOCAL_KEPT = 3  # and tried as starts
 _GREEDY_LIMIT = 160  # experts up to which greedy merging is worth its time here
+_SAME = 1.01  # times the lowest R_c, up to which starts have led to one end
 _SHORT = 30  # iterations of MM that rank the starts
 
 
@@ -34,8 +35,11 @@ def search(
     n_experts: int,
     rng: np.random.Generator,
     structure: Structure | None = None,
+    enough: float = 0.0,
 ) -> list[Descent]:
     """Run MM from every start on the given (few) points; the lowest R_c first.
+
+    Where all local models lead to one R_c that is low enough, there are no further starts.
 
     Parameters
     ----------
@@ -44,11 +48,15 @@ def search(
     rng : Generator
     structure : Structure, optional
         Of the result, the same for all experts.
+    enough : float
+        R_c that none is expected to fall far below.
     """
-    runs = [
-        descend(sources, start, structure=structure, max_iter=_SHORT, tol=1e-4)
-        for start in candidates(sources, n_experts, rng)
-    ]
+    runs: list[Descent] = []
+    for start in candidates(sources, n_experts, rng):
+        runs.append(descend(sources, start, structure=structure, max_iter=_SHORT, tol=1e-4))
+        ends = [run.trace[-1] for run in runs]
+        if len(ends) == _LOCAL_KEPT and max(ends) <= min(enough, _SAME * min(ends)):
+            break
     return sorted(runs, key=lambda run: run.trace[-1])
 
 
