@@ -52,17 +52,21 @@ def auto(problem: Problem, rng: np.random.Generator) -> Outcome:
     start = min(found, key=lambda name: problem.mean(lost[name]))
     more = {"kl": by_densities(problem, found[start])}
     if problem.n_experts > 1 and not (problem.structure and problem.structure.labelled):
-        more["one_expert"] = one_expert(problem)
+        more["one_expert"] = one_expert(problem, roughly=True)
     lost |= {name: expected_losses(problem, outcome.model) for name, outcome in more.items()}
     found |= more
     total = {name: problem.mean(lost[name]) for name in found}
-    order = sorted(found, key=lambda name: total[name])
     chance = problem.n_parameters / (2 * problem.n_rows)  # nats per row, of any estimate
     judged = {name: total[name] - outcome.stepped for name, outcome in found.items()}
     near = min(judged.values()) + _WORTHWHILE * chance
     preferred = sorted(found, key=lambda name: (not found[name].stepped, _PREFERRED.index(name)))
     best = next(name for name in preferred if judged[name] <= near)
     chosen = found[best]
+    if best == "one_expert":
+        chosen = one_expert(problem)
+        lost[best] = expected_losses(problem, chosen.model)
+        total[best] = problem.mean(lost[best])
+    order = sorted(found, key=lambda name: total[name])
     return replace(
         chosen,
         method=best,

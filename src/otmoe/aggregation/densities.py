@@ -8,6 +8,7 @@ from time import perf_counter
 import numpy as np
 
 from otmoe.aggregation.contribution import Outcome
+from otmoe.aggregation.covariates import PER_PARAMETER
 from otmoe.aggregation.curvature import corrected, sites_agree
 from otmoe.aggregation.expected import PseudoRows
 from otmoe.aggregation.methods import reduction
@@ -76,9 +77,17 @@ def by_densities(problem: Problem, start: Outcome) -> Outcome:
     return Outcome(model, status, trace, run.converged, start.warnings, timings, stepped=stepped)
 
 
-def one_expert(problem: Problem) -> Outcome:
-    """Return the same with a single expert, which is the answer where sites share no more."""
+def one_expert(problem: Problem, *, roughly: bool = False) -> Outcome:
+    """Return the same with a single expert, which is the answer where sites share no more.
+
+    It has few parameters: roughly, few covariates say what it is, as many for each of these as
+    whole models have.
+    """
     rows, some = problem.expected_rows, problem.models[0]
+    if roughly:
+        size = some.experts.take([0]).n_parameters
+        wanted = PER_PARAMETER * size * len(problem.models)
+        rows = rows.thinned(max(len(rows.X) // wanted, 1))
     experts = type(some.experts).blank(1, some.n_features + 1, _classes(some))
     gate = SoftmaxGate.blank(1, some.n_features + 1, None)
     structure = problem.structure and problem.structure.relaxed().at(rows.scaling.transform[:, 0])

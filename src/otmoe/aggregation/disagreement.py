@@ -219,15 +219,24 @@ def divergences(
 
     of_chosen = _log_densities([models[r] for r in chosen], Z)
     draws = [drawn(models[r]) for r in chosen]
+    known = dict(zip(chosen.tolist(), draws, strict=True))
 
     @_beyond
     def compared(start: int) -> Floats:
         part = slice(start, start + group)
         mine, theirs = share[:, part], share[:, chosen]
+        if len(models) == len(chosen) <= group:  # all with all: each pair is looked at once
+            there = np.stack(
+                [
+                    _summed(of_chosen(y) - own[:, None], mine[:, u, None] * theirs)
+                    for u, (y, own) in enumerate(draws)
+                ]
+            )
+            return there + there.T
         of_mine = _log_densities(models[part], Z)
         cost = np.empty((mine.shape[1], len(chosen)))
         for u, model in enumerate(models[part]):
-            y, own = drawn(model)
+            y, own = known[start + u] if start + u in known else drawn(model)
             cost[u] = _summed(of_chosen(y) - own[:, None], mine[:, u, None] * theirs)
         for r, (y, own) in enumerate(draws):
             cost[:, r] += _summed(of_mine(y) - own[:, None], theirs[:, r, None] * mine)
