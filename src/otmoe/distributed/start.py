@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from otmoe.aggregation.disagreement import THRESHOLD, likelihood_deviations
-from otmoe.data.shards import Shard
+from otmoe.data.shards import RowsShard, Shard
 from otmoe.distributed.task import LocalFit, Task, rows_of
 from otmoe.likelihood.fit import Fit, em
 from otmoe.likelihood.rows import Rows
@@ -46,15 +46,22 @@ class Sample:
 
 
 def sample_local(task: Sample) -> Rows:
-    """Read one shard and return some of its rows, with weights that stand for all."""
-    rows = rows_of(task.shard, task.target, keep=task.again)
-    n, rng = len(rows), np.random.default_rng(task.seed)
-    index = np.arange(n)
-    if rows.groups is not None:
-        index = some_groups(rows.groups, index, task.n_rows, rng)
-    elif n > task.n_rows:
+    """Return some rows of a shard, with weights that stand for all."""
+    shard, rng = task.shard, np.random.default_rng(task.seed)
+    if type(shard) is RowsShard and task.target.expert_per == "row" and shard.n_rows > task.n_rows:
+        n = shard.n_rows  # in memory: no others need be copied
         index = np.sort(rng.choice(n, task.n_rows, replace=False))
-    some: Rows = rows.take(index)
+        place = index if shard.index is None else shard.index[index]
+        some = rows_of(replace(shard, index=place), task.target)
+    else:
+        rows = rows_of(shard, task.target, keep=task.again)
+        n = len(rows)
+        index = np.arange(n)
+        if rows.groups is not None:
+            index = some_groups(rows.groups, index, task.n_rows, rng)
+        elif n > task.n_rows:
+            index = np.sort(rng.choice(n, task.n_rows, replace=False))
+        some = rows.take(index)
     weight = np.ones(len(index)) if some.weight is None else np.asarray(some.weight)
     return replace(some, weight=weight * (n / len(index)))
 
