@@ -149,12 +149,15 @@ def test_nothing_is_lost_where_there_are_experts_for_all(family):
 
 
 def test_no_start_of_ours_beats_the_result(family):
-    # Random experts, followed down by MM; by luck one of hundreds ends a little lower.
+    # Random experts, followed down by MM: by luck, one of 24 may end a little lower.
+    ends = []
     for problem, result in solved(family)[:8]:
         known = prepare(messages(problem.models, problem.weight), problem.X).sources
         for seed in range(3):
             start = FAMILIES[family].make(np.random.default_rng(seed), problem.n_experts, 3)
-            assert descend(known, start).trace[-1] >= result.trace[-1] * (1 - 1e-3) - 1e-12
+            ends.append((descend(known, start).trace[-1] + 1e-12, result.trace[-1]))
+    assert all(end >= reached * (1 - 1e-3) for end, reached in ends)
+    assert sum(end < reached * (1 - 1e-6) for end, reached in ends) <= 1
 
 
 # -- majorisation ------------------------------------------------------------------------------
