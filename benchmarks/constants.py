@@ -93,6 +93,8 @@ CONSTANTS: dict[str, tuple[str, ...]] = {
     "aggregation.disagreement._REFERENCES": ("screen 120 sites",),
     "aggregation.disagreement._COMPARABLE": ("screen sites apart", "screen regions"),
     "aggregation.disagreement._TAIL": SCREENING,
+    "aggregation.methods._EXPLAINED": MERGING,
+    "aggregation.methods._CHANCE": MERGING,
     "aggregation.methods._FINALISTS": ("middle of 30", "middle of 100"),
     "aggregation.methods._CANDIDATES": ("middle of 300",),
     "aggregation.methods.PROBLEMS": ("middle of 30", "middle of 100"),
