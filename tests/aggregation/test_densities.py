@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from oracles import gap, log_density, nearby, random_model
 from oracles import messages as with_grams
 from refusals import refused
-from sklearn.linear_model import LogisticRegression
+from scipy import special
 
 from otmoe import MoEClassifier, aggregate, draw_support, simulate
 from otmoe.aggregation import curvature, densities
@@ -32,6 +32,7 @@ from otmoe.likelihood.statistics import RowPasses
 from otmoe.model.experts import GaussianExperts
 from otmoe.model.gate import SoftmaxGate
 from otmoe.model.mixture import MoE
+from otmoe.model.ridge import Ridge
 
 pytestmark = pytest.mark.filterwarnings("ignore:aggregate:UserWarning")
 
@@ -187,11 +188,24 @@ def test_no_neighbour_is_more_likely(rng, family, exact):
     assert found.converged and np.all(np.diff(found.trace) <= 1e-12)
     best = rows.losses(found.model, 3) @ problem.weight
     assert_allclose(best, found.trace[-1], atol=1e-6)  # but for what holds experts
+    best += prior_per_row(problem, found.model)
     theta = found.model.to_vector()
     for _ in range(20):
         step = 1e-3 * rng.normal(size=len(theta))
         other = found.model.with_vector(theta + step)
-        assert rows.losses(other, 3) @ problem.weight > best
+        assert rows.losses(other, 3) @ problem.weight + prior_per_row(problem, other) > best
+
+
+def prior_of(problem):
+    """Return the prior that merging counts: that of the fit of all rows, if it holds experts."""
+    prior = Ridge.of(problem.models[0].experts)
+    return prior if prior.experts else Ridge(0.0, 0.0)
+
+
+def prior_per_row(problem, model):
+    at = problem.expected_rows.scaling.from_user(model)
+    theta = at.to_vector()
+    return 0.5 * theta @ prior_of(problem).matrix(at) @ theta / problem.n_rows
 
 
 def test_it_is_em_on_weighted_rows(rng, family, exact):
@@ -200,7 +214,9 @@ def test_it_is_em_on_weighted_rows(rng, family, exact):
     rows, found = problem.expected_rows, densities.kl(problem, rng).model
     copies = np.repeat(rows.X, np.diff(rows.start), axis=0)
     n_classes = 3 if family == "multinomial" else 2
-    options = {"family": family, "n_classes": n_classes, "alpha": 0.0, "expert_alpha": 0.0}
+    prior, share = prior_of(problem), rows.total_weight / problem.n_rows
+    alphas = {"alpha": prior.gate * share, "expert_alpha": prior.experts * share}
+    options = {"family": family, "n_classes": n_classes, **alphas}
     fit = em(copies, rows.y, init=found, sample_weight=rows.weight, tol=1e-14, **options)
     assert_allclose(fit.trace[-1], fit.trace[0], rtol=1e-8)
 
@@ -211,7 +227,6 @@ def test_steps_by_the_curvature_of_some_rows_end_at_the_maximum_of_all(rng, exac
     whole = densities.nearest_model(rows, models[0])
     monkeypatch.setattr(densities, "_LEAD", 4)
     monkeypatch.setattr(densities, "_SECANTS", 200)
-    monkeypatch.setattr(densities, "_TOL", 1e-9)
     some = densities.nearest_model(rows, models[0])
     assert some.converged
     assert_allclose(some.log_likelihood, whole.log_likelihood, rtol=1e-7)
@@ -387,12 +402,17 @@ def test_one_logistic_expert_is_a_weighted_regression(rng, exact):
     models = [random_model(rng, 2, 2, family="logistic") for _ in WEIGHT]
     X = covariates_of(rng)
     problem = prepare(messages(models, WEIGHT), X, 1)
-    found = densities.one_expert(problem).model.experts.coef[0]
     rows = problem.expected_rows
-    copies = np.repeat(rows.X, np.diff(rows.start), axis=0)
-    fit = LogisticRegression(C=np.inf, tol=1e-12, max_iter=1000)
-    fit.fit(copies, rows.y, sample_weight=rows.weight)
-    assert_allclose(found, np.append(fit.intercept_, fit.coef_), rtol=1e-4, atol=1e-5)
+    found = rows.scaling.from_user(densities.one_expert(problem).model)
+    Z = (rows.X - rows.scaling.x_center) / rows.scaling.x_scale
+    Z = np.repeat(np.column_stack([np.ones(len(Z)), Z]), np.diff(rows.start), axis=0)
+    prior = prior_of(problem).matrix(found) * rows.total_weight / problem.n_rows
+    theta = np.zeros(3)
+    for _ in range(20):  # Newton's method
+        mean = special.expit(Z @ theta)
+        score = Z.T @ (rows.weight * (rows.y - mean)) - prior @ theta
+        theta += np.linalg.solve((Z.T * rows.weight * mean * (1 - mean)) @ Z + prior, score)
+    assert_allclose(found.experts.coef[0], theta, rtol=1e-6)
 
 
 @pytest.mark.parametrize("method", ["kl", "auto"])

@@ -33,7 +33,7 @@ def refined(folder, table, options):
     state = folder / "state.json"
     ask = folder / "round1.request.json"
     fine("refine", "start", folder / "model.json", *sent, "--state", state, "-o", ask)
-    refined_by_files(folder, sent, state, ask, options, most=20)
+    refined_by_files(folder, sent, state, ask, options, most=12)
     return RefineState.load(state).refinement
 
 
@@ -44,7 +44,7 @@ def test_hospitals_end_at_the_maximum_with_standard_errors(tmp_path, rounding):
     table = table[["site", *FEATURES, "disease"]].dropna()
     options = [*OVERRIDES, "--reason", "agreed"] if rounding else unguarded(tmp_path)
     state = refined(tmp_path, table, options)
-    assert state.converged and state.rounds <= 20
+    assert state.converged and state.rounds <= 12
     assert (state.unsure > 0.05) == rounding
     # the pooled fit from there: nowhere else
     model = load_model(tmp_path / "refined.json")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from time import perf_counter
 
 import numpy as np
@@ -38,7 +39,7 @@ _DAMPING = (0.0, 0.01, 0.1, 1.0, 10.0)  # of a step, in turn
 
 _NARROW = 0.25  # of the least dispersion of any site
 
-_NONE = Ridge(0.0, 0.0)  # sites' models are held by their own
+_NONE = Ridge(0.0, 0.0)
 
 
 def kl(problem: Problem, rng: np.random.Generator) -> Outcome:
@@ -61,18 +62,19 @@ def by_densities(problem: Problem, start: Outcome) -> Outcome:
         status = Status.DENSITIES_MERGED(iterations=0, lost=0.0)
         return replace(start, model=problem.models[0], status=status, trace=(0.0,))
     begin = perf_counter()
-    rows = problem.expected_rows
-    run, stepped = nearest_model(rows, start.model), 0.0
-    trace = _lost(rows, run)
+    rows, stepped = problem.expected_rows, 0.0
+    run = nearest_model(rows, start.model, _prior(problem))
+    lost = _lost(rows, (run.log_likelihood,))[0]
+    trace = tuple(np.array(_lost(rows, run.trace)) - (_lost(rows, run.trace[-1:])[0] - lost))
     known = run.information if problem.can_pool_grams and run.converged else None
-    if known is not None and sites_agree(problem, trace[-1]):
+    if known is not None and sites_agree(problem, lost):
         at, stepped = corrected(problem, rows, run.model, known.matrix)
         run = replace(run, model=at)
     model = on_users_scale(rows, run, start.model)
     if model.experts.smallest_dispersion < _narrowest(problem):
         return replace(start, status=Status.DENSITIES_GIVEN_UP(start=start.status), trace=())
     code = Status.DENSITIES_MERGED if run.converged else Status.DENSITIES_STOPPED
-    status = code(iterations=run.n_iter, lost=trace[-1])
+    status = code(iterations=run.n_iter, lost=lost)
     timings = {**start.timings, "kl": perf_counter() - begin}
     return Outcome(model, status, trace, run.converged, start.warnings, timings, stepped=stepped)
 
@@ -92,13 +94,26 @@ def one_expert(problem: Problem, *, roughly: bool = False) -> Outcome:
     gate = SoftmaxGate.blank(1, some.n_features + 1, None)
     structure = problem.structure and problem.structure.relaxed().at(rows.scaling.transform[:, 0])
     blank = replace(some, gate=gate, experts=experts, structure=structure)
-    run = _led(rows, blank)
-    end = _lost(rows, run)[-1:]
+    run = _led(rows, blank, _prior(problem))
+    end = _lost(rows, (run.log_likelihood,))
     model = on_users_scale(rows, run, some)
     return Outcome(model, Status.ONE_EXPERT(lost=end[0]), end, run.converged)
 
 
-def nearest_model(rows: PseudoRows, start: MoE) -> Run:
+def _prior(problem: Problem) -> Ridge:
+    """Return the prior of the fit of all rows, where it holds experts of classes and counts.
+
+    Sites' models are held by their own; where they differ, their mixture can be likeliest at
+    coefficients so large that the fit of all rows is far from it.
+    """
+    prior = Ridge.of(problem.models[0].experts)
+    if prior.experts == 0:
+        return _NONE
+    share = problem.expected_rows.total_weight / problem.n_rows
+    return Ridge(prior.gate * share, prior.experts * share)
+
+
+def nearest_model(rows: PseudoRows, start: MoE, ridge: Ridge = _NONE) -> Run:
     """Return the iterations to the most likely model of pseudo-rows.
 
     With many covariates, a subset of them gives the initial curvature.
@@ -108,23 +123,49 @@ def nearest_model(rows: PseudoRows, start: MoE) -> Run:
     rows : PseudoRows
     start : MoE
         On the user's scale.
+    ridge : Ridge, optional
     """
     model = rows.scaling.from_user(start)
     step = len(rows.X) // max(_LEAD * model.n_parameters, 1)
     if step < 2 or not newton_serves(model):
-        return _led(rows, model)
+        return _led(rows, model, ridge)
     some = RowPasses(rows.thinned(step)).information(model)
-    run = _secants(RowPasses(rows), model, some.matrix)
-    return run if run.converged else run.then(_led(rows, run.model))
+    run = _secants(_Penalised(RowPasses(rows), ridge), model, some.matrix)
+    return run if run.converged else run.then(_led(rows, run.model, ridge))
 
 
-def _led(rows: PseudoRows, model: MoE) -> Run:
+def _led(rows: PseudoRows, model: MoE, ridge: Ridge) -> Run:
     tol = _TOL * model.n_parameters
-    search = Ascent(RowPasses(rows), _NONE, _MAX_ITER, tol, rows.total_weight, _WARM_UP)
+    search = Ascent(RowPasses(rows), ridge, _MAX_ITER, tol, rows.total_weight, _WARM_UP)
     return search.run(model, lambda stage: None)
 
 
-def _secants(passes: RowPasses, model: MoE, matrix: Floats) -> Run:
+@dataclass(frozen=True)
+class _Penalised:
+    """The information of pseudo-rows, with that of the prior."""
+
+    passes: RowPasses
+    ridge: Ridge
+
+    def information(self, model: MoE, *, matrix: bool = True) -> Information:
+        found = self.passes.information(model, matrix=matrix)
+        if self.ridge == _NONE:
+            return found
+        penalty = self.ridge.matrix(model)
+        return replace(
+            found,
+            log_likelihood=found.log_likelihood - self.cost(model),
+            score=found.score - penalty @ model.to_vector(),
+            matrix=found.matrix + penalty if matrix else found.matrix,
+        )
+
+    def cost(self, model: MoE) -> float:
+        """Return what the prior takes from the log-likelihood."""
+        theta = model.to_vector()
+        return 0.0 if self.ridge == _NONE else 0.5 * float(theta @ self.ridge.matrix(model) @ theta)
+
+
+def _secants(passes: _Penalised, model: MoE, matrix: Floats) -> Run:
     """Go on from an information that is nearly right, corrected by what every step shows (BFGS).
 
     A pass for the score alone takes a tenth of the time of one for the information too, which is
@@ -132,7 +173,7 @@ def _secants(passes: RowPasses, model: MoE, matrix: Floats) -> Run:
 
     Parameters
     ----------
-    passes : RowPasses
+    passes : _Penalised
     model : MoE
         Standardised.
     matrix : ndarray of shape (P, P)
@@ -160,13 +201,13 @@ def _secants(passes: RowPasses, model: MoE, matrix: Floats) -> Run:
             matrix -= np.outer(known, known) / (step @ known)
         at, last, fresh = found, decrement, False
         trace.append(at.log_likelihood)
-    end = replace(at, matrix=matrix)
-    converged = decrement <= tol
-    return Run(model, at.log_likelihood, at.mass, tuple(trace), converged, decrement, end)
+    end, converged = replace(at, matrix=matrix), decrement <= tol
+    height = at.log_likelihood + passes.cost(model)
+    return Run(model, height, at.mass, tuple(trace), converged, decrement, end)
 
 
 def _risen(
-    passes: RowPasses, model: MoE, at: Information, matrix: Floats, *, damped: bool
+    passes: _Penalised, model: MoE, at: Information, matrix: Floats, *, damped: bool
 ) -> tuple[MoE, Floats, Information] | None:
     """Return a step that gains and the model there, of more and more damped ones; or none."""
     free = Free.of(model)
@@ -196,11 +237,11 @@ def on_users_scale(rows: PseudoRows, run: Run, like: MoE) -> MoE:
     return replace(model, feature_names=like.feature_names, classes=like.classes)
 
 
-def _lost(rows: PseudoRows, run: Run) -> tuple[float, ...]:
-    """Return the nats per row that the models of a run lose to the sites' own, step by step."""
+def _lost(rows: PseudoRows, heights: Sequence[float]) -> tuple[float, ...]:
+    """Return the nats per row lost to the sites' own models, for log-likelihoods of all rows."""
     own = float(rows.weight @ rows.own) / rows.total_weight
     jacobian = rows.scaling.log_jacobian
-    return tuple(own - (height / rows.total_weight + jacobian) for height in run.trace)
+    return tuple(own - (height / rows.total_weight + jacobian) for height in heights)
 
 
 def _classes(model: MoE) -> int:
