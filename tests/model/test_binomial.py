@@ -183,7 +183,9 @@ def test_one_trial_is_a_logistic_regression(outcomes):
 
 
 @pytest.mark.parametrize("method", ["reduction", "kl", "gram"])
-def test_one_trial_merges_as_classes_do(outcomes, method):
+def test_one_trial_merges_as_classes_do(outcomes, method, monkeypatch):
+    monkeypatch.setattr(BinomialExperts, "alpha", 1.0)  # the prior of merging densities
+    monkeypatch.setattr(BinomialExperts, "expert_alpha", 3.0)
     X, Y, y = outcomes
     ridge = {"alpha": 1.0, "expert_alpha": 3.0, "random_state": 0}
     theirs, ours = [], []

@@ -31,7 +31,7 @@ _GROWTH, _LEAP = 3, 7  # times as many rows in each stage; the same where all se
 _PER_PARAMETER = 100  # rows on which moves are tried, if that is more than the plan has
 _LABELS = 3  # kinds of random labels that a search tries
 _EACH = 2  # candidates that each search passes on
-_UNANIMOUS, _AGREED = 9, 21  # shakes in turn that may end no higher, where all agree or two do
+_UNANIMOUS = 9  # shakes in turn that may end no higher, where all searches agree
 _PATIENCE = 15  # the same for the end of each search, where no two do
 _AT_BEST, _ALONE = 12, 24  # more of them for the best, if two searches end there, and if one does
 _MOST_ROWS = 100_000  # on which it is shaken
@@ -285,7 +285,7 @@ def _shaken(stage: Stage, found: list[Maximum], rng: np.random.Generator) -> lis
     """
     starts = [replace(c, found_by=frozenset([i])) for c in found for i in sorted(c.found_by)]
     agreed = len(found[0].found_by) > 1
-    enough = _AGREED if any(end.found_by for end in found[1:]) else _UNANIMOUS
+    enough = None if any(end.found_by for end in found[1:]) else _UNANIMOUS
     if not found[0].found_by:
         starts.insert(0, found[0])
     ends: list[Maximum] = []

@@ -16,6 +16,7 @@ _PER_PARAMETER = 15  # rows that lead away from a maximum, for each of its param
 _CLEAR = 4.0  # standard errors by which a try may lie behind on more rows
 _SETTLING = 8  # iterations of EM, then Newton steps, with one expert more
 _DROPPED = 3  # experts of which one is dropped then, in turn: those that are missed least
+_WAYS = 3  # to lead away from a maximum
 _FEW_EXPERTS = 3  # more of them have more neighbours, in proportion
 _MOST = 5  # times the tries that may fail in turn, in all
 _PROMISE = 5.0  # squared standard errors from a maximum, in nats; a half if it were a parabola
@@ -25,7 +26,11 @@ _REGIONS = (0.5, 0.8, 0.95)  # quantiles of a feature beyond which two experts c
 
 
 def shaken(
-    stage: Stage, run: Run, rng: np.random.Generator, patience: int, known: Sequence[Run] = ()
+    stage: Stage,
+    run: Run,
+    rng: np.random.Generator,
+    patience: int | None,
+    known: Sequence[Run] = (),
 ) -> Run:
     """Go from maximum to higher maximum by one expert more, fewer rows and exchanges, in turn.
 
@@ -41,9 +46,9 @@ def shaken(
     run : Run
         At a maximum.
     rng : Generator
-    patience : int
+    patience : int or None
         Tries in turn that may end no higher, where there are few experts; a few times as many in
-        all.
+        all. If None, every way is tried once.
     known : sequence of Run
         Maxima that have been shaken already; where one is reached, that is the end.
 
@@ -52,7 +57,10 @@ def shaken(
     Run
         At least as high; the same where no try ended higher.
     """
-    patience = round(patience * max(1.0, run.model.n_experts / _FEW_EXPERTS))
+    if patience is None:
+        patience = _WAYS * _DROPPED * run.model.n_experts
+    else:
+        patience = round(patience * max(1.0, run.model.n_experts / _FEW_EXPERTS))
     tried = failed = 0
     tries = _tries(stage, run.model, rng)
     while failed < patience and tried < _MOST * patience:
