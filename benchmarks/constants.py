@@ -136,7 +136,6 @@ CONSTANTS: dict[str, tuple[str, ...]] = {
     "likelihood.maxima._KEPT": SEARCHES,
     "likelihood.maxima._CLEAR": SEARCHES,
     "likelihood.search._LABELS": SEARCHES,
-    "likelihood.search._UNANIMOUS": ("fit diabetes",),
     "likelihood.search._PATIENCE": ("fit diabetes",),
     "likelihood.search._AT_BEST": ("fit diabetes",),
     "likelihood.search._ALONE": ("fit diabetes",),

@@ -31,8 +31,7 @@ _GROWTH, _LEAP = 3, 7  # times as many rows in each stage; the same where all se
 _PER_PARAMETER = 100  # rows on which moves are tried, if that is more than the plan has
 _LABELS = 3  # kinds of random labels that a search tries
 _EACH = 2  # candidates that each search passes on
-_UNANIMOUS = 9  # shakes in turn that may end no higher, where all searches agree
-_PATIENCE = 15  # the same for the end of each search, where no two do
+_PATIENCE = 15  # shakes in turn that may end no higher, where no two searches agree before
 _AT_BEST, _ALONE = 12, 24  # more of them for the best, if two searches end there, and if one does
 _MOST_ROWS = 100_000  # on which it is shaken
 _PLENTY = 1_000_000  # rows on an accelerator from which all come next
@@ -279,19 +278,18 @@ def _improved(
 def _shaken(stage: Stage, found: list[Maximum], rng: np.random.Generator) -> list[Maximum]:
     """Return what shaking makes of the candidates, the best first.
 
-    Where two searches have found the highest, and shaking it leads nowhere, that is all. Else those
+    Where two searches have found the highest, and no way leads on from it, that is all. Else those
     that searches ended in are shaken, once for each search and the best in any case, until two end
     in the highest; that is then shaken again, for longer if only one has ended there.
     """
     starts = [replace(c, found_by=frozenset([i])) for c in found for i in sorted(c.found_by)]
     agreed = len(found[0].found_by) > 1
-    enough = None if any(end.found_by for end in found[1:]) else _UNANIMOUS
     if not found[0].found_by:
         starts.insert(0, found[0])
     ends: list[Maximum] = []
     for start in starts:
         sure = agreed and not ends
-        patience = enough if sure else _PATIENCE
+        patience = None if sure else _PATIENCE
         run = shaken(stage, start.run, rng, patience, [end.run for end in ends])
         if sure and stage.same(run, start.run):
             return found
