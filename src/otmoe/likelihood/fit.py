@@ -236,9 +236,9 @@ def em(
         clock.lap("starts")
 
         # 2) to it, on all rows
-        search = Ascent(
-            RowPasses(rows), ridge, max_iter, tol, rows.total_weight, warm_up, init is not None
-        )
+        # (rows that share their expert tell less than their number says)
+        direct = init is not None and rows.groups is None
+        search = Ascent(RowPasses(rows), ridge, max_iter, tol, rows.total_weight, warm_up, direct)
         run = search.run(start, report, clock, known)
 
         # 3) what it says; small matrices on one thread, since threads of BLAS wait for each other
