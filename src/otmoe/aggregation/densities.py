@@ -64,17 +64,17 @@ def by_densities(problem: Problem, start: Outcome) -> Outcome:
     begin = perf_counter()
     rows, stepped = problem.expected_rows, 0.0
     run = nearest_model(rows, start.model, _prior(problem))
-    lost = _lost(rows, (run.log_likelihood,))[0]
-    trace = tuple(np.array(_lost(rows, run.trace)) - (_lost(rows, run.trace[-1:])[0] - lost))
+    cost = run.log_likelihood - run.trace[-1]  # of the prior, at the end
+    trace = _lost(rows, [height + cost for height in run.trace])
     known = run.information if problem.can_pool_grams and run.converged else None
-    if known is not None and sites_agree(problem, lost):
+    if known is not None and sites_agree(problem, trace[-1]):
         at, stepped = corrected(problem, rows, run.model, known.matrix)
         run = replace(run, model=at)
     model = on_users_scale(rows, run, start.model)
     if model.experts.smallest_dispersion < _narrowest(problem):
         return replace(start, status=Status.DENSITIES_GIVEN_UP(start=start.status), trace=())
     code = Status.DENSITIES_MERGED if run.converged else Status.DENSITIES_STOPPED
-    status = code(iterations=run.n_iter, lost=lost)
+    status = code(iterations=run.n_iter, lost=trace[-1])
     timings = {**start.timings, "kl": perf_counter() - begin}
     return Outcome(model, status, trace, run.converged, start.warnings, timings, stepped=stepped)
 
@@ -130,7 +130,8 @@ def nearest_model(rows: PseudoRows, start: MoE, ridge: Ridge = _NONE) -> Run:
     if step < 2 or not newton_serves(model):
         return _led(rows, model, ridge)
     some = RowPasses(rows.thinned(step)).information(model)
-    run = _secants(_Penalised(RowPasses(rows), ridge), model, some.matrix)
+    penalty = np.zeros_like(some.matrix) if ridge == _NONE else ridge.matrix(model)
+    run = _secants(_Penalised(RowPasses(rows), penalty), model, some.matrix)
     return run if run.converged else run.then(_led(rows, run.model, ridge))
 
 
@@ -142,27 +143,24 @@ def _led(rows: PseudoRows, model: MoE, ridge: Ridge) -> Run:
 
 @dataclass(frozen=True)
 class _Penalised:
-    """The information of pseudo-rows, with that of the prior."""
+    """The information of pseudo-rows, with that of a prior: theta' P theta / 2 is its cost."""
 
     passes: RowPasses
-    ridge: Ridge
+    penalty: Floats  # P
 
     def information(self, model: MoE, *, matrix: bool = True) -> Information:
         found = self.passes.information(model, matrix=matrix)
-        if self.ridge == _NONE:
-            return found
-        penalty = self.ridge.matrix(model)
         return replace(
             found,
             log_likelihood=found.log_likelihood - self.cost(model),
-            score=found.score - penalty @ model.to_vector(),
-            matrix=found.matrix + penalty if matrix else found.matrix,
+            score=found.score - self.penalty @ model.to_vector(),
+            matrix=found.matrix + self.penalty if matrix else found.matrix,
         )
 
     def cost(self, model: MoE) -> float:
         """Return what the prior takes from the log-likelihood."""
         theta = model.to_vector()
-        return 0.0 if self.ridge == _NONE else 0.5 * float(theta @ self.ridge.matrix(model) @ theta)
+        return 0.5 * float(theta @ self.penalty @ theta)
 
 
 def _secants(passes: _Penalised, model: MoE, matrix: Floats) -> Run:
