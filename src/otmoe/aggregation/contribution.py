@@ -113,10 +113,6 @@ class Contribution:
     lost : float
         Expected loss of the merged model relative to the site's own, in nats per row, at covariates
         of the site (maths 17). NaN if it was not computed.
-    influence : float
-        Expected gain of the other sites, in nats per row, if the site were left out of the merging
-        (maths 20). NaN if it was not computed, as for methods in which sites have one vote each.
-        Models pooled from several sites are left out together.
     """
 
     site: str
@@ -128,7 +124,6 @@ class Contribution:
     disagreement: float = np.nan
     flagged: tuple[Notice, ...] = ()
     lost: float = np.nan
-    influence: float = np.nan
 
     @property
     def destination(self) -> Floats | None:

@@ -10,11 +10,23 @@ from otmoe.arrays.numerics import Floats
 from otmoe.likelihood.iterations import newton_serves
 from otmoe.model.ensemble import Ensemble
 from otmoe.model.mixture import MoE
+from otmoe.text.errors import InvalidInput
 
 # Bounds of time; the table of `python -m benchmarks attacks` was made with these.
 _COVARIATES = 1000  # of all sites, at which models are judged
 _MOST_SITES = 50  # that are left out in turn
 _MOST_WORK = 1e9  # pseudo-rows times squared parameters times models, above which none is
+
+
+def influence_by_site(problem: Problem, model: MoE) -> dict[str, float]:
+    """Return the influence of every site by its name, NaN where numbers end."""
+    try:
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            found = influences(problem, model)
+    except (InvalidInput, ArithmeticError, np.linalg.LinAlgError):
+        found = np.full(len(problem.models), np.nan)
+    pairs = zip(problem.messages, problem.which, strict=True)
+    return {message.site: float(found[u]) if u >= 0 else np.nan for message, u in pairs}
 
 
 def influences(problem: Problem, model: MoE) -> Floats:

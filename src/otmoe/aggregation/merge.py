@@ -16,10 +16,8 @@ from otmoe.aggregation.choice import sites_that_differ
 from otmoe.aggregation.contribution import Contribution
 from otmoe.aggregation.group import SIZE, Grouping, Message, Run, loaded, merge_group
 from otmoe.aggregation.groups import groups_of, in_groups
-from otmoe.aggregation.influence import influences
 from otmoe.aggregation.problem import Problem
 from otmoe.aggregation.result import Aggregation
-from otmoe.aggregation.robust import ROBUST
 from otmoe.aggregation.screening import Screening
 from otmoe.aggregation.solve import METHODS, merging, solved
 from otmoe.aggregation.sources import flows
@@ -210,10 +208,7 @@ def merged(
         )
         problem, screening, outcome, lost = done.problem, done.screening, done.outcome, done.lost
         with merging(problem):
-            influence = None
-            if outliers is not None and method not in ROBUST:
-                influence = influences(problem, outcome.model)
-            model, cost, records = _records(problem, outcome.model, screening, lost, influence)
+            model, cost, records = _records(problem, outcome.model, screening, lost)
     total = perf_counter() - begin
     rest = total - sum(done.timings[name] for name in ("checks", "screening", "method"))
     timings = {**done.timings, "records": rest, "total": total}
@@ -242,7 +237,7 @@ def merged(
 
 
 def _records(
-    problem: Problem, model: Any, screening: Screening, lost: Floats, influence: Floats | None
+    problem: Problem, model: Any, screening: Screening, lost: Floats
 ) -> tuple[Any, float, tuple[Contribution, ...]]:
     """Return the model with experts by mass, R_c, and the part that each site had."""
     sources = problem.sources
@@ -276,7 +271,6 @@ def _records(
                 disagreement=np.nan if verdict is None else verdict.disagreement,
                 flagged=() if verdict is None else verdict.reasons,
                 lost=float(lost[u]) if u >= 0 else np.nan,
-                influence=np.nan if u < 0 or influence is None else float(influence[u]),
             )
         )
     return model, float(cost.sum()) / len(sources), tuple(records)

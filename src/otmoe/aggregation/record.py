@@ -152,7 +152,7 @@ def ended(converged: bool, status: Notice, state: Refinement, rounds: int | str)
     }
 
 
-def site_document(record: Contribution, message: LocalModel) -> dict[str, Any]:
+def site_document(record: Contribution, message: LocalModel, influence: float) -> dict[str, Any]:
     """Return the part of a site as it stands in a model file."""
     return {
         "site": record.site,
@@ -168,7 +168,7 @@ def site_document(record: Contribution, message: LocalModel) -> dict[str, Any]:
         "disagreement": finite(record.disagreement),
         "flagged": list(map(told, record.flagged)),
         "lost": finite(record.lost),
-        "influence": finite(record.influence),
+        "influence": finite(influence),
         "sent": message.sizes,
         "versions": message.versions,
     }

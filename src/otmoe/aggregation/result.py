@@ -20,6 +20,7 @@ from otmoe.aggregation.contribution import (
     MethodCandidate,
 )
 from otmoe.aggregation.dependence import GateDependence, gate_dependence
+from otmoe.aggregation.influence import influence_by_site
 from otmoe.aggregation.problem import Problem
 from otmoe.aggregation.record import (
     dependence_document,
@@ -30,6 +31,7 @@ from otmoe.aggregation.record import (
     told,
     words,
 )
+from otmoe.aggregation.robust import ROBUST
 from otmoe.arrays.numerics import Array, Floats, to_numpy
 from otmoe.data.features import FeatureSpec
 from otmoe.documents.message import LocalModel
@@ -204,6 +206,18 @@ class Aggregation:
                 lost[u] = known.get(message.site, np.nan)
         return alternatives(self.problem, self.method, lost)
 
+    @cached_property
+    def influence(self) -> Mapping[str, float]:
+        """Expected gain of the other sites in nats per row if a site were left out, by site.
+
+        It is computed on first access (maths 20); sites that sent one model are left out together.
+        NaN if sites were not screened, for methods in which each has one vote, or where it would
+        take too long.
+        """
+        if self.problem is None or self.method in ROBUST:
+            return {site.site: np.nan for site in self.sites}
+        return influence_by_site(self.problem, self.model)
+
     @property
     def mass(self) -> Floats | None:
         """Share of the mixture that each expert has, (K,); None for the ensemble."""
@@ -265,7 +279,7 @@ class Aggregation:
                 f"{s.n_samples:,.10g}",
                 *(
                     f"{value:.3g}"
-                    for value in (s.weight, s.cost, s.disagreement, s.lost, s.influence)
+                    for value in (s.weight, s.cost, s.disagreement, s.lost, self.influence[s.site])
                 ),
                 "; ".join(map(str, s.flagged)),
             ]
@@ -348,8 +362,13 @@ class Aggregation:
             part["no_inference"] = told(one_round_refusal(self.method, len(self.sites)).notice)
         else:
             part |= refinement_document(state, self.messages[0].features)
-        pairs = zip(self.sites, self.messages, strict=True)
-        return part | {"sites": [site_document(*pair) for pair in pairs]}
+        influence = self.influence
+        return part | {
+            "sites": [
+                site_document(site, message, influence[site.site])
+                for site, message in zip(self.sites, self.messages, strict=True)
+            ]
+        }
 
 
 def _floats(message: LocalModel) -> int:

@@ -254,7 +254,7 @@ def _report(result: Aggregation, inbox: Inbox) -> dict[str, Any]:
         "terms": list(result.model.terms),
         "mass": None if result.mass is None else result.mass.tolist(),
         "sites": [
-            _record(record, message, inbox.sizes[record.site])
+            _record(record, message, inbox.sizes[record.site], result.influence[record.site])
             for record, message in zip(result.sites, result.messages, strict=True)
         ],
         "n_sites": inbox.n_sites - len(result.left_out),
@@ -268,7 +268,9 @@ def _report(result: Aggregation, inbox: Inbox) -> dict[str, Any]:
     }
 
 
-def _record(record: Contribution, message: LocalModel, size: int) -> dict[str, Any]:
+def _record(
+    record: Contribution, message: LocalModel, size: int, influence: float
+) -> dict[str, Any]:
     return {
         "site": record.site,
         "rows": record.n_samples,
@@ -279,7 +281,7 @@ def _record(record: Contribution, message: LocalModel, size: int) -> dict[str, A
         "disagreement": record.disagreement,
         "flagged": told(record.flagged),
         "lost": record.lost,
-        "influence": record.influence,
+        "influence": influence,
         "coverage": record.coverage,
         "destination": None if record.destination is None else record.destination.tolist(),
         "bytes": size,
