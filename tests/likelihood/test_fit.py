@@ -253,6 +253,10 @@ KNOWN = {
     "NPreg: yn~x+x^2, K=2, common weights": "intercept",
     "NPreg: yn~x+x^2, K=2, gate~x": [0],
 }
+HIGHER = {  # nats by which there is a higher maximum than the one that the literature knows
+    "tonedata: tuned~stretchratio, K=2, common weights": 4.2184,
+    "tonedata: tuned~stretchratio, K=2, gate~stretchratio": 2.8023,
+}
 
 
 @pytest.fixture
@@ -287,9 +291,14 @@ def test_public_tables_give_the_known_estimates(table, name):
     gate[: len(expected["gate_comp2_minus_comp1"])] = expected["gate_comp2_minus_comp1"]
     fit = em(X, y, init=MoE(replace(est.model_.gate, coef=np.array([-gate, 0 * gate])), experts),
              alpha=0.0)  # fmt: skip
-    assert_allclose(est.log_likelihood_, fit.log_likelihood, rtol=0, atol=1e-5)
-    same_model(fit, est.model_, X, tol=1e-4)
     assert_allclose(fit.log_likelihood, log_likelihood, rtol=0, atol=1e-5)
+    higher = HIGHER.get(name, 0.0)
+    assert_allclose(est.log_likelihood_ - fit.log_likelihood, higher, rtol=0, atol=1e-3)
+    if higher:  # 56 of the 150 tones were tuned within .005 of what was heard
+        narrow = int(np.argmin(est.model_.experts.var))
+        assert_allclose(est.model_.experts.coef[narrow], [0, 1], rtol=0, atol=0.005)
+    else:
+        same_model(fit, est.model_, X, tol=1e-4)
     model = fit.model.aligned_to(replace(fit.model, experts=experts), X)
     assert_allclose(model.experts.coef, coef, atol=1e-4)
     assert_allclose(model.experts.var, experts.var, atol=1e-4)

@@ -29,6 +29,7 @@ _T = TypeVar("_T")
 # `python -m benchmarks constants` halves and doubles these.
 _GROWTH, _LEAP = 3, 7  # times as many rows in each stage; the same where all searches agree
 _PER_PARAMETER = 100  # rows on which moves are tried, if that is more than the plan has
+_BEGUN = 4  # searches that must agree on some of the rows, for no move to be tried
 _LABELS = 3  # kinds of random labels that a search tries
 _EACH = 2  # candidates that each search passes on
 _PATIENCE = 15  # shakes in turn that may end no higher, where no two searches agree before
@@ -50,12 +51,13 @@ def searched(
 ) -> tuple[MoE, Agreement, Floats | None]:
     """Return the best maximum, approached on all rows, and how sure that is.
 
-    Independent searches set out on few rows, each on its own: one grows a model expert by expert,
-    the others begin with random labels. Moves between maxima improve what they found, on more
-    rows, until two searches end in the same maximum. If that needs all its experts, it goes on to
-    all rows. Otherwise what is not clearly worse goes on to the next stage, until all rows decide.
-    There the ends of the searches are shaken, led away on a few rows and back, until two of them
-    arrive at the highest.
+    Independent searches set out on few rows. If these are not all, and several searches with
+    random labels end in one maximum that needs all its experts, it goes on to all rows. Else each
+    search sets out on its own, and one of them grows a model expert by expert. Moves between maxima
+    improve what they find, on more rows, until two searches end in the same maximum. If that needs
+    all its experts, it goes on to all rows. Otherwise what is not clearly worse goes on to the next
+    stage, until all rows decide. There the ends of the searches are shaken, led away on a few rows
+    and back, until two of them arrive at the highest.
 
     Parameters
     ----------
@@ -87,27 +89,30 @@ def searched(
     few = ground.alone.stage(plan.few, rng)
     if n_init is None:
         n_init = plan.n_init * (2 if few.whole else 1)
-    streams = _streams(rng, 1 if K == 1 else n_init + (smaller is not None))
+    n = 1 if K == 1 else n_init + (smaller is not None)
+    streams = _streams(rng, max(n, _BEGUN))
 
     def say(n_searches: int, stage: Stage, height: float) -> None:
         if report is not None:
             report(n_searches, height * rows.total_weight / stage.rows.total_weight)
 
-    # 1) searches on few rows: do they agree on a model that needs all its experts?
+    # 1) searches on few rows: if there are more rows, do they agree on a model that needs all its
+    # experts? Of a small table that says too little, and moves cost next to nothing.
     found: list[Maximum] = []
-    settled = False
+    grows = ground.grows(n)
+    may_grow = few.whole or smaller is not None
     begun = ground.in_order(
-        lambda ground, i: ground.begun(i, len(streams), few, streams[i]),
-        len(streams) if few.whole else min(2, len(streams)),
+        lambda ground, i: ground.begun(may_grow and i == grows, few, streams[i]),
+        n if few.whole or n == 1 else _BEGUN,
     )
     for i, run in enumerate(begun):
         found = distinct(few, [*found, Maximum(run, frozenset([i]))])
         say(i + 1, few, found[0].height)
-        settled = len(found) == 1 and settles(few, replace(found[0], run=run))
-        if settled:
+        if len(found) > 1 and not few.whole:
             break
-    settled = settled or K == 1  # one expert has nothing to move
     n_searches = i + 1
+    agreed = len(found) == 1 and not few.whole
+    settled = K == 1 or (agreed and settles(few, replace(found[0], run=run)))
 
     # 2) if not, moves from what each finds: do they agree then?
     stage, size = few, max(plan.some, _PER_PARAMETER * found[0].run.model.n_free)
@@ -118,12 +123,12 @@ def searched(
 
         def search(ground: _Ground, i: int) -> tuple[Stage, list[Maximum]]:
             own, stream = ground.stage(plan.few, streams[i]), streams[i]
-            start = Maximum(ground.begun(i, len(streams), own, stream), frozenset([i]))
+            start = Maximum(ground.begun(i == grows, own, stream), frozenset([i]))
             stage = ground.stage(size, stream)
             there = led_to(stage, [start])
             return stage, _improved(stage, there, stream, plan.moves // plan.n_init)
 
-        for i, (stage, mine) in enumerate(ground.in_order(search, len(streams))):
+        for i, (stage, mine) in enumerate(ground.in_order(search, n)):
             earlier = led_to(stage, [end for end in found if end.found_by])
             found += contenders(stage, mine)[:_EACH]
             n_searches = i + 1
@@ -208,13 +213,13 @@ class _Ground:
             return stage.whole
         return _MOST_ROWS / _GROWTH <= len(stage) < _MOST_ROWS
 
-    def begun(self, i: int, n: int, stage: Stage, rng: np.random.Generator) -> Run:
-        """Begin the i-th of n searches: one grows from fewer experts, the others have labels.
+    def begun(self, grows: bool, stage: Stage, rng: np.random.Generator) -> Run:
+        """Begin a search: one grows from fewer experts, the others have labels.
 
         Experts with columns of their own set out with those of all, and are then told apart.
         """
         structure = self.structure and self.structure.relaxed()
-        run = self._grown(stage, structure, rng) if i == self._grows(n) else None
+        run = self._grown(stage, structure, rng) if grows else None
         if run is None:
             ways = range(_LABELS)
             starts = [
@@ -228,7 +233,7 @@ class _Ground:
         share = np.asarray(stage.posterior(run.model).responsibilities) * stage.weight[:, None]
         return stage.at_maximum(structured(run.model, stage.block, share, self.structure))
 
-    def _grows(self, n: int) -> int:
+    def grows(self, n: int) -> int:
         """Return which of n searches grows from fewer experts."""
         return min(2, n - 1) if self.smaller is None else 0
 
