@@ -40,6 +40,7 @@ from benchmarks import (
     secure,
     splines,
     whole_fit,
+    wide,
 )
 from benchmarks.harness import RESULTS, Settings, rewrite, run, show
 from studies.rows import read
@@ -60,6 +61,7 @@ ALL = (
     attacks.BENCHMARK,
     bad_nodes.BENCHMARK,
     search.BENCHMARK,
+    wide.BENCHMARK,
     merging.BENCHMARK,
     report.BENCHMARK,
     latency.BENCHMARK,

@@ -90,7 +90,7 @@ def searched(
     if n_init is None:
         n_init = plan.n_init * (2 if few.whole else 1)
     n = 1 if K == 1 else n_init + (smaller is not None)
-    streams = _streams(rng, max(n, _BEGUN))
+    streams, early = _streams(rng, n)
 
     def say(n_searches: int, stage: Stage, height: float) -> None:
         if report is not None:
@@ -101,9 +101,9 @@ def searched(
     found: list[Maximum] = []
     grows = ground.grows(n)
     may_grow = few.whole or smaller is not None
+    early = streams if few.whole or n == 1 else early
     begun = ground.in_order(
-        lambda ground, i: ground.begun(may_grow and i == grows, few, streams[i]),
-        n if few.whole or n == 1 else _BEGUN,
+        lambda ground, i: ground.begun(may_grow and i == grows, few, early[i]), len(early)
     )
     for i, run in enumerate(begun):
         found = distinct(few, [*found, Maximum(run, frozenset([i]))])
@@ -252,10 +252,17 @@ class _Ground:
         return run if run.model.n_experts == self.blank.n_experts else None
 
 
-def _streams(rng: np.random.Generator, n: int) -> list[np.random.Generator]:
-    """Return sources of randomness, the first of them the same whatever their number."""
+def _streams(
+    rng: np.random.Generator, n: int
+) -> tuple[list[np.random.Generator], list[np.random.Generator]]:
+    """Return sources of randomness for n searches, and for those that only have to agree.
+
+    The first are the same whatever their number, and two of them are the same in both.
+    """
     seed = int(rng.integers(2**63))
-    return [np.random.default_rng([seed, i]) for i in range(n)]
+    own = [np.random.default_rng([seed, i]) for i in range(n)]
+    more = [np.random.default_rng([seed, i, 1]) for i in range(len(own[:2]), _BEGUN)]
+    return own, [*own[:2], *more]
 
 
 def _more(stage: Stage, model: MoE, n_experts: int, rng: np.random.Generator) -> Run:
