@@ -135,6 +135,7 @@ CONSTANTS: dict[str, tuple[str, ...]] = {
     "likelihood.moves._SLACK": SEARCHES,
     "likelihood.maxima._KEPT": SEARCHES,
     "likelihood.maxima._CLEAR": SEARCHES,
+    "likelihood.search._BEGUN": ("fit overlap", "fit poisson"),
     "likelihood.search._LABELS": SEARCHES,
     "likelihood.search._PATIENCE": ("fit diabetes",),
     "likelihood.search._AT_BEST": ("fit diabetes",),

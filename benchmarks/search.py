@@ -2,7 +2,7 @@
 
 A height is a penalised log-likelihood. The best one known is the best of the fits here and of those
 in the tracked CSV, so that a higher one found later replaces it; one with an expert that has too
-few rows for the search to accept it does not count.
+few rows for the search to accept it, or a variance at its floor, does not count.
 """
 
 from __future__ import annotations
@@ -35,6 +35,9 @@ LONG = 6
 """Experts from which on a fit takes minutes, and one subset has to do."""
 
 NO_FEATURES = ("late15", "carrier", "day")
+
+NO_MAXIMUM = {Warn.EXPERT_BY_CHANCE.code, Warn.VARIANCE_AT_FLOOR.code}
+"""Warnings about an expert whose likelihood says nothing."""
 
 KNOWN = read(RESULTS / "search.csv") if (RESULTS / "search.csv").exists() else []
 """Earlier results, read now: a run that is not resumed begins with an empty file."""
@@ -144,7 +147,7 @@ def ends(X: np.ndarray, y: np.ndarray, family: str, K: int, best: float, setting
             seconds.append(process_time() - begin)
             heights.append(float(fit.trace[-1]))
             codes = {warning.code for warning in fit.warnings}
-            counted.append(Warn.EXPERT_BY_CHANCE.code not in codes)
+            counted.append(not codes & NO_MAXIMUM)
             warned.append(bool(codes))
             agreed.append(fit.agreement.agreed / fit.agreement.searches)
     best = max([*np.array(heights)[counted], best])

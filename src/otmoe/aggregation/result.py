@@ -90,6 +90,8 @@ class Aggregation:
         The candidates for the method, best first; empty if the method was given.
     problem : Problem, optional
         What was merged, if sites were screened.
+    merged : MoE, optional
+        The model as merged in one round, if it has been refined since.
     brought : int
         Rows of covariates that shards sent along with their messages.
     groups : dict of tuple of str
@@ -113,6 +115,7 @@ class Aggregation:
     refinement: Refinement | None = field(default=None, repr=False)
     candidates: tuple[MethodCandidate, ...] = field(default=(), repr=False)
     problem: Problem | None = field(default=None, repr=False, compare=False)
+    merged: MoE | None = field(default=None, repr=False)
     brought: int = field(default=0, repr=False)
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
 
@@ -128,6 +131,7 @@ class Aggregation:
         found = replace(
             self,
             model=state.model,
+            merged=self.merged or self.model,
             refinement=state,
             warnings=self.warnings
             + state.warnings(rounds, [site.site for site in self.sites if site.flagged]),
@@ -147,6 +151,7 @@ class Aggregation:
         return replace(
             self,
             model=fit.model,
+            merged=self.merged or self.model,
             method="em",
             converged=fit.converged,
             status=Status.MAXIMISED(merging=self.status, fit=fit.status),
@@ -214,9 +219,10 @@ class Aggregation:
         NaN if sites were not screened, for methods in which each has one vote, or where it would
         take too long.
         """
-        if self.problem is None or self.method in ROBUST:
-            return {site.site: np.nan for site in self.sites}
-        return influence_by_site(self.problem, self.model)
+        found = {}
+        if self.problem is not None and self.method not in ROBUST:
+            found = influence_by_site(self.problem, self.merged or self.model)
+        return {site.site: found.get(site.site, np.nan) for site in self.sites}
 
     @property
     def mass(self) -> Floats | None:
