@@ -100,8 +100,8 @@ def searched(
     # experts? Of a small table that says too little, and moves cost next to nothing.
     found: list[Maximum] = []
     grows = ground.grows(n)
-    may_grow = few.whole or smaller is not None
     early = streams if few.whole or n == 1 else early
+    may_grow = early is streams or smaller is not None
     begun = ground.in_order(
         lambda ground, i: ground.begun(may_grow and i == grows, few, early[i]), len(early)
     )
