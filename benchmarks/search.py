@@ -39,7 +39,7 @@ NO_FEATURES = ("late15", "carrier", "day")
 NO_MAXIMUM = {Warn.EXPERT_BY_CHANCE.code, Warn.VARIANCE_AT_FLOOR.code}
 """Warnings about an expert whose likelihood says nothing."""
 
-KNOWN = read(RESULTS / "search.csv") if (RESULTS / "search.csv").exists() else []
+KNOWN = read(RESULTS / "search.csv")
 """Earlier results, read now: a run that is not resumed begins with an empty file."""
 
 Table = tuple[np.ndarray, np.ndarray, str]
@@ -131,7 +131,7 @@ def subset_of(name: str, subset: int) -> Table:
 
 def measure(case: Row, settings: Settings) -> Row:
     X, y, family = subset_of(case["table"], case["subset"])
-    best = known_best(KNOWN, case, ("table", "experts", "subset"))
+    best = known_best(KNOWN, case)
     found = ends(X, y, family, int(case["experts"]), best, settings)
     del found["unsaid"]
     return {"rows": len(y), **found}
@@ -163,12 +163,12 @@ def ends(X: np.ndarray, y: np.ndarray, family: str, K: int, best: float, setting
     }
 
 
-def known_best(known: list[Row], case: Row, keys: tuple[str, ...]) -> float:
+def known_best(known: list[Row], case: Row) -> float:
     """Return the best maximum of a case in earlier results."""
     same = [
         float(row["best_known"])
         for row in known
-        if all(str(row[key]) == str(case[key]) for key in keys)
+        if all(row[key] == str(value) for key, value in case.items())
     ]
     return max(same, default=-np.inf)
 

@@ -57,10 +57,10 @@ EXPERTS = (2, 3)
 ROWS = 5_000
 _LEVELS, _COLUMNS = 8, 15  # of a column that is kept, and of a table
 _COMPLETE = 0.8  # share of the rows in which a column is known
-_FRESH_COLUMN = 1e-6  # smallest singular value of columns of unit length, if they are independent
+_INDEPENDENT = 1e-6  # smallest singular value of columns of unit length, if they are independent
 _PER_PARAMETER = 8  # rows, at least
 
-KNOWN = read(RESULTS / "wide.csv") if (RESULTS / "wide.csv").exists() else []
+KNOWN = read(RESULTS / "wide.csv")
 
 
 def cases(settings: Settings) -> list[Row]:
@@ -105,14 +105,14 @@ def _independent(X: Floats) -> list[int]:
     for j in range(X.shape[1]):
         some = np.column_stack([np.ones(len(X)), X[:, [*kept, j]]])
         some /= np.maximum(np.linalg.norm(some, axis=0), 1e-300)
-        if np.linalg.svd(some, compute_uv=False)[-1] > _FRESH_COLUMN:
+        if np.linalg.svd(some, compute_uv=False)[-1] > _INDEPENDENT:
             kept.append(j)
     return kept
 
 
 def measure(case: Row, settings: Settings) -> Row:
     X, y = table(case["table"], case["y"])
-    best = known_best(KNOWN, case, ("table", "y", "experts"))
+    best = known_best(KNOWN, case)
     found = ends(X, y, "gaussian", int(case["experts"]), best, settings)
     return {"rows": len(y), "features": X.shape[1], **found}
 

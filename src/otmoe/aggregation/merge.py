@@ -18,6 +18,7 @@ from otmoe.aggregation.group import SIZE, Grouping, Message, Run, loaded, merge_
 from otmoe.aggregation.groups import groups_of, in_groups
 from otmoe.aggregation.problem import Problem
 from otmoe.aggregation.result import Aggregation
+from otmoe.aggregation.robust import ROBUST
 from otmoe.aggregation.screening import Screening
 from otmoe.aggregation.solve import METHODS, merging, solved
 from otmoe.aggregation.sources import flows
@@ -233,6 +234,7 @@ def merged(
         left_out=screening.left_out,
         candidates=outcome.candidates,
         problem=None if outliers is None else problem.kept,
+        merged=None if method in ROBUST else model,
     )
 
 

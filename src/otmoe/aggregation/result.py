@@ -31,7 +31,6 @@ from otmoe.aggregation.record import (
     told,
     words,
 )
-from otmoe.aggregation.robust import ROBUST
 from otmoe.arrays.numerics import Array, Floats, to_numpy
 from otmoe.data.features import FeatureSpec
 from otmoe.documents.message import LocalModel
@@ -91,7 +90,7 @@ class Aggregation:
     problem : Problem, optional
         What was merged, if sites were screened.
     merged : MoE, optional
-        The model as merged in one round, if it has been refined since.
+        The model as merged in one round, where sites have an influence on it that can be told.
     brought : int
         Rows of covariates that shards sent along with their messages.
     groups : dict of tuple of str
@@ -115,7 +114,7 @@ class Aggregation:
     refinement: Refinement | None = field(default=None, repr=False)
     candidates: tuple[MethodCandidate, ...] = field(default=(), repr=False)
     problem: Problem | None = field(default=None, repr=False, compare=False)
-    merged: MoE | None = field(default=None, repr=False)
+    merged: MoE | None = field(default=None, repr=False, compare=False)
     brought: int = field(default=0, repr=False)
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
 
@@ -131,7 +130,6 @@ class Aggregation:
         found = replace(
             self,
             model=state.model,
-            merged=self.merged or self.model,
             refinement=state,
             warnings=self.warnings
             + state.warnings(rounds, [site.site for site in self.sites if site.flagged]),
@@ -151,7 +149,6 @@ class Aggregation:
         return replace(
             self,
             model=fit.model,
-            merged=self.merged or self.model,
             method="em",
             converged=fit.converged,
             status=Status.MAXIMISED(merging=self.status, fit=fit.status),
@@ -220,8 +217,8 @@ class Aggregation:
         take too long.
         """
         found = {}
-        if self.problem is not None and self.method not in ROBUST:
-            found = influence_by_site(self.problem, self.merged or self.model)
+        if self.problem is not None and self.merged is not None:
+            found = influence_by_site(self.problem, self.merged)
         return {site.site: found.get(site.site, np.nan) for site in self.sites}
 
     @property

@@ -100,8 +100,9 @@ def searched(
     # experts? Of a small table that says too little, and moves cost next to nothing.
     found: list[Maximum] = []
     grows = ground.grows(n)
-    early = streams if few.whole or n == 1 else early
-    may_grow = early is streams or smaller is not None
+    count = few.whole or n == 1  # as searches of their own
+    early = streams if count else early
+    may_grow = count or smaller is not None
     begun = ground.in_order(
         lambda ground, i: ground.begun(may_grow and i == grows, few, early[i]), len(early)
     )
